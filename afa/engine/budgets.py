@@ -1,13 +1,13 @@
-"""Bounds on how far the unobserved features can still move a duel D_ab.
+"""Bound how far the values of unobserved features can still move the log-odds D_ab of a duel (an entity pair a, b).
 
-The budget of a duel is the l1 norm of the difference of two models, taken over effective unaries and over couplings
-between unobserved features. The budget bounds how far completions can move D_ab (eq:l1-bracket). It is also the
-distance by which entities are clustered. `Budgets` has the budgets of all duels of one patient. After each observation,
-kernels update the budgets instead of summing again.
+The `l1` budget of a duel is the l1 norm of the difference of the two entities' models, summed over effective unaries
+and over couplings between unobserved features (eq:l1-bracket). `Budgets` contains the budgets of all duels of one
+patient. After each observation, kernels update the budgets of the entities that changed.
 
-An exclusive group (docs/decisions.md, Base rates) is represented by its last slot. Row `NEXT` of `Packed.site` links
-the members in a ring. `State.m` has the probability that a member is +1 given the observed members, and 0 for observed
-members. The probabilities of a group sum to 1 minus the probability that no member is +1.
+In an exclusive group of features, at most one member is +1 (docs/decisions.md, Base rates). The kernels process an
+exclusive group when they reach its last member. Row `NEXT` of `Packed.site` links each member to the next one. For a
+member of a group, `State.m` is the probability of +1 given the observed members, and 0 once the member is observed. The
+probabilities of all members sum to 1 minus the probability that no member is +1.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from afa.model.mrf import Floats
 
 
 class DuelEdges(NamedTuple):
-    """Coupling parts of the budgets of Q duels. The arrays are the same for all patients.
+    """Contributions of couplings to the budgets of Q duels, which all patients share.
 
-    Observing feature f changes the entries first_edge[f] to first_edge[f + 1] - 1.
+    Observing feature f changes the budgets at the entries first_edge[f] to first_edge[f + 1] - 1.
 
     Attributes
     ----------
     first_edge : (M + 1,) int64, first entry of each feature
     duel : (E,) int64, duel whose budget shrinks
-    other : (E,) int64, feature at the other end of the coupling. The entry counts only while `other` is unobserved
+    other : (E,) int64, feature at the other end of the coupling; the entry is ignored if `other` is observed
     size : (2, E) float64, nats by which the budgets below and above shrink
     coupled : (2, Q) float64, coupling part of each budget before any observation, nats
 
@@ -62,13 +62,13 @@ class DuelEdges(NamedTuple):
 class Budgets(NamedTuple):
     """Tight `l1` budgets of one patient's duels. Kernels change the arrays in place.
 
-    Row 0 is the largest amount by which D can end below its running constant. Row 1 is the largest amount by which it
-    can end above. In the paper's models, the two rows are equal, and only row 0 of `coupled` is kept up to date.
+    In `coupled` and `whole`, row 0 bounds how far D can end below its running constant, and row 1 how far above. In the
+    paper's models, rows 0 and 1 are equal, and kernels update only row 0 of `coupled`.
 
     Attributes
     ----------
     coupled : (2, Q) float64, part of the budget from couplings, nats
-    whole : (2, Q) float64, whole budget, nats
+    whole : (2, Q) float64, budget including unaries, nats
     norm : (2, N) float64, how far the terms of each entity alone can move its score, nats
 
     """
@@ -80,7 +80,13 @@ class Budgets(NamedTuple):
 
 @kernel(entrance=True)
 def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
-    """Return the coupling parts of the budgets of `pairs`, (Q, 2): all pairs a < b of entities, in order."""
+    """Return the contributions of couplings to the budgets of the given duels.
+
+    Parameters
+    ----------
+    pairs : (Q, 2) int64, all entity pairs a < b in order
+
+    """
     union, most = new_gains(packed, pairs), 0
     for entity in pairs.ravel():
         most += packed.first_edge[packed.first_slot[entity + 1]] - packed.first_edge[packed.first_slot[entity]]
@@ -118,7 +124,7 @@ def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
 
 @kernel(inline=True)
 def _couplings_of(packed: Packed, slot: int, row: Floats) -> None:
-    """Write the couplings of one slot into `row`, (M,). A slot of -1 has no couplings."""
+    """Write the couplings of one slot into `row`, (M,) float64, unless the slot is -1."""
     if slot >= 0:
         for e in range(packed.first_edge[slot], packed.first_edge[slot + 1]):
             row[packed.feature[packed.other_slot[e]]] = packed.coupling[e]
@@ -126,7 +132,7 @@ def _couplings_of(packed: Packed, slot: int, row: Floats) -> None:
 
 @kernel(entrance=True)
 def new_budgets(packed: Packed, edges: DuelEdges, state: State) -> Budgets:
-    """Return the budgets of a patient without observations."""
+    """Return the budgets of a patient before any observation."""
     n = len(packed.prior)
     budgets = Budgets(edges.coupled.copy(), np.empty_like(edges.coupled), np.zeros((2, n)))
     for entity in range(n):
@@ -144,7 +150,7 @@ def copy_budgets(budgets: Budgets) -> Budgets:
 
 @kernel(entrance=True, borrows=True)
 def update_budgets(packed: Packed, edges: DuelEdges, state: State, budgets: Budgets, feature: int) -> None:
-    """Update the budgets after the observation of one feature. Call this kernel after `condition`."""
+    """Update the budgets after the observation of one feature. Call `condition` first."""
     for e in range(edges.first_edge[feature], edges.first_edge[feature + 1]):
         if not state.observed[edges.other[e]]:
             budgets.coupled[0, edges.duel[e]] -= edges.size[0, e]
@@ -159,7 +165,7 @@ def update_budgets(packed: Packed, edges: DuelEdges, state: State, budgets: Budg
 
 @kernel(borrows=True)
 def _sum_terms(packed: Packed, state: State, budgets: Budgets, entity: int) -> None:
-    """Write how far the terms of one entity can move its score down and up. Exclusive groups are left out."""
+    """Write how far the features of one entity outside exclusive groups can lower and raise its score."""
     below, above = 0.0, 0.0
     for slot in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
         if not packed.of_probabilities:
@@ -174,7 +180,7 @@ def _sum_terms(packed: Packed, state: State, budgets: Budgets, entity: int) -> N
 
 @kernel(inline=True)
 def _reach(low: float, middle: float, high: float) -> tuple[float, float]:
-    """Return how far below and how far above 0 the term of one unobserved feature can be. Both are non-negative."""
+    """Return how far below 0 and how far above 0 the term of one unobserved feature can be, as non-negative numbers."""
     return -min(0.0, low, middle, high), max(0.0, low, middle, high)
 
 
@@ -182,7 +188,7 @@ def _reach(low: float, middle: float, high: float) -> tuple[float, float]:
 def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> None:
     """Write the budgets of all duels of one entity.
 
-    A budget is the sum of the bounds of the two entities, corrected at features that both share.
+    A budget is the sum of the bounds of the two entities, corrected at features in the support of both entities.
     """
     overlaps, coupled, whole, norm = packed.overlaps, budgets.coupled, budgets.whole, budgets.norm
     n = norm.shape[1]
@@ -199,7 +205,7 @@ def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> No
                 below -= abs(of_a) + abs(of_b) - abs(of_a - of_b)
                 continue
             after = packed.site[NEXT, slot_a]
-            if 0.0 <= after <= slot_a:  # the last member represents an exclusive group
+            if 0.0 <= after <= slot_a:  # an exclusive group is processed at its last member
                 of_group = range_of_group(packed.site, state.m, slot_a, slot_b)
                 below, above = below + of_group[0], above + of_group[1]
             if after >= 0.0 or state.observed[packed.feature[slot_a]]:
@@ -217,7 +223,13 @@ def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> No
 
 @kernel(entrance=True)
 def entity_budgets(packed: Packed, state: State) -> Floats:
-    """Return how far completions can move the score S_v of each entity, (N,) float64, nats (eq:l1-bracket)."""
+    """Return how far unobserved features can move the score S_v of each entity (eq:l1-bracket).
+
+    Returns
+    -------
+    budgets : (N,) float64, nats
+
+    """
     budgets, field, observed = np.zeros(len(packed.prior)), state.field, state.observed
     feature, owner, first_edge = packed.feature, packed.owner, packed.first_edge
     other_slot, coupling = packed.other_slot, packed.coupling
@@ -237,8 +249,8 @@ def range_of_pair(
 ) -> tuple[float, float]:
     """Return how far down and how far up the couplings between two unobserved features can move D.
 
-    Both numbers are non-negative. The difference of the energies of the two couplings is linear in the value of each
-    feature. Therefore, its extremes lie at the outermost values of the features.
+    Both numbers are non-negative. The difference of the two coupling energies is linear in the value of each feature.
+    Therefore, the difference is largest or smallest where each feature has its lowest or its highest value.
 
     Parameters
     ----------
@@ -267,9 +279,15 @@ def range_of_pair(
 
 @kernel()
 def range_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> tuple[float, float]:
-    """Return how far down and how far up the unobserved part of an exclusive group can move D.
+    """Return how far down and how far up the unobserved members of an exclusive group can move D.
 
     Both numbers are non-negative.
+
+    Parameters
+    ----------
+    site : (15, K) float64, as in `Packed`
+    m : (K,) float64, probability of +1 of each member, in [0, 1]
+
     """
     return _most_of_group(site, m, last_b, last_a), _most_of_group(site, m, last_a, last_b)
 
@@ -278,8 +296,8 @@ def range_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> tuple[f
 def _most_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> float:
     """Return the largest log P_a / P_b over all possible observations of a group: one member is +1, or some are 0.
 
-    If some members are observed as 0, the ratio of the remaining probabilities counts. This ratio grows if a member
-    with a smaller ratio is removed. The loop removes members until no such member is left.
+    If some members are observed as 0, P_a and P_b are the probabilities that all these members are 0. P_a / P_b grows
+    if a member with a smaller ratio is observed as 0. The loop repeats until P_a / P_b no longer grows.
     """
     best, better = 1.0, True
     while better:
@@ -303,7 +321,14 @@ def _most_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> float:
 
 @kernel()
 def variance_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> float:
-    """Return the variance of an exclusive group's term in D under the mixture of both posteriors (eq:sigma-D)."""
+    """Return the variance of an exclusive group's term in D under the mixture of both posteriors (eq:sigma-D).
+
+    Parameters
+    ----------
+    site : (15, K) float64, as in `Packed`
+    m : (K,) float64, probability of +1 of each member, in [0, 1]
+
+    """
     left_a, left_b, mean, square = 1.0, 1.0, 0.0, 0.0
     a, b, more = last_a, last_b, True
     while more:
@@ -325,11 +350,12 @@ UNIFORM_SECOND = 2.0 / 3.0
 
 @kernel(inline=True)
 def moments_at(packed: Packed, state: State, slot: int, other: int) -> tuple[float, float]:
-    """Return the first and second moment of a feature at a slot.
+    """Return the first and second moment of the feature at a slot.
 
-    A slot of -1 means that the feature is outside the entity's support. In the paper's models, its moments are then
-    those of the uniform distribution. In models of probabilities, they are the moments of the background at the slot
-    `other`, which belongs to the other entity.
+    A slot of -1 means that the feature is outside the entity's support. In the paper's models, a feature outside the
+    support has the moments of the uniform distribution. In models with class-conditional probabilities, a feature
+    outside the support has the moments of the background, which are stored at `other`, the slot of this feature in the
+    other entity.
     """
     if slot >= 0:
         return state.m[slot], state.q[slot]
@@ -340,16 +366,16 @@ def moments_at(packed: Packed, state: State, slot: int, other: int) -> tuple[flo
 
 @kernel(inline=True)
 def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int) -> tuple[float, float, float]:
-    """Return u(s) for s = -1, 0, +1: the change of D if the value s of an unobserved feature is observed.
+    """Return u(s) for s = -1, 0, +1: the change of D if an unobserved feature is observed with the value s.
 
-    A slot of -1 means that the feature is outside the support of this entity. At most one of the two slots may be -1.
-    If a value is impossible, its term is set to u(0).
+    A slot of -1 means that the feature is outside the support of this entity. At least one of the two slots must be 0
+    or more. If the feature cannot have the value s, u(s) is set to u(0).
     """
     if not packed.of_probabilities:
         high = (state.field[slot_a] if slot_a >= 0 else 0.0) - (state.field[slot_b] if slot_b >= 0 else 0.0)
         return -high, 0.0, high
     site, slot = packed.site, max(slot_a, slot_b)
-    if site[NEXT, slot] >= 0.0:  # every model covers the features of a group
+    if site[NEXT, slot] >= 0.0:  # every entity's model includes all features of a group
         of_a, of_b = state.m[slot_a], state.m[slot_b]
         middle = math.log1p(-of_a) - math.log1p(-of_b)
         return middle, middle, math.log(of_a / of_b) if of_b > 0.0 else middle
@@ -369,7 +395,7 @@ def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int) -> tup
 
 @kernel(inline=True)
 def settled(lead: float, below: float, above: float, tie: float) -> int:
-    """Return the sign that D has under every completion, or 0 if the sign is undecided.
+    """Return the sign of D if all values of the unobserved features give the same sign, else 0.
 
     Parameters
     ----------
@@ -385,6 +411,6 @@ def settled(lead: float, below: float, above: float, tie: float) -> int:
 
 @kernel(inline=True)
 def number_of(n: int, one: int, other: int) -> int:
-    """Return the index of the duel of two entities. Duels are numbered as the pairs a < b of n entities in order."""
+    """Return the index of the duel of two entities among all pairs a < b of n entities, in order."""
     a, b = min(one, other), max(one, other)
     return a * n - a * (a + 1) // 2 + b - a - 1

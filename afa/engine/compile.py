@@ -1,11 +1,11 @@
 """Compile and cache kernels with numba, without fast-math. Results do not depend on the number of threads.
 
-Numba recompiles a cached kernel if the kernel's file changes, but not if another kernel that it calls changes.
-Therefore, the name of the cache folder is a digest of numba's version, the processor and every file of this package.
-Thus, outdated machine code never runs. A process that has compiled kernels writes a list of the cached files with their
-digests (`write_list`). If a folder does not match its list, it is deleted, and the kernels are compiled again. Numba is
-imported when the first kernel is compiled. It is never imported in a process that runs kernels as Python
-(`do_without`).
+Numba recompiles a cached kernel if the kernel's own file changes. If kernel A calls kernel B and only the file of B
+changes, numba reuses the outdated machine code of A. Therefore, the name of the cache folder is a digest of numba's
+version, the processor and every file of `afa.engine`. A process that has compiled kernels writes a list of the cached
+files with their digests (`write_list`). If the files of a cache folder do not match its list, the folder is deleted,
+and the kernels are compiled again. Numba is imported when the first kernel is compiled. After `do_without`, kernels run
+as Python, and numba is never imported.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 PARTS = 8
 LIST = "compiled.json"
-"""Name of a file in the cache folder. It has the digest of each cached file, and the compiled groups of kernels."""
+"""File in the cache folder with the digest of each cached file and the names of the fully compiled kernel groups."""
 ROOM = 48 * 2**20
 """Upper bound on the size in bytes of all kernels in the cache folder."""
 FIRST = "afa: compiling kernels, about 40 s for a planner, once for this installation ..."
@@ -48,23 +48,23 @@ ALL, PLANNERS = "all", "planners"
 PATIENCE = 15
 """Seconds between two progress messages of the compilation."""
 INT: Any = np.int64
-"""Integer type of kernel arguments. For any other type, or for a literal, numba would compile the kernel once more."""
+"""Integer type of kernel arguments. If a caller passes another type or a literal, numba compiles the kernel again."""
 _kernels: set[Callable[..., Any]] = set()
 _as_python = False
 _log = logging.getLogger("afa")
 
 
 def cache_folder() -> Path | None:
-    """Return the folder where kernels are cached, which need not exist, or None if no home folder is known."""
+    """Return the path of the kernel cache, which may not exist yet, or None if the user has no home folder."""
     place = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
-    with suppress(RuntimeError):  # raised for a user unknown to the system and without HOME
+    with suppress(RuntimeError):  # raised if the system does not know the user and HOME is not set
         place = place or str(Path.home() / ".cache")
     return Path(place, "afa", f"kernels-{_digest_of_code()}") if place else None
 
 
 @cache
 def _digest_of_code() -> str:
-    package = Path(__file__).parent  # numba finds kernels by their source path, which differs between installations
+    package = Path(__file__).parent  # numba's cache depends on the source path, which differs between installations
     digest = hashlib.sha256(f"{version('numba')}\0{_processor()}\0{package}\0".encode())
     for source in sorted(package.glob("*.py")):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
@@ -72,7 +72,7 @@ def _digest_of_code() -> str:
 
 
 def _processor() -> str:
-    """Return a text that differs between kinds of processors. Numba's cache compares processors in more detail."""
+    """Return a text that identifies the kind of processor. Numba's own cache compares processors in more detail."""
     described = Path("/proc/cpuinfo")
     first = described.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0] if described.exists() else ""
     kinds = [line for line in first.splitlines() if line.startswith(("model name", "flags", "CPU part", "Features"))]
@@ -80,19 +80,19 @@ def _processor() -> str:
 
 
 def compiled_groups() -> list[str]:
-    """Return the groups of kernels (`afa.engine.warm`) that are complete in the cache folder."""
+    """Return the groups of kernels (`afa.engine.warm`) whose kernels are all in the cache folder."""
     folder = cache_folder()
     return [] if folder is None else list(_read_list(folder)["groups"])
 
 
 def cached_files() -> dict[str, str]:
-    """Return the digest of each file in the list of the cache folder."""
+    """Return the path and the digest of each file in the list of the cache folder."""
     folder = cache_folder()
     return {} if folder is None else dict(_read_list(folder)["files"])
 
 
 def keeps_kernels() -> bool:
-    """Return True if kernels are cached. If they are not, one warning gives the reason."""
+    """Return True if compiled kernels are cached, and log the reason once if they are not."""
     return _usable_folder() is not None
 
 
@@ -105,7 +105,7 @@ def _read_list(folder: Path) -> dict[str, Any]:
 
 
 def write_list(*groups: str) -> None:
-    """Write the digests of the files in the cache folder, and mark `groups` of kernels as complete."""
+    """Write the digests of the files in the cache folder, and mark `groups` of kernels as compiled."""
     folder = _usable_folder()
     if folder is None:
         return
@@ -118,7 +118,7 @@ def write_list(*groups: str) -> None:
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    """Return path in the folder -> digest for each cached file."""
+    """Return a mapping from the path of each cached file, relative to the folder, to its digest."""
     found = {}
     for path in sorted(folder.rglob("*.nb[ci]")):
         with path.open("rb") as file:
@@ -128,7 +128,7 @@ def _digests(folder: Path) -> dict[str, str]:
 
 @cache
 def _usable_folder() -> Path | None:
-    """Return the cache folder if it is intact and writable. Otherwise, warn once and return None."""
+    """Return the cache folder, emptied if damaged, or warn and return None if the folder cannot be written."""
     folder = cache_folder()
     if folder is None:
         _not_kept(None, None)
@@ -141,7 +141,7 @@ def _usable_folder() -> Path | None:
             shutil.rmtree(folder)
             listed = _read_list(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as file:  # numba moves its cache if this test fails
+        with tempfile.TemporaryFile(dir=folder) as file:  # in a read-only folder, numba would use another cache folder
             if not listed["groups"] and hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, ROOM)
     except OSError as error:
@@ -158,7 +158,7 @@ def _not_kept(folder: Path | None, error: OSError | None) -> None:
 
 
 def do_without() -> None:
-    """Make kernels run as plain Python. This affects only modules that are imported afterwards."""
+    """Make kernels run as plain Python in modules that are imported after this call."""
     global _as_python  # noqa: PLW0603 (a property of the process, set once at its start)
     _as_python = True
 
@@ -166,8 +166,8 @@ def do_without() -> None:
 def in_threads(work: Callable[..., None], n_jobs: int, threads: int | None, *given: Any) -> None:
     """Call `work(*given, first, last)` on parts of `range(n_jobs)` in parallel threads.
 
-    `work` must call kernels that write the results of each job to separate memory. Then, the result does not depend on
-    the number of threads and the order of execution.
+    `work` must write the results of each job to separate memory, so that the results do not depend on the number of
+    threads.
 
     Parameters
     ----------
@@ -183,7 +183,13 @@ def in_threads(work: Callable[..., None], n_jobs: int, threads: int | None, *giv
 
 
 def laid_out(array: NDArray[Scalar]) -> NDArray[Scalar]:
-    """Return the array as a contiguous, writable array. For other layouts, numba would compile every kernel again."""
+    """Return the array as a contiguous, writable array. Numba compiles kernels separately for other memory layouts.
+
+    Returns
+    -------
+    array : same shape and dtype as the argument
+
+    """
     return np.require(array, requirements=["C", "W"])
 
 
@@ -227,7 +233,7 @@ def kernel(*, entrance: bool = False, inline: bool = False, borrows: bool = Fals
 
 @cache
 def _tell_of_compiling() -> None:
-    """Log one line when the first kernel is compiled, and more lines while compilation continues."""
+    """Log one line when the first kernel is compiled, then a count of compiled kernels every `PATIENCE` seconds."""
     from numba.core import event  # noqa: PLC0415 (numba is loaded here already)
 
     class CompileCounter(event.Listener):

@@ -1,6 +1,6 @@
-"""Compiled quantities of one duel D_ab: budgets, variance, sign votes, and the call of each bracket.
+"""Compiled quantities of one duel D_ab: budgets, variance, sign votes, and the decision of each bracket.
 
-`afa.scores.bracket` has the readable definitions of the intervals.
+The plain Python definitions of the brackets are in `afa.scores.bracket`.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Duel(NamedTuple):
 
     Attributes
     ----------
-    budget : how far below its running constant D can end, nats: the tight `l1` budget
-    between : sum of couplings to observed features, nats. The paper's budget adds it. It is 0 in models of
-        probabilities
+    budget : how far below its running constant D can end, nats (tight `l1` budget)
+    between : sum of absolute couplings to observed features, nats, which only the paper's budget includes; 0 in models
+        with class-conditional probabilities
     variance : sigma_D^2 (eq:sigma-D)
-    spread : sum of the squared half ranges of the terms. In the paper's models, the half ranges are the potentials
+    spread : sum of the squared half ranges of the terms; in the paper's models, half ranges equal absolute potentials
     beta : largest row sum of the half ranges of couplings
-    above : how far above its running constant D can end, nats. It equals `budget` in the paper's models
+    above : how far above its running constant D can end, nats; equals `budget` in the paper's models
         (docs/decisions.md, Base rates)
 
     """
@@ -64,7 +64,7 @@ def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
         at = min(at_a, at_b)
         here_a, here_b = (slot_a if at_a == at else -1), (slot_b if at_b == at else -1)
         if packed.of_probabilities and packed.site[NEXT, max(here_a, here_b)] >= 0.0:
-            if packed.site[NEXT, here_a] <= here_a:  # the last member represents an exclusive group
+            if packed.site[NEXT, here_a] <= here_a:  # an exclusive group is processed at its last member
                 least, most = range_of_group(packed.site, state.m, here_a, here_b)
                 below += least
                 above += most
@@ -99,11 +99,12 @@ def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
 
 @kernel(inline=True)
 def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) -> tuple[float, float, float, float]:
-    """Return sums over the coupling differences of one feature: below, above, seen, square.
+    """Return four sums over the coupling differences of one feature: below, above, seen, square.
 
     `below` and `above` bound how far couplings to unobserved features can move D. `square` is the sum of the squared
-    half ranges of these couplings. `seen` is the sum of absolute couplings to observed features. It is 0 in models of
-    probabilities. A slot of -1 means that the entity does not have the feature. `without` is a feature to skip, or -1.
+    half ranges of couplings to unobserved features. `seen` is the sum of absolute couplings to observed features, and 0
+    in models with class-conditional probabilities. A slot of -1 means that the feature is outside the entity's support.
+    `without` is a feature to skip, or -1.
     """
     edge_a = packed.first_edge[slot_a] if slot_a >= 0 else 0
     last_a = packed.first_edge[slot_a + 1] if slot_a >= 0 else 0
@@ -135,7 +136,17 @@ def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) ->
 
 @kernel(entrance=True)
 def variances(packed: Packed, state: State, pairs: Pairs) -> Floats:
-    """Return sigma_D^2 of each duel, (Q,) float64 (eq:sigma-D)."""
+    """Return sigma_D^2 of each duel (eq:sigma-D).
+
+    Parameters
+    ----------
+    pairs : (Q, 2) int64, the two entities of each duel
+
+    Returns
+    -------
+    variances : (Q,) float64, nats squared
+
+    """
     result = np.empty(len(pairs))
     for p in range(len(pairs)):
         result[p] = duel(packed, state, pairs[p, 0], pairs[p, 1]).variance
@@ -144,9 +155,12 @@ def variances(packed: Packed, state: State, pairs: Pairs) -> Floats:
 
 @kernel(entrance=True)
 def vote(packed: Packed, state: State, votes: NDArray[np.int64], feature: int, value: int) -> None:
-    """Add the sign votes of one observation to `votes`, (Q, 2), for a and b of each pair.
+    """Add one observation's sign votes: for each duel, the entity that the value favours. Call it before `condition`.
 
-    Call this kernel before `condition`.
+    Parameters
+    ----------
+    votes : (Q, 2) int64, votes for a and for b of each duel, changed in place
+
     """
     holders = packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]
     terms = np.empty(len(holders))
@@ -157,7 +171,7 @@ def vote(packed: Packed, state: State, votes: NDArray[np.int64], feature: int, v
 
 @kernel(entrance=True)
 def vote_among(holders: Indices, terms: Floats, n: int, tie: float, votes: NDArray[np.int64]) -> None:
-    """Add the sign votes of one observation. They follow from the increases of the running constants.
+    """Add the sign votes of one observation: a duel's vote is the sign of the change of its running constant.
 
     Parameters
     ----------
@@ -171,7 +185,7 @@ def vote_among(holders: Indices, terms: Floats, n: int, tie: float, votes: NDArr
         of_one[holders[h]], holds[holders[h]] = terms[h], True
     for one in holders:
         for other in range(n):
-            if other == one or (holds[other] and other < one):  # count a duel of two holders once
+            if other == one or (holds[other] and other < one):  # count a duel once if both entities have the feature
                 continue
             a, b, p = min(one, other), max(one, other), number_of(n, one, other)
             weight = of_one[a] - of_one[b]
@@ -198,17 +212,15 @@ def bracket_calls(
     gamma: float,
     calls: NDArray[np.int8],
 ) -> None:
-    """Write the decision of each bracket, (5,), in the order of `BRACKETS`.
-
-    A decision is +1 for a, -1 for b, or 0 if undecided.
+    """Write the decision of each bracket: +1 for entity a, -1 for entity b, or 0 if undecided.
 
     Parameters
     ----------
     sums : sums of the duel (a, b) in the present state
-    mean : mu_D, nats. Rounding errors are set to 0
+    mean : mu_D, nats, with rounding errors set to 0
     votes : (2,) int64, sign votes for a and for b
-    gamma : fraction of wrong calls that the heuristic brackets allow, in (0, 1)
-    calls : (5,) int8, written
+    gamma : fraction of wrong decisions that the heuristic brackets allow, in (0, 1)
+    calls : (5,) int8, decisions in the order of `BRACKETS`, written
 
     """
     lead = state.constant[a] - state.constant[b]
@@ -221,9 +233,9 @@ def bracket_calls(
 
 @kernel()
 def vote_call(positive: int, n: int, gamma: float) -> int:
-    """Return +1 or -1 if the KL confidence set of the vote share is above or below 1/2, else 0 (supp:kl_bracket).
+    """Return +1 or -1 if the KL confidence interval of the vote share is above or below 1/2, else 0 (supp:kl_bracket).
 
-    The confidence set is an interval around the share of votes. It excludes 1/2 if n kl(share, 1/2) exceeds the level.
+    The confidence interval excludes 1/2 if n kl(share, 1/2) exceeds log(K1 n^ALPHA / gamma).
     """
     if n == 0:
         return 0
@@ -248,7 +260,7 @@ def refresh_budgets(
     changed_at: Indices,
     now: int,
 ) -> None:
-    """Recompute the tight `l1` budgets of the given duels whose entities have changed.
+    """Recompute the tight `l1` budget of each given duel if one of its entities has changed.
 
     Parameters
     ----------
@@ -269,7 +281,7 @@ def refresh_budgets(
 
 @kernel()
 def gaussian_sign(mean: float, variance: float) -> float:
-    """Return E[sign X] of a Gaussian X (eq:fsp). If the variance is 0, this is the sign of the mean."""
+    """Return E[sign X] of a Gaussian X (eq:fsp), which is the sign of the mean if the variance is 0."""
     if variance <= 0.0:
         return 0.0 if mean == 0.0 else math.copysign(1.0, mean)
     return math.erf(mean / math.sqrt(2.0 * variance))
@@ -277,7 +289,7 @@ def gaussian_sign(mean: float, variance: float) -> float:
 
 @kernel(inline=True)
 def is_stale(changed_at: Indices, made_at: int, a: int, b: int) -> bool:
-    """Return True if a quantity of the duel of a and b that was computed in round `made_at` is outdated.
+    """Return True if an observation has changed entity a or b since round `made_at`.
 
     Parameters
     ----------
@@ -288,7 +300,13 @@ def is_stale(changed_at: Indices, made_at: int, a: int, b: int) -> bool:
 
 
 def all_pairs(n: int) -> Pairs:
-    """Return every pair of entity indices a < b in order, (Q, 2) int64."""
+    """Return every pair of entity indices a < b in order.
+
+    Returns
+    -------
+    pairs : (n (n - 1) / 2, 2) int64
+
+    """
     opponents = np.arange(n - 1, -1, -1) if n else np.empty(0, dtype=np.int64)
     a = np.repeat(np.arange(n), opponents)
     b = np.arange(len(a)) - np.repeat(np.cumsum(opponents) - opponents, opponents) + a + 1
@@ -296,14 +314,18 @@ def all_pairs(n: int) -> Pairs:
 
 
 def sides_of(n: int, duels: Indices) -> Pairs:
-    """Return the entities a < b of some duels, (q, 2) int64.
+    """Return the entities a < b of the given duels.
 
     Parameters
     ----------
     duels : (q,) int64, indices among all pairs of n entities in order
 
+    Returns
+    -------
+    pairs : (q, 2) int64, entity indices
+
     """
     first = np.arange(n) * (2 * n - 1 - np.arange(n)) // 2  # index of the first duel of each entity
     a = np.searchsorted(first, duels, side="right") - 1
-    a = np.minimum(a, n - 2)  # the last entity is never the first of a pair
+    a = np.minimum(a, n - 2)  # the last entity is never the first entity of a pair
     return np.column_stack([a, duels - first[a] + a + 1]).astype(np.int64)

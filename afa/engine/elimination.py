@@ -1,9 +1,9 @@
-"""Exact clamped log-partitions of one model in many states, by compiled variable elimination.
+"""Exact log-partitions of one model given each of many sets of observations, by compiled variable elimination.
 
-The elimination order is computed once, without observations (`afa.inference.elimination`). An observed feature is in no
-table, so that a state with more observations costs less. Tables have weights instead of logarithms, and each message is
-divided by its largest entry. If the weights of a state exceed the range of double precision, `afa.inference.exact`
-solves the state. It uses logarithms and is slower.
+The elimination order is computed once, for the model without observations (`afa.inference.elimination`). The tables
+contain only unobserved features; therefore, a state with more observations needs less time. Table entries are weights,
+not logarithms, and each message is divided by its largest entry. If the weights of a state exceed the range of double
+precision, `afa.inference.exact` solves the state with logarithms, which takes longer.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MEMORY_LIMIT = 2_000_000_000
 
 
 def elimination_plan(mrf: PairwiseMRF) -> Plan:
-    """Return the layout of a model in the min-fill elimination order of its graph without observations."""
+    """Return the model's arrays in the min-fill elimination order of its graph without observations."""
     evidence = Evidence.of(mrf)
     members, separators, couplings, offset = [], [], [], 0
     for part in components(evidence):
@@ -65,19 +65,23 @@ def log_partitions(
     limit: float = ENTRY_LIMIT,
     threads: int | None = None,
 ) -> Floats:
-    """Return the exact log Z(x_obs) of `factor * E`, (R, n_factors) float64, nats (eq:clamped-logZ).
+    """Return the exact log Z(x_obs) of `factor * E` (eq:clamped-logZ).
 
-    There is one row for each state and one column for each factor. The result includes the running constant, and log 3
-    for each unobserved feature outside the support. It does not depend on the number of threads.
+    The result includes the running constant, and log 3 for each unobserved feature outside the support. The result does
+    not depend on the number of threads.
 
     Parameters
     ----------
     observed : (R, M) bool, features observed in each state
     values : (R, M) int8, -1, 0 or +1; values of unobserved features are ignored
     factors : multiples of the energy E
-    plan : elimination plan of `mrf`. By default, it is computed
+    plan : elimination plan of `mrf`, computed if None
     limit : largest number of table entries for one state
-    threads : number of threads. None means one for each core
+    threads : number of threads, or None for one thread on each core
+
+    Returns
+    -------
+    log_partitions : (R, n_factors) float64, nats, by state and factor
 
     Raises
     ------
@@ -117,7 +121,7 @@ def _distinct(codes: States) -> tuple[States, NDArray[np.intp]]:
 
 
 def _by_logarithms(mrf: PairwiseMRF, plan: Plan, state: States, factors: Sequence[float]) -> Floats:
-    """Return log-partitions of one state by `exact`, (n_factors,) nats. Prior and uniform features are not included."""
+    """Return log-partitions of one state by `exact`, (n_factors,), without prior and features outside the support."""
     seen = plan.feature[state != UNOBSERVED]
     observations = dict(zip([mrf.features[j] for j in seen], state[state != UNOBSERVED].tolist(), strict=True))
     found = []
@@ -131,7 +135,7 @@ def _by_logarithms(mrf: PairwiseMRF, plan: Plan, state: States, factors: Sequenc
 
 @kernel(entrance=True)
 def _entries(plan: Plan, states: States) -> Floats:
-    """Return the number of table entries that each state needs, (U,)."""
+    """Return the number of table entries that each state needs, (U,) float64."""
     clamped = new_clamped(plan)
     entries = np.empty(len(states))
     for i in range(len(states)):
@@ -142,7 +146,7 @@ def _entries(plan: Plan, states: States) -> Floats:
 
 @kernel(entrance=True)
 def _solve(plan: Plan, states: States, factors: Floats, solved: Floats, first: int, last: int) -> None:
-    """Write log-partitions of states first to last - 1 into `solved`, (U, F). NaN means that weights exceed float64."""
+    """Write log-partitions of states first to last - 1 into `solved`, (U, F); NaN if weights exceed float64."""
     clamped, incoming = new_clamped(plan), new_incoming(len(plan.unary))
     largest, widest = 0, 0
     tables = new_tables(INT(0), INT(0))

@@ -1,7 +1,8 @@
-"""Compiled variable elimination in one state of a model: tables of the unobserved features, and sums over them.
+"""Compiled variable elimination in one state of a model: kernels that sum out the unobserved features one by one.
 
-Tables have weights instead of logarithms. A table has one axis of length 3 (values -1, 0, +1) for each feature. It is
-summed block by block and never stored as a whole. Only messages are stored.
+Table entries are weights, not logarithms. A table has one axis of length 3 (values -1, 0, +1) for each feature. The
+kernels compute and sum a table block by block, and store only the messages, which are tables with one feature summed
+out.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ STRONGEST = 500.0
 
 
 class EliminationTables(NamedTuple):
-    """Working memory of the elimination.
+    """Working memory of the elimination: the messages, and one block of the current table.
 
-    The last axes of a table, at most `LOW_AXES`, are *low*; the axes before them are *high*.
+    The last `LOW_AXES` axes of a table (all, if it has fewer) are called *low*, and the axes before them *high*.
 
     Attributes
     ----------
@@ -41,7 +42,7 @@ class EliminationTables(NamedTuple):
 
 
 class Incoming(NamedTuple):
-    """Positions in the messages that enter one table, and steps to the next entry of each message.
+    """Positions in the messages that are multiplied into one table, and steps to the next entry of each message.
 
     Attributes
     ----------
@@ -69,17 +70,17 @@ def new_incoming(n: int) -> Incoming:
 
 @kernel()
 def new_tables(size: int, width: int) -> EliminationTables:
-    """Return empty tables for messages of `size` entries and at most `width` axes."""
+    """Return empty tables for messages of `size` entries in total and at most `width` axes each."""
     high = np.empty((2, 3 ** max(0, width - LOW_AXES)))
     return EliminationTables(np.empty(size), high, np.empty((2, LOW_SIZE)), np.empty((3, LOW_SIZE)))
 
 
 @kernel()
 def eliminate(clamped: Clamped, n_free: int, factor: float, incoming: Incoming, tables: EliminationTables) -> float:
-    """Return the logarithm of the sum of exp(factor E) over all free features.
+    """Return the logarithm of the sum of exp(factor E) over all values of the unobserved features.
 
-    Each message is divided by its largest entry. If weights still exceed the range of double precision, the result is
-    NaN.
+    Each message is divided by its largest entry. If the divided weights still exceed the range of double precision, the
+    result is NaN.
     """
     logarithm, begin = 0.0, 0
     for v in range(n_free):
@@ -127,7 +128,7 @@ def _weigh(clamped: Clamped, v: int, high_axes: int, factor: float, tables: Elim
 
 @kernel(inline=True)
 def _come_in(clamped: Clamped, v: int, high_axes: int, incoming: Incoming) -> int:
-    """Write `Incoming` for the messages that enter the table of `v`. Return the number of messages."""
+    """Fill `incoming` for the messages that are multiplied into the table of `v`. Return the number of messages."""
     first, axes = clamped.first[v], clamped.first[v + 1] - clamped.first[v]
     row, child = 0, clamped.child[v]
     while child >= 0:
@@ -160,9 +161,9 @@ def _come_in(clamped: Clamped, v: int, high_axes: int, incoming: Incoming) -> in
 
 @kernel(inline=True)
 def _sum_out(out: Floats, high_axes: int, n_messages: int, incoming: Incoming, tables: EliminationTables) -> None:
-    """Write the message of one feature, which is its table summed over its values.
+    """Write the message of one feature: its table, summed over the values of the feature.
 
-    The table is computed in blocks, one for each configuration of the high axes.
+    The table is computed in blocks, one block for each configuration of the high axes.
     """
     high_size = 3**high_axes
     low_size = len(out) // high_size
@@ -202,7 +203,7 @@ UNOBSERVED = 2
 
 
 class Plan(NamedTuple):
-    """The n features in a model's support, in elimination order. Components of the graph follow each other.
+    """The n features in a model's support, in elimination order, one connected component after another.
 
     Attributes
     ----------
@@ -210,8 +211,8 @@ class Plan(NamedTuple):
     unary : (n,) float64, unary potential, nats
     first : (n + 1,) int64, start of each feature's entries in `separator`
     separator : (E,) int64, ascending positions of the later features that share a table with v when v is eliminated
-    coupling : (E,) float64, coupling with each separator feature, nats. It is 0 if only elimination joins the two
-        features
+    coupling : (E,) float64, coupling with each separator feature, nats; 0 if the two features share a table only
+        because of the elimination
 
     """
 
@@ -223,19 +224,19 @@ class Plan(NamedTuple):
 
 
 class Clamped(NamedTuple):
-    """A plan restricted to the unobserved features of one state. Kernels fill the arrays in place.
+    """An elimination plan restricted to the unobserved features of one state. Kernels fill the arrays in place.
 
-    Unobserved features are numbered in elimination order. Two features have an entry if they share a table in this
+    Unobserved features are numbered in elimination order. `separator` lists two features if they share a table in this
     state.
 
     Attributes
     ----------
     place : (n,) int64, number of the feature at each position of the plan, or -1 if it is observed
     field : (n,) float64, effective unary, nats (eq:reduced-unary)
-    first, separator, coupling : as in `Plan`, by the new numbers
-    child, sibling : (n,) int64. `child` is the first message that enters a table, and `sibling` is the next message
-        that enters the same table. -1 marks the end
-    start : (n,) int64, start of each message in `Tables.message`
+    first, separator, coupling : as in `Plan`, with the numbers of the unobserved features
+    child : (n,) int64, first message that enters a table, or -1 if there is none
+    sibling : (n,) int64, next message that enters the same table, or -1 if there is none
+    start : (n,) int64, start of each message in `EliminationTables.message`
     mark : (n,) int64, working memory
 
     """
@@ -253,7 +254,7 @@ class Clamped(NamedTuple):
 
 @kernel()
 def new_clamped(plan: Plan) -> Clamped:
-    """Return empty arrays for any state of a plan."""
+    """Return empty `Clamped` arrays that are large enough for any state of a plan."""
     n, edges = len(plan.unary), len(plan.separator)
     by_number, first = np.empty((5, n), dtype=np.int64), np.empty(n + 1, dtype=np.int64)
     place, child, sibling, start, mark = by_number[0], by_number[1], by_number[2], by_number[3], by_number[4]
@@ -263,11 +264,10 @@ def new_clamped(plan: Plan) -> Clamped:
 
 @kernel()
 def clamp(plan: Plan, state: States, clamped: Clamped) -> tuple[int, float]:
-    """Fill `clamped` from a state.
+    """Fill `clamped` from the observations of a state.
 
-    Return the number of unobserved features, and the energy of observed features in nats.
-
-    The energy does not include the prior (eq:running-constant).
+    Return the number of unobserved features, and the energy of the observed features in nats without the prior
+    (eq:running-constant).
 
     Parameters
     ----------
@@ -314,7 +314,7 @@ def clamp(plan: Plan, state: States, clamped: Clamped) -> tuple[int, float]:
 
 @kernel(inline=True)
 def _mark_incoming(clamped: Clamped, v: int) -> None:
-    """Mark with `v` the features of all messages that enter the table of `v`."""
+    """Mark with `v` the features of all messages that are multiplied into the table of `v`."""
     child = clamped.child[v]
     while child >= 0:
         for e in range(clamped.first[child], clamped.first[child + 1]):
@@ -326,7 +326,7 @@ def _mark_incoming(clamped: Clamped, v: int) -> None:
 def message_size(clamped: Clamped, n_free: int) -> tuple[float, int]:
     """Return the number of entries of all messages of a state, and the largest number of axes of a message.
 
-    The tables have three times as many entries as the messages.
+    The tables contain three times as many entries as the messages.
     """
     total, width = 0.0, 0
     for v in range(n_free):

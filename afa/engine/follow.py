@@ -1,6 +1,6 @@
-"""Run many patients: `choose` lets an allocation rule choose each feature, `follow` observes along given orders.
+"""Run many patients: in `choose`, an allocation rule selects each feature; in `follow`, the caller gives the orders.
 
-A mask of `afa.engine.run` selects the results. They are returned as arrays over all paths.
+A bit mask (`afa.engine.run`) selects the results that are computed and returned as arrays over all paths.
 """
 
 from __future__ import annotations
@@ -47,15 +47,13 @@ from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
 
 BLOCK_BYTES = 64 * 2**20
-"""Largest memory, in bytes, for the results of one block of paths. It is used where results are summed block by
-block.
-"""
+"""Largest memory, in bytes, for the results of one block of paths, where a caller sums results block by block."""
 
 STARTS: WeakKeyDictionary[Bundle | Models, dict[Iteration, State]] = WeakKeyDictionary()
 
 
 def blocks(n_paths: int, bytes_each: int) -> Iterator[slice]:
-    """Return slices of paths whose results take at most `BLOCK_BYTES` together; each slice has at least one path."""
+    """Return slices of consecutive paths whose results take at most `BLOCK_BYTES`. A slice has at least one path."""
     size = max(1, BLOCK_BYTES // max(1, bytes_each))
     return (slice(first, first + size) for first in range(0, n_paths, size))
 
@@ -73,14 +71,14 @@ def choose(
 ) -> WalkResults:
     """Run P patients under an allocation rule. Return the results that the mask `read` selects.
 
-    The choices are those of `TopKPlanner` with the rules of `afa.planner.rules`, guided by `linearity`.
+    The rule makes the same choices as in `TopKPlanner` with the score `linearity`.
 
     Parameters
     ----------
     values : (P, M) int8, -1, 0, +1 or `MISSING`
     allocation : a rule of `COMPILED` other than `random`
-    n_rounds : number of observations. None means M
-    n_rows : number of rounds with results after which a patient's run stops. None means no limit
+    n_rounds : number of observations, or None for M
+    n_rows : number of rounds with results after which a patient's run stops, or None for no limit
     settings : keyword arguments of `run_of`
 
     """
@@ -102,13 +100,13 @@ def follow(
 ) -> WalkResults:
     """Run P patients along given orders. Return the results that the mask `read` selects.
 
-    The first axes of each result are (P,) or (P, S), like those of the orders. The results do not depend on the number
-    of threads.
+    The first axes of each result are (P,) or (P, S), like the first axes of `orders`. The results do not depend on the
+    number of threads.
 
     Parameters
     ----------
     values : (P, M) int8, -1, 0, +1 or `MISSING`; missing values are skipped
-    orders : (P, r) or (P, S, r) int64, distinct features. With `only_changes`, an order must have all M features
+    orders : (P, r) or (P, S, r) int64, distinct features; with `only_changes`, an order must have all M features
     settings : keyword arguments of `run_of`
 
     """
@@ -125,7 +123,13 @@ def follow(
 
 
 def check_exclusive(bundle: Bundle | Models, values: NDArray[np.int8]) -> None:
-    """Raise a `CohortError` if two features of an exclusive group are +1 in a row of `values`, (P, M)."""
+    """Raise a `CohortError` if a patient has two features of an exclusive group at +1.
+
+    Parameters
+    ----------
+    values : (P, M) int8, -1, 0, +1 or `MISSING`
+
+    """
     for members in bundle.exclusive if isinstance(bundle, Models) else ():
         present = values[:, members] == 1
         for row in np.flatnonzero(present.sum(axis=1) > 1)[:1]:
@@ -154,22 +158,22 @@ def run_of(
     tie: float | None = None,
     calibrated: bool = False,
 ) -> tuple[RunSettings, PathState]:
-    """Return the settings of a run, and the solved state before any observation. Both are the same for all patients.
+    """Return the settings of a run and the solved state before any observation, which all patients share.
 
     Parameters
     ----------
     read : sum of the masks of `afa.engine.run` that select results
-    gain, target : as in `TopKPlanner`. The rule `information` does not use them
-    rescoring : numbers of observations after which the rule ranks the candidates again. In between, candidates are
-        taken in their last order. None means every number
+    gain, target : as in `TopKPlanner`; the rule `information` ignores them
+    rescoring : numbers of observations after which the rule ranks the candidates again, or None for all. Between two
+        rankings, the candidates of the last ranking are used in order
     k : size of the top set
     start : start of each solve: `uniform`, or `warm`, from the previous round
-    rounds : rounds whose results are written. None means all rounds
-    only_changes : True to write only the first round and rounds whose feature lies in the support of some entity
+    rounds : rounds whose results are written, or None for all rounds
+    only_changes : True to write only the first round and rounds whose feature is in the support of an entity
     signs, ranks : scores whose signs and ranks are written
-    budget_share : fraction of the `l1` budgets that brackets use. A value below 1 makes rigorous brackets wrong, for
-        tests
-    tie : largest score that counts as rounding error. None means the value of the bundle
+    budget_share : fraction of the `l1` budgets that brackets use. Tests use values below 1, which make rigorous
+        brackets wrong
+    tie : largest score that counts as rounding error, or None for the value of the bundle
     calibrated : True to resolve a duel by the sign of its calibrated log-odds instead of the sign of D
         (docs/decisions.md)
 
@@ -187,7 +191,7 @@ def run_of(
     )
     crossing = ranking or bool(read & (MOMENTS | DUELS | CALLS))
     crossing |= bool(read & SIGNS) and not {"linearity", "stack_a"}.isdisjoint(signs)
-    gain = None if rule == INFORMATION else gain  # `information` names a rule and a gain
+    gain = None if rule == INFORMATION else gain  # `information` is the name of a rule and of a gain
     gains_read = gain is not None and bool(read & (CHOICE | LARGEST))
     kind = GAIN_KINDS[gain or "wald_magnitude", target] if weighs or gains_read else NO_GAIN
     crossing |= kind >= F_LINEARITY
@@ -252,10 +256,7 @@ def run_of(
 
 
 def _start_of(bundle: Bundle | Models, packed: Packed, iteration: Iteration) -> State:
-    """Return the solved state before any observation.
-
-    It is cached for all runs of a bundle, and no kernel changes it.
-    """
+    """Return the solved state before any observation, which is cached for all runs of a bundle and never changed."""
     starts = STARTS.setdefault(bundle, {})
     if iteration not in starts:
         starts[iteration] = new_state(packed)
@@ -291,7 +292,7 @@ def _walk(
         in_threads(work, len(order), threads)
     row = np.arange(results.t.shape[1])
     read_at = results.t[results.source, row]
-    last = np.where(read_at > 0, row, 0).max(axis=1, initial=0)  # row of the last measured feature
+    last = np.where(read_at > 0, row, 0).max(axis=1, initial=0)  # result row of the last measured feature
     as_row = np.minimum(row, last[:, None])
     path, row = np.nonzero((results.source != np.arange(len(order))[:, None]) | (as_row != row))
     as_row = as_row[path, row]
@@ -303,7 +304,14 @@ def _walk(
 
 
 def new_followed(run: RunSettings, order: NDArray[np.int64], n_rows: int | None = None) -> WalkResults:
-    """Return empty arrays for the results along the orders (J, r). A path has at most `n_rows` rounds with results."""
+    """Return arrays for the results along the orders (J, r).
+
+    Parameters
+    ----------
+    order : (J, r) int64, feature of each round
+    n_rows : largest number of rounds with results of a path, or None for no limit
+
+    """
     reads, n, k, q = run.reads, len(run.name_rank), len(run.packed.feature), len(run.pairs)
     t = int(run.asked.sum())
     if run.only_changes:

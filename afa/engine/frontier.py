@@ -1,7 +1,7 @@
-"""The rule `frontier` for many patients, compiled. `afa.scores.belief` has the readable definition.
+"""The allocation rule `frontier` for many patients, compiled. `afa.scores.belief` is the plain Python definition.
 
-All scores must be linear in each feature, as in bundles of directions, and there are no exclusive groups. A background
-without a covariance is one with a diagonal covariance. A test compares the kernel with `Belief`.
+All scores must be linear in each feature, as in bundles without probabilities, and there must be no exclusive groups.
+If a background has no covariance matrix, the features are independent. A test compares the kernel with `Belief`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FrontierPaths(NamedTuple):
 
 
 class _Scores(NamedTuple):
-    """The part of `ScoreTable` and `Background` that all patients share, as arrays.
+    """The arrays of `ScoreTable` and `Background` that the rule needs for every patient.
 
     Attributes
     ----------
@@ -79,9 +79,10 @@ class _Scores(NamedTuple):
 def frontier_paths(
     table: ScoreTable, background: Background, values: NDArray[np.int8], k: int, threads: int | None = None
 ) -> FrontierPaths:
-    """Follow P patients with the rule `frontier` until all features are observed.
+    """Run P patients under the rule `frontier` until all features are observed.
 
-    If no gain is positive, the feature with the largest sum of absolute slopes is chosen. Ties are decided by name.
+    If no gain is positive, the rule selects the feature with the largest sum of absolute slopes. Ties are decided by
+    feature name.
 
     Parameters
     ----------
@@ -117,9 +118,9 @@ def frontier_paths(
 
 
 class _Work(NamedTuple):
-    """Arrays of one patient, reused for all patients of a thread.
+    """Working memory for one patient, reused for all patients of a thread.
 
-    Only unobserved features are in `joint`: row and column i belong to the feature `at[i]`.
+    `joint` contains only unobserved features: row and column i belong to the feature `at[i]`.
 
     Attributes
     ----------
@@ -160,7 +161,7 @@ def _follow(
     first: int,
     last: int,
 ) -> None:
-    """Write the paths of the patients first to last - 1."""
+    """Write the observation orders and the expected scores of the patients first to last - 1."""
     n, m = len(scores.constant), len(scores.middle)
     work = _Work(
         np.empty(m),
@@ -189,7 +190,7 @@ def _follow_patient(
     fallback: NDArray[np.bool_],
     mean: Floats,
 ) -> None:
-    """Write the path of one patient."""
+    """Write the observation order and the expected scores of one patient."""
     m = len(order)
     for j in range(m):
         work.middle[j], work.at[j], work.place[j] = scores.middle[j], j, j
@@ -252,7 +253,7 @@ def _expect(scores: _Scores, work: _Work, size: int, mean: Floats) -> None:
 
 @kernel(borrows=True)
 def _rank(scores: _Scores, work: _Work, mean: Floats) -> None:
-    """Rank the entities by decreasing mean (`Belief.order`). Entities whose means tie are ordered by name."""
+    """Rank the entities by decreasing mean (`Belief.order`). Entities whose means tie are ranked by name."""
     rounded, ranked = work.rounded, work.ranked
     for v in range(len(mean)):
         rounded[v], j = np.rint(mean[v] / scores.tie) if scores.tie > 0 else mean[v], v
@@ -269,9 +270,9 @@ def _rank(scores: _Scores, work: _Work, mean: Floats) -> None:
 
 @kernel(borrows=True)
 def _share(scores: _Scores, work: _Work, k: int) -> None:
-    """Write the variances of the scores, and the covariances of the top k with all scores (`Belief.covariance`).
+    """Write the variances of all scores, and the covariances of the top k scores with all scores (`Belief.covariance`).
 
-    Only the part of single features is written.
+    `_share_pairs` adds the contribution of coupled pairs of features.
     """
     shared, through, place = work.shared, work.through, work.place
     n = len(shared)
@@ -296,7 +297,7 @@ def _share(scores: _Scores, work: _Work, k: int) -> None:
 
 @kernel(borrows=True)
 def _share_pairs(scores: _Scores, work: _Work) -> None:
-    """Add the part of coupled pairs to the covariances of the scores."""
+    """Add the contribution of coupled pairs of features to the covariances of the scores."""
     shared, place = work.shared, work.place
     for d in range(scores.pair_features.shape[1]):
         one, other = place[scores.pair_features[0, d]], place[scores.pair_features[1, d]]
@@ -347,7 +348,7 @@ def _gains(work: _Work, size: int, mean: Floats) -> float:
 
 @kernel(borrows=True)
 def _observe(scores: _Scores, work: _Work, feature: int, value: float, size: int) -> None:
-    """Update the means and the covariance of the other features, and replace the feature's row by the last one."""
+    """Condition the mean and the covariance on one value, and move the last row of `joint` into the feature's row."""
     middle, joint, at, place = work.middle, work.joint, work.at, work.place
     i, last = place[feature], size - 1
     own, step, column = joint[i, i], value - middle[feature], joint[i]

@@ -1,8 +1,9 @@
-"""Compiled gains of every duel at every feature. They are cached until an entity of the duel changes.
+"""Compiled gains of every duel at every feature. The gains of a duel are cached until one of its entities changes.
 
-The gains of a duel are stored only at features in the union of its two supports. At other features, both predictive
-marginals are uniform, and every gain is 0. The `f_target` gains use a lookahead: every entity is solved as if one of
-its features had been observed. The lookahead exists only for the paper's models.
+The gains of a duel are stored only at features in the support of one of its entities. At a feature outside both
+supports, the two predictive marginals are equal, and every gain is 0. The `f_target` gains need a lookahead: for each
+value of each unobserved feature, every entity is solved as if this value had been observed. The lookahead exists only
+for the paper's models.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from afa.model.mrf import LOG3, Floats
 
 ZERO_GAIN = 1e-12
 NO_GAIN, WALD_MAGNITUDE, CMI, F_LINEARITY, F_TWO_ELBO, F_STACK_A = range(-1, 5)
-"""Kinds of gain. `F_LINEARITY` and all later kinds need a lookahead."""
+"""Kinds of gain. `F_LINEARITY`, `F_TWO_ELBO` and `F_STACK_A` need a lookahead."""
 GAIN_KINDS = {
     ("wald_magnitude", None): WALD_MAGNITUDE,
     ("cmi", None): CMI,
@@ -58,11 +59,12 @@ def bring_up_to_date(
     changed_at: Indices,
     now: int,
 ) -> None:
-    """Recompute the gains of the wanted duels whose entities have changed.
+    """Recompute the gains of each wanted duel if one of its entities has changed.
 
     Parameters
     ----------
-    wanted : (Q,) bool, duels
+    empty : (N,) float64, ELBO of each entity without observations, nats
+    wanted : (Q,) bool, True for duels whose gains the caller needs
     changed_at : (N,) int64, round in which each entity last changed
     now : the present round
 
@@ -85,7 +87,13 @@ def bring_up_to_date(
 def refresh_duel(
     packed: Packed, state: State, lookahead: Lookahead, gains: Gains, empty: Floats, kind: int, p: int
 ) -> None:
-    """Compute the gains of one duel. For kinds with a lookahead, call `solve_ahead` on both entities before."""
+    """Compute the gains of one duel. If the kind of gain needs a lookahead, first call `solve_ahead` on both entities.
+
+    Parameters
+    ----------
+    empty : (N,) float64, ELBO of each entity without observations, nats
+
+    """
     a, b = gains.pairs[p, 0], gains.pairs[p, 1]
     n_unobserved = packed.n_features - int(np.sum(state.observed))
     if kind == WALD_MAGNITUDE:
@@ -104,7 +112,7 @@ def refresh_duel(
 
 @kernel(borrows=True)
 def _wald_magnitude(packed: Packed, state: State, gains: Gains, p: int) -> None:
-    """Write half the range of u_f at each feature. In the paper's models, this is |delta_f^eff| (eq:wald_mag)."""
+    """Write half the range of the term u_f of each feature: |delta_f^eff| in the paper's models (eq:wald_mag)."""
     for i in range(gains.first[p], gains.first[p + 1]):
         low, middle, high = terms_of_duel(packed, state, gains.slot_a[i], gains.slot_b[i])
         gains.gain[i] = 0.5 * (max(low, middle, high) - min(low, middle, high))
@@ -129,11 +137,11 @@ def _cmi(packed: Packed, state: State, gains: Gains, p: int, odds: float) -> Non
 
 @kernel(borrows=True)
 def _f_target(packed: Packed, state: State, lookahead: Lookahead, gains: Gains, p: int, odds: float, kind: int) -> None:
-    """Write the expected absolute change of the score F (eq:smart_delta)."""
+    """Write the expected absolute change of the duel's score F at each feature (eq:smart_delta)."""
     a, b, n, n_slots = gains.pairs[p, 0], gains.pairs[p, 1], len(packed.prior), len(packed.feature)
     weight_a, weight_b, now = _expit(odds), _expit(-odds), 0.0
     for i in range(gains.first[p] - 1, gains.first[p + 1]):
-        is_now = i < gains.first[p]  # the first pass computes the present score
+        is_now = i < gains.first[p]  # the first iteration computes the present score
         if not is_now and state.observed[gains.feature[i]]:
             continue
         slot_a, slot_b = (-1, -1) if is_now else (gains.slot_a[i], gains.slot_b[i])
@@ -175,7 +183,7 @@ def _expit(x: float) -> float:
 
 @kernel(inline=True)
 def probability(m: float, q: float, i: int) -> float:
-    """Return the probability of the value i - 1 in a marginal with the moments m and q."""
+    """Return the probability of the value i - 1 if a feature has the moments m = E[x] and q = E[x^2]."""
     if i == 1:
         return 1.0 - q
     return 0.5 * (q + m) if i == 2 else 0.5 * (q - m)
@@ -189,7 +197,14 @@ def surprise(p: float, mixed: float) -> float:
 
 @kernel()
 def add_up(gains: Gains, weights: Floats, total: Floats) -> None:
-    """Write the weighted sum over duels of the gains at each feature, (M,) (eq:feature_selection)."""
+    """Write the weighted sum over duels of the gains at each feature (eq:feature_selection).
+
+    Parameters
+    ----------
+    weights : (Q,) float64, weight of each duel; duels of weight 0 are skipped
+    total : (M,) float64, written
+
+    """
     first, feature, gain = gains.first, gains.feature, gains.gain
     total[:] = 0.0
     for p in range(len(weights)):
@@ -199,18 +214,17 @@ def add_up(gains: Gains, weights: Floats, total: Floats) -> None:
 
 
 class Lookahead(NamedTuple):
-    """Solutions of every entity as if one of its features had been observed. They are cached until the entity changes.
+    """Solutions of every entity as if one of its features had been observed, cached until the entity changes.
 
-    There are two kinds of cases. Case 3 s + i means that the feature of slot s has the value i - 1. Case 3 K + v means
-    that entity v is in its present state.
+    Solutions are numbered as cases. Case 3 s + i assumes that the feature of slot s has the value i - 1. Case 3 K + v
+    is entity v in its present state.
 
     Attributes
     ----------
     start : (3 K + N,) int64, start of each case's entries in field, m and q
     field, m, q : (n_entries,) float64, effective unaries (nats), first and second moments
     constant : (3 K + N,) float64, running constant, nats
-    bound : (3 K + N,) float64, ELBO minus log 3 for each unobserved feature, nats. The subtracted part cancels in a
-        duel
+    bound : (3 K + N,) float64, ELBO minus log 3 for each unobserved feature, nats (the logarithms cancel in a duel)
     own : (3 K + N,) float64, E_q[S_v] of the entity, nats
     made_at : (N,) int64, round of each entity's last lookahead, or -1 for never
 
@@ -227,7 +241,7 @@ class Lookahead(NamedTuple):
 
 
 def new_lookahead(packed: Packed, kind: int) -> Lookahead:
-    """Return empty arrays for the lookahead. They have length 0 if the gain needs no lookahead."""
+    """Return empty arrays for the lookahead, with length 0 if the gain needs no lookahead."""
     n = len(packed.prior)
     entity = np.concatenate([np.repeat(packed.owner, 3), np.arange(n)])[: None if kind >= F_LINEARITY else 0]
     size = np.diff(packed.first_slot)[entity]
@@ -246,7 +260,7 @@ def copy_lookahead(lookahead: Lookahead) -> Lookahead:
 
 @kernel()
 def solve_ahead(packed: Packed, state: State, lookahead: Lookahead, entity: int, iteration: Iteration) -> None:
-    """Solve one entity for each value of each of its unobserved features."""
+    """Solve one entity for each possible value of each of its unobserved features, one feature at a time."""
     first, last = packed.first_slot[entity], packed.first_slot[entity + 1]
     case = 3 * len(packed.feature) + entity
     begin = lookahead.start[case]
@@ -291,12 +305,12 @@ def _solve_value(
     q: Floats,
     iteration: Iteration,
 ) -> None:
-    """Solve for one value of the i-th free feature. The result is that of `solve_entity` after this observation.
+    """Solve as `solve_entity` would if the i-th free feature were observed with the given value.
 
     Parameters
     ----------
-    slots, coupling : results of `free_part`. The couplings of the i-th feature are set to 0, so that it affects no
-        other feature
+    slots, coupling : results of `free_part`, with the couplings of the i-th feature set to 0, so that this feature
+        does not affect the other features
     pull : (n,) float64, the couplings of the i-th feature, nats
     alpha, m, q : (n,) float64, working memory
     site : (3, 0), because lookahead exists only for the paper's models
@@ -327,11 +341,11 @@ def _solve_value(
 def _variance_ahead(
     packed: Packed, state: State, lookahead: Lookahead, gains: Gains, p: int, begin_a: int, begin_b: int, without: int
 ) -> float:
-    """Return sigma_D^2 of a duel if its two entities are in given cases of the lookahead (eq:sigma-D).
+    """Return sigma_D^2 of a duel for one lookahead case of each entity (eq:sigma-D).
 
     Parameters
     ----------
-    begin_a, begin_b : starts of the entries of the two cases
+    begin_a, begin_b : positions of the first entries of the two cases
     without : feature to treat as observed, in addition to the observed features
 
     """

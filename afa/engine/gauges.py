@@ -1,9 +1,9 @@
 """Compute every duel in two gauges for many patients along given observation orders (supp:maxent-vs-truegauge).
 
-A duel D_ab = S_a - S_b has two class models. In the *true* gauge, these are the models of the entities a and b. In the
-*closed* gauge (`maxent` in `READINGS`), these are the half-potential models +D/2 and -D/2, which depend only on the
-difference (eq:half-potential). `afa.model.closure` and `afa.scores.preference` have the readable definitions. Tests
-compare the kernels with these definitions.
+A duel D_ab = S_a - S_b compares two class models. In the *true* gauge, the class models are the models of the entities
+a and b. In the *closed* gauge (`maxent` in `READINGS`), the class models are the half-potential models +D/2 and -D/2,
+which depend only on the difference of the two entities' models (eq:half-potential). Tests compare the kernels with the
+plain Python definitions in `afa.model.closure` and `afa.scores.preference`.
 """
 
 from __future__ import annotations
@@ -39,12 +39,11 @@ class GaugePaths:
     ----------
     pairs : (Q, 2) int64, entity indices a < b
     signs : (score, gauge) of `READINGS` -> (P, S, M + 1, Q) int8, +1 if a is preferred, -1 if b is preferred, 0 for a
-        tie. `wald` is the same in both gauges, and its gauge is ""
-    scalars : (score, gauge) -> (P, S, G, Q) float64 at the rounds of the grid, without `wald`. `two_elbo` is in nats,
+        tie; the score `wald` is equal in both gauges and has the gauge ""
+    scalars : (score, gauge) -> (P, S, G, Q) float64 at the G rounds of the grid, without `wald`; `two_elbo` is in nats,
         and `stack_a` is in [-1, 1]
-    counts : kind of model -> (4, P, S, M + 1) int32, `COUNTS` summed over the solves of a round. `capped` is the number
-        of solves that reached the cap of damped sweeps. `ascended` is the number of sweeps of coordinate ascent in
-        these solves
+    counts : kind of model -> (4, P, S, M + 1) int32, `COUNTS` summed over the solves of a round; `capped` counts solves
+        that reached the cap of damped sweeps, and `ascended` counts sweeps of coordinate ascent in capped solves
 
     """
 
@@ -55,7 +54,7 @@ class GaugePaths:
 
 
 class GaugeRun(NamedTuple):
-    """Layout, supports of each duel, and solver settings. They are the same for all patients."""
+    """Kernel arrays, supports of each duel, and solver settings, which all patients share."""
 
     packed: Packed
     unions: Gains
@@ -79,7 +78,7 @@ class Read(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Conditioned difference model of one duel. It has the n unobserved features in the union of the two supports.
+    """Difference model D of one duel given the observations, for the n unobserved features in either entity's support.
 
     Attributes
     ----------
@@ -110,7 +109,7 @@ def gauge_paths(
     solver: Solver | None = None,
     threads: int | None = None,
 ) -> GaugePaths:
-    """Run P patients through S orders each and compute all duels in both gauges.
+    """Run P patients through S orders each, and compute all duels in both gauges.
 
     The result does not depend on the number of threads.
 
@@ -157,7 +156,7 @@ def _follow(
     first: int,
     last: int,
 ) -> None:
-    """Run some paths. A duel is computed again if the observed feature is in the union of its supports."""
+    """Run some paths. A duel is recomputed if the observed feature is in the support of one of its entities."""
     packed, changed = gauge.packed, np.zeros(len(gauge.packed.prior), dtype=np.bool_)
     counts = np.empty((len(MODELS), len(COUNTS)), dtype=np.int32)
     for job in range(first, last):
@@ -186,7 +185,7 @@ def _follow(
 def _read_changed(
     gauge: GaugeRun, state: State, scores: Floats, changed: NDArray[np.bool_], counts: NDArray[np.int32]
 ) -> None:
-    """Solve the entities marked in `changed`, (N,), and write the scores of their duels, (5, Q)."""
+    """Solve the entities marked in `changed`, (N,) bool, and write the scores of their duels, (5, Q) float64."""
     for entity in range(len(changed)):
         if changed[entity]:
             solve_entity(gauge.packed, state, entity, gauge.iteration)
@@ -199,10 +198,10 @@ def _read_changed(
 
 @kernel(inline=True)
 def _read(gauge: GaugeRun, state: State, p: int, scores: Floats, counts: NDArray[np.int32]) -> None:
-    """Write the scores of one duel into its column. The rows are in the order of `READINGS`."""
+    """Write the scores of duel p into column p of `scores`, with the rows in the order of `READINGS`."""
     packed, a, b = gauge.packed, gauge.unions.pairs[p, 0], gauge.unions.pairs[p, 1]
     duel = _difference(packed, state, gauge.unions, p)
-    # add log 3 for every unobserved feature outside a support; for features outside both supports, it cancels
+    # add log 3 for every unobserved feature outside one support; outside both supports, the terms cancel
     scores[0, p] = duel.constant + (state.bound[a] - state.bound[b]) - LOG3 * (state.n_free[a] - state.n_free[b])
     scores[2, p] = _stack_a(duel, duel.m, duel.q, packed.tie)
     m, q = np.zeros(duel.m.shape), np.full(duel.q.shape, 2.0 / 3.0)

@@ -1,12 +1,12 @@
-"""The arrays of a bundle in the form that the compiled kernels read.
+"""Store a bundle as the flat arrays that compiled kernels read.
 
 The arrays list the features in the support of each entity, one entity after another. A *slot* is one feature in the
-support of one entity. K is the number of slots of all entities. The recorded bundle has K = 553 for 25 entities and 253
-features.
+support of one entity, and K is the number of slots of all entities. The recorded bundle has K = 553 slots for 25
+entities and 253 features.
 
-The paper's models and models of probabilities (docs/decisions.md, Base rates) have the same layout. The term of a slot
-is f(s) = level + alpha s + even s^2. Couplings multiply deviations from the slot's centre. In the paper's models,
-level, even and centre are 0.
+Models with class-conditional probabilities (docs/decisions.md, Base rates) have the same layout as the paper's models.
+The term of a slot is f(s) = level + alpha s + even s^2. Couplings multiply deviations from the slot's centre. In the
+paper's models, level, even and centre are 0.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ Pairs = NDArray[np.int64]
 class Overlaps(NamedTuple):
     """Features and couplings that two entities u and v share, for every ordered pair of entities.
 
-    Pair (u, v) has the index u N + v. A *place* is the number of a slot, counted from the first slot of its entity.
+    Pair (u, v) has the index u N + v. The *place* of a slot is its number, counted from the first slot of its entity.
 
     Attributes
     ----------
     first : (N^2 + 1,) int64, the shared features of pair i are entries first[i] to first[i + 1] - 1
     of_u, of_v : (n_shared,) int64, place of a shared feature in u, and its place in v
     first_edge : (N^2 + 1,) int64, the shared couplings of pair i are entries first_edge[i] to first_edge[i + 1] - 1
-    edge_j, edge_l : (n_shared_couplings,) int64, places in u of the two features of a coupling of v. Each unordered
-        pair of features occurs once
+    edge_j, edge_l : (n_shared_couplings,) int64, places in u of the two features of a coupling of v, with each
+        unordered pair of features once
     coupling : (n_shared_couplings,) float64, the coupling in v, nats
 
     """
@@ -56,13 +56,13 @@ class Overlaps(NamedTuple):
 
 LEVEL, EVEN, CENTRE, SECOND, WIDTH, OFFSET, SIDES, RATIO_LOW, RATIO, RATIO_HIGH = range(10)
 LOW, HIGH, SILENT, SILENT_SECOND, NEXT = range(10, 15)
-"""Rows of `Packed.site`. They are in one array, because every array among its arguments makes a kernel call slower."""
+"""Rows of `Packed.site`. They are in one array because each further array argument makes a kernel call slower."""
 NEGLIGIBLE = 2.0**80
-"""Weight of -1 and +1 relative to 0 for a feature with two values. The two values are represented as -1 and +1."""
+"""Weight of -1 and +1 relative to 0 for a feature with two values, which are represented as -1 and +1."""
 
 
 class Packed(NamedTuple):
-    """Arrays of a bundle by slot.
+    """Arrays of a bundle by slot (a feature in the support of an entity).
 
     Attributes
     ----------
@@ -80,11 +80,10 @@ class Packed(NamedTuple):
     overlaps : Overlaps, or `WITHOUT` if no kernel has needed them yet
     n_features : int, M
     tie : float, largest magnitude of a score that is rounding error and counts as a tie
-    site : (15, K) float64, parameters of models of probabilities, with the rows listed below. For the paper's models,
-        it is (15, 0)
-    volume : float, log-partition of a feature outside the support, nats. It is log 3 in the paper's models and 0 in
-        models of probabilities
-    of_probabilities : bool, True for models of probabilities
+    site : (15, K) float64, parameters of models with class-conditional probabilities, in the rows listed below; (15, 0)
+        for the paper's models
+    volume : float, log-partition of a feature outside the support, nats: log 3 in the paper's models, else 0
+    of_probabilities : bool, True for models with class-conditional probabilities
 
     Notes
     -----
@@ -92,15 +91,14 @@ class Packed(NamedTuple):
 
     LEVEL, EVEN : coefficients of 1 and s^2 in the slot's term
     CENTRE, SECOND : first and second moment before any observation
-    WIDTH, OFFSET, SIDES : these parameters give the moments at a field h. Let m and q be the moments of a feature with
-        the weights sides e^(-width h), 1, sides e^(width h) on -1, 0, +1. Then, the moments are width m + offset q and
-        width q + offset m
+    WIDTH, OFFSET, SIDES : parameters of the moments at a field h, which are width m + offset q and width q + offset m;
+        m and q are the moments of the weights sides e^(-width h), 1, sides e^(width h) on -1, 0, +1
     RATIO_LOW, RATIO, RATIO_HIGH : log-ratio of the probability of -1, 0, +1 to its background probability, if the
         neighbours are at their centres
-    LOW, HIGH : LOW is 1 if -1 is possible, and HIGH is 1 if +1 is possible; else they are 0
-    SILENT, SILENT_SECOND : first and second moment under the background. They are used for an entity without the
-        feature in its support
-    NEXT : slot of the next member of an exclusive group. The first member follows the last. It is -1 for features
+    LOW, HIGH : LOW is 1 if the value -1 is possible, else 0; HIGH is 1 if +1 is possible, else 0
+    SILENT, SILENT_SECOND : first and second moment under the background, for an entity without the feature in its
+        support
+    NEXT : slot of the next member of an exclusive group (the first member after the last one), or -1 for features
         outside groups
 
     """
@@ -125,7 +123,7 @@ class Packed(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Models:
-    """N models of probabilities, each with its own subset of M features. The engine accepts them in place of a bundle.
+    """N models with class-conditional probabilities, each of a subset of M features; an alternative to a `Bundle`.
 
     Attributes
     ----------
@@ -134,7 +132,7 @@ class Models:
     models : (N,) models, which include the priors of the entities
     at : (N,) int arrays, ascending indices of the features that each model covers
     background : (M, 3) float64, probabilities of -1, 0, +1 of a feature that a model does not cover
-    exclusive : groups of ascending feature indices. At most one feature of a group is +1. Every model covers all
+    exclusive : groups of ascending feature indices, with at most one feature of a group at +1; every model covers all
         features of every group, and these features have no couplings
 
     """
@@ -149,11 +147,23 @@ class Models:
 
     @property
     def priors(self) -> Floats:
-        """Return the log-odds of each entity before any observation, (N,) float64, nats."""
+        """Return the prior log-odds of each entity.
+
+        Returns
+        -------
+        priors : (N,) float64, nats
+
+        """
         return np.array([model.prior for model in self.models])
 
     def support(self, entity: str) -> NDArray[np.intp]:
-        """Return the sorted indices of the features that the model of an entity covers."""
+        """Return the features that the model of an entity covers.
+
+        Returns
+        -------
+        at : (n,) intp, ascending feature indices
+
+        """
         return self.at[self.entities.index(entity)]
 
 
@@ -163,14 +173,14 @@ WITHOUT = Overlaps(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, np.empt
 
 
 def pack(bundle: Bundle | Models, *, overlaps: bool = True) -> Packed:
-    """Return the layout of a bundle of N entities and M features. It is cached and never changed.
+    """Return the kernel arrays of a bundle of N entities and M features, which are cached and never changed.
 
-    The layout takes 40 bytes for each slot and 32 bytes for each coupling. Overlaps take more memory: N^2 entries, and
-    for each feature the squared number of its holders.
+    The arrays take 40 bytes for each slot and 32 bytes for each coupling. Overlaps take more memory: N^2 entries, and
+    for each feature the square of the number of entities with the feature in their support.
 
     Parameters
     ----------
-    overlaps : if False, `Packed.overlaps` may be `WITHOUT`. This is enough for the kernels of `afa.engine.sharing` and
+    overlaps : if False, `Packed.overlaps` may be `WITHOUT`, which is enough for the kernels of `afa.engine.sharing` and
         for kernels that read single entities
 
     Raises
@@ -242,7 +252,7 @@ def _lay_out_models(bundle: Models) -> Packed:
 
 
 def _by_slot(slots: Indices, row: Indices, column: Indices, value: Floats, prior: Floats, n: int, m: int) -> Packed:
-    """Return the layout with unaries of 0 and without columns of `site`. The caller adds both.
+    """Return the kernel arrays of a bundle with unaries of 0 and an empty `site`, which the caller fills in.
 
     Parameters
     ----------
@@ -280,7 +290,7 @@ def _by_slot(slots: Indices, row: Indices, column: Indices, value: Floats, prior
 
 
 def _distinct(numbers: Indices) -> Indices:
-    """Return the distinct numbers in ascending order. Sorting 64-bit integers is faster than `np.unique`."""
+    """Return the distinct numbers in ascending order, faster than `np.unique` for 64-bit integers."""
     ascending = np.sort(numbers)
     return ascending[np.concatenate([[True], ascending[1:] != ascending[:-1]])] if len(ascending) else ascending
 
@@ -307,7 +317,7 @@ def _overlaps(packed: Packed) -> Overlaps:
 
 
 class Gains(NamedTuple):
-    """Gains of Q duels. Entries first[p] to first[p + 1] - 1 belong to duel p.
+    """Gains of every feature for Q duels. Entries first[p] to first[p + 1] - 1 belong to duel p.
 
     Attributes
     ----------
@@ -332,7 +342,13 @@ class Gains(NamedTuple):
 
 @kernel(entrance=True)
 def new_gains(packed: Packed, pairs: Pairs) -> Gains:
-    """Return the layout of the gains of the given duels, (Q, 2). No gain is computed yet."""
+    """Return gain arrays for the given duels, with every gain marked as not yet computed.
+
+    Parameters
+    ----------
+    pairs : (Q, 2) int64, the two entities of each duel
+
+    """
     first = np.zeros(len(pairs) + 1, dtype=np.int64)
     feature, slot_a, slot_b = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     for filling in (False, True):
@@ -359,6 +375,6 @@ def new_gains(packed: Packed, pairs: Pairs) -> Gains:
 
 @kernel(inline=True)
 def copy_gains(gains: Gains) -> Gains:
-    """Return a copy of the gains of some duels that can be changed independently."""
+    """Return a copy of the gains that can be changed independently."""
     pairs, first, feature, slot_a, slot_b, gain, made_at = gains
     return Gains(pairs, first, feature, slot_a, slot_b, gain.copy(), made_at.copy())

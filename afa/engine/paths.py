@@ -1,6 +1,6 @@
-"""Run many patients along given orders or under a rule.
+"""Run many patients along given orders or under a rule, and return results over t, the number of observations.
 
-The results are signs along paths, counts of solves, snapshots, and quantities of stopping rules.
+The results are signs of duels, counts of solves, snapshots of the state, and quantities of stopping rules.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class SignPaths:
     Attributes
     ----------
     pairs : (Q, 2) int64, entity indices a < b
-    signs : score -> (P, S, M + 1, Q) int8, +1 if a is preferred, -1 if b is preferred, 0 for a tie. `kl` compares (a,
-        b). `kl_reversed` compares (b, a) and reverses the sign
+    signs : score -> (P, S, M + 1, Q) int8, +1 if a is preferred, -1 if b is preferred, 0 for a tie; `kl` compares
+        (a, b), and `kl_reversed` compares (b, a) and reverses the sign
     solves, iterations, capped, ascended : (P, S, M + 1) int32, sums over the entities solved in a round
 
     """
@@ -62,7 +62,7 @@ class SignPaths:
 
 
 class SolvePaths(NamedTuple):
-    """Counts about the solves of N entities, for P patients in S orders each, for t from 0 to M.
+    """Counts of the mean-field solves of N entities, for P patients in S orders each, for t from 0 to M.
 
     The last axis has five counts, in this order: solves, damped sweeps, solves that reached the cap of damped sweeps,
     solves whose coordinate ascent also reached its cap, and sweeps of coordinate ascent.
@@ -111,15 +111,17 @@ def sign_paths(
 def first_signs(
     bundle: Bundle, looked_at: Bundle, values: NDArray[np.int8], rounds: int, *, solver: Solver | None = None
 ) -> Signs:
-    """Return the signs of all duels by `linearity`, (P, rounds + 1, Q) int8.
-
-    A sign is +1 if the first entity is preferred, and 0 for a tie. `greedy` chooses the features by the gain `cmi`.
+    """Return the signs of all duels by `linearity`, where `greedy` chooses the features by the gain `cmi`.
 
     Parameters
     ----------
-    looked_at : the bundle, or a bundle of some of its entities. The rule uses only these entities
+    looked_at : the bundle, or a bundle of some of its entities; the rule uses only these entities
     values : (P, M) int8, -1, 0 or +1
     rounds : number of observations, at most M
+
+    Returns
+    -------
+    signs : (P, rounds + 1, Q) int8, +1 if the first entity is preferred, -1 if the second is preferred, 0 for a tie
 
     """
     score = ("linearity",)
@@ -148,10 +150,10 @@ def solve_paths(
     solver: Solver | None = None,
     threads: int | None = None,
 ) -> SolvePaths:
-    """Count the solves of every entity.
+    """Count the mean-field solves of every entity along given orders.
 
-    An entity is solved before any observation, and after each observation in its support. Every solve starts from
-    uniform marginals.
+    An entity is solved before any observation, and after each observation of a feature in its support. Every solve
+    starts from uniform marginals.
 
     Parameters
     ----------
@@ -176,7 +178,7 @@ def solve_paths(
 
 
 def _kinds(found: WalkResults, longest: float) -> list[NDArray[Any]]:
-    """Return the five counts of `SolvePaths` in the order of the last axis, with shape (..., N) each."""
+    """Return the five counts that `SolvePaths` lists, in order, with shape (..., N) each."""
     iterations, ascended = found.iterations, found.ascended
     return [
         iterations >= 0,
@@ -192,16 +194,16 @@ class Snapshots(NamedTuple):
 
     Attributes
     ----------
-    packed : layout of the bundle
+    packed : kernel arrays of the bundle
     pairs : (Q, 2) int64, entity indices a < b
     rounds : (R,) int64, numbers of observations
     constant, elbo : (P, R, N) float64, nats
     m, q : (P, R, K) float64, first and second moment of each slot
     cross : (P, R, N, N) float64, E_{q_u}[S_v | x_obs], nats
-    mean, stack_a : (P, R, Q) float64. `mean` is mu_D in nats, where rounding errors are set to 0. `stack_a` is the
-        score
+    mean : (P, R, Q) float64, mu_D in nats, with rounding errors set to 0
+    stack_a : (P, R, Q) float64, the score `stack_a`, -1 to 1
     sums : (P, R, Q, 6) float64, the fields of `Duel`
-    calls : (P, R, Q, 5) int8, call of each bracket
+    calls : (P, R, Q, 5) int8, decision of each bracket: +1, -1, or 0 if undecided
 
     """
 
@@ -236,7 +238,7 @@ def snapshots(
     values : (P, M) int8, -1, 0 or +1
     orders : (P, M) int64, each a permutation of the features
     rounds : ascending numbers of observations
-    duels : if False, the arrays of duels are empty, which saves most of the time
+    duels : if False, the results of duels are empty, which saves most of the time
 
     """
     read = ENTITIES | MOMENTS | (DUELS | CALLS if duels else 0)
@@ -251,17 +253,15 @@ AS_PROBABLE = 0.005
 
 
 class Watched(NamedTuple):
-    """Quantities of stopping rules on P paths of N entities, for t from 0 to r.
-
-    They use `linearity` and the gain `cmi`.
+    """Quantities of stopping rules on P paths of N entities, for t from 0 to r, by `linearity` and the gain `cmi`.
 
     Attributes
     ----------
     inside : (P, r + 1, N) bool, True if the entity is in the present top k
     certain : (P, r + 1) bool, True if the top k is final (`TopKPlanner.certified`)
-    probability : (P, r + 1) float64 in [0, 1], `TopKPlanner.boundary_probability`
+    probability : (P, r + 1) float64 in [0, 1], the value of `TopKPlanner.boundary_probability`
     posterior : (P, r + 1) float64 in [0, 1], `TopKPlanner.answer_probability`, or 0 if the top k is tied
-    gain : (P, r + 1) float64, nats, largest gain of an unobserved feature. A gain is summed over the unresolved duels
+    gain : (P, r + 1) float64, nats, largest gain of an unobserved feature, summed over the unresolved duels
 
     """
 
@@ -273,12 +273,12 @@ class Watched(NamedTuple):
 
 
 class WatchedTask(NamedTuple):
-    """Quantities of stopping rules on P paths of one binary task, for t from 0 to M. They use `two_elbo`.
+    """Quantities of stopping rules on P paths of one binary task, for t from 0 to M, by the score `two_elbo`.
 
     Attributes
     ----------
-    log_odds : (P, M + 1) float64, `BinaryPlanner.log_odds` in nats, or 0 for a tie
-    decision : (P, M + 1) int8, `BinaryPlanner.decision`
+    log_odds : (P, M + 1) float64, nats, the value of `BinaryPlanner.log_odds`, or 0 for a tie
+    decision : (P, M + 1) int8, the value of `BinaryPlanner.decision`
     certain : (P, M + 1) bool, True if no further values can change the decision
     probability : (P, M + 1) float64 in [1/2, 1], `BinaryPlanner.confidence`
     gain : (P, M + 1) float64, nats, largest gain of an unobserved feature, or 0 if the decision is certain
@@ -341,8 +341,8 @@ def watch_task(
     Parameters
     ----------
     values : (P, M) int8, -1, 0 or +1
-    orders : (P, M) int64, each a permutation of the features. If None, `greedy` chooses by the gain. An observation of
-        a feature outside the support changes nothing
+    orders : (P, M) int64, each a permutation of the features, or None if `greedy` chooses features by their gain. An
+        observation of a feature outside the support changes nothing
 
     """
     read = CERTAIN | LARGEST | ENTITIES

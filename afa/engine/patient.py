@@ -38,7 +38,7 @@ from afa.scores.preference import gaussian_sign
 
 Start = tuple[State, Mirror, RankTable]
 STARTS: WeakKeyDictionary[Bundle, dict[Iteration, Start]] = WeakKeyDictionary()
-"""Bundle -> solver settings -> state before any observation, its mirror and its scores."""
+"""Bundle -> solver settings -> state before any observation, a copy of it for `sharing`, and its scores."""
 
 
 class Patient(PatientState):
@@ -47,12 +47,11 @@ class Patient(PatientState):
     Parameters
     ----------
     solver, start : settings and start of the mean-field iteration
-    inference : `mean_field` or `exact`. `exact` is slower by orders of magnitude, and raises an `InferenceError` for
+    inference : `mean_field`, or `exact`, which is slower by orders of magnitude and raises an `InferenceError` for
         models that are too dense
     gain, target : kind of the gains
-    look_ahead : start of the lookahead solves of `f_target`: `same` as for the score, or `warm`, from the present
-        marginals
-    calibrated : True to resolve a duel by the sign of its calibrated log-odds, not by the sign of D (docs/decisions.md)
+    look_ahead : starting point of the lookahead solves of `f_target`: `same` as for the score, or `warm`, from the
+        present marginals
 
     """
 
@@ -94,7 +93,13 @@ class Patient(PatientState):
 
     @property
     def closed(self) -> NDArray[np.bool_]:
-        """Return True for each observed feature, (M,)."""
+        """Return a mask of the observed features.
+
+        Returns
+        -------
+        closed : (M,) bool
+
+        """
         return self.state.observed.copy()
 
     def observe(self, feature: int, value: int) -> None:
@@ -113,21 +118,35 @@ class Patient(PatientState):
         self._changed_at[entities] = self._round
 
     def elbo(self) -> Floats:
-        """Return log-partitions given the observations, (N,) float64, nats. They are ELBOs, or exact values."""
+        """Return the log-partition of each entity's model given the observations: an ELBO, or the exact value.
+
+        Returns
+        -------
+        log_partitions : (N,) float64, nats
+
+        """
         return elbos(self.state, self.packed.n_features - self.n_observed)
 
     def log_evidence(self) -> Floats:
-        """Return log P(x_obs | v) plus prior log-odds, (N,) nats.
+        """Return log P(x_obs | v) plus the prior log-odds of each entity v.
 
-        The difference of two entities is the posterior log-odds of their duel.
+        The difference between two entities is the posterior log-odds of their duel.
+
+        Returns
+        -------
+        evidence : (N,) float64, nats
+
         """
         evidence: Floats = self.packed.prior + self.elbo() - self._empty
         return evidence
 
     def scores(self, score: str) -> Floats:
-        """Return a preference score of `afa.scores.preference` by its name, (N, N) float64.
+        """Return a preference score of `afa.scores.preference` by its name, with rounding errors set to 0.
 
-        Rounding errors are set to 0.
+        Returns
+        -------
+        scores : (N, N) float64, antisymmetric; above 0 if the row's entity is preferred
+
         """
         if score == "linearity":
             return self._linearity().scores.copy()
@@ -140,35 +159,52 @@ class Patient(PatientState):
         return np.where(np.abs(values) <= self.packed.tie, 0.0, values)
 
     def present_scores(self, score: str) -> Floats:
-        """Return `scores` as a read-only array.
+        """Return `scores` as a read-only array, which the next observation may change.
 
-        It is valid until the next observation, because `linearity` is not copied.
+        Returns
+        -------
+        scores : (N, N) float64
+
         """
         scores = (self._linearity().scores if score == "linearity" else self.scores(score)).view()
         scores.flags.writeable = False
         return scores
 
     def known_ranks(self, score: str, name_rank: Indices) -> Indices | None:
-        """Return the rank of each entity by `linearity`, (N,) int64, or None for any other score. Rank 1 is the best.
+        """Return the rank of each entity by `linearity`, or None for any other score.
 
         Parameters
         ----------
-        name_rank : (N,) int64, position of each entity in the order of names. Ties are broken by this order
+        name_rank : (N,) int64, position of each entity in the order of names, which breaks ties
+
+        Returns
+        -------
+        ranks : (N,) int64, 1 for the most preferred entity, or None
 
         """
         return rank_all(self._linearity(), name_rank, self.packed.tie) if score == "linearity" else None
 
     def intervals(self) -> Floats:
-        """Return the smallest and largest S_v of each entity over all completions, (N, 2) nats (eq:l1-bracket)."""
+        """Return the smallest and largest S_v that the unobserved features allow, by entity (eq:l1-bracket).
+
+        Returns
+        -------
+        intervals : (N, 2) float64, nats
+
+        """
         budget = entity_budgets(self.packed, self.state)
         return np.column_stack([self.state.constant - budget, self.state.constant + budget])
 
     def lead(self, duels: Indices | None = None) -> Floats:
-        """Return the part of D from the observed features, Lambda_ab, (q,) nats.
+        """Return the contribution of the observed features to D for each of the given duels, Lambda_ab.
 
         Parameters
         ----------
-        duels : ascending indices of duels; all if None
+        duels : (q,) int64, ascending indices of duels, or None for all
+
+        Returns
+        -------
+        lead : (q,) float64, nats
 
         """
         a, b = self.sides(duels).T
@@ -176,11 +212,15 @@ class Patient(PatientState):
         return lead
 
     def resolved(self, duels: Indices | None = None) -> NDArray[np.bool_]:
-        """Return a mask of the duels that no further values can change, (q,), by the tight `l1` bracket.
+        """Return a mask of the resolved duels, whose sign no further observation can change (tight `l1` bracket).
 
         Parameters
         ----------
-        duels : ascending indices of duels; all if None
+        duels : (q,) int64, ascending indices of duels, or None for all
+
+        Returns
+        -------
+        resolved : (q,) bool
 
         """
         chosen, pairs, now = np.arange(self.n_duels) if duels is None else duels, self.sides(duels), self._round
@@ -190,7 +230,17 @@ class Patient(PatientState):
         return settled
 
     def gains(self, duels: NDArray[np.bool_]) -> Floats:
-        """Return the gains at each feature of the duels marked in `duels`, (Q,) bool. The result is (q, M) float64."""
+        """Return the gain of each feature for each of the given duels.
+
+        Parameters
+        ----------
+        duels : (Q,) bool, True for the q duels whose gains are returned
+
+        Returns
+        -------
+        gains : (q, M) float64, nats for `cmi`, else in the unit of the score
+
+        """
         chosen = np.flatnonzero(duels)
         table = np.zeros((len(chosen), self.packed.n_features))
         gains, rows = self._gains.rows(self.state, chosen, self._changed_at, self._round)
@@ -201,9 +251,16 @@ class Patient(PatientState):
         return table
 
     def gain_of(self, features: list[int], duels: Indices) -> Floats:
-        """Return for each of some duels the sum of its gains over the given features, (q,) float64.
+        """Return for each of the given duels the sum of its gains over the given features.
 
-        `duels` are ascending indices.
+        Parameters
+        ----------
+        duels : (q,) int64, ascending indices of duels
+
+        Returns
+        -------
+        total : (q,) float64
+
         """
         total, wanted = np.zeros(len(duels)), np.zeros(self.packed.n_features, dtype=np.bool_)
         wanted[features] = True
@@ -211,12 +268,16 @@ class Patient(PatientState):
         return total
 
     def summed_gain(self, duels: Indices, weights: Floats) -> Floats:
-        """Return the weighted sum of the gains of some duels at each feature, (M,) (eq:feature_selection).
+        """Return for each feature the weighted sum of its gains over the given duels (eq:feature_selection).
 
         Parameters
         ----------
         duels : (q,) int64, ascending indices of duels
         weights : (q,) float64
+
+        Returns
+        -------
+        total : (M,) float64
 
         """
         total = np.zeros(self.packed.n_features)
@@ -224,14 +285,26 @@ class Patient(PatientState):
         return total
 
     def information(self) -> Floats:
-        """Return the mutual information between each feature and the entity that holds, (M,) nats, or 0 if observed."""
+        """Return the mutual information between each feature and the entity, if exactly one entity is present.
+
+        Returns
+        -------
+        information : (M,) float64, nats, 0 for observed features
+
+        """
         packed, state = self.packed, self.state
         predictive = np.full((len(packed.prior), packed.n_features, 3), 1 / 3)
         predictive[packed.owner, packed.feature] = probabilities_of(state.m, state.q)
         return np.where(state.observed, 0.0, information(softmax(self.log_evidence()), predictive))
 
     def total_unary(self) -> Floats:
-        """Return the absolute effective unaries summed over entities, (M,) nats."""
+        """Return the absolute effective unary of each feature, summed over entities.
+
+        Returns
+        -------
+        total : (M,) float64, nats
+
+        """
         return total_unary(self.packed, self.state)
 
     def _linearity(self) -> RankTable:
@@ -262,7 +335,7 @@ class Patient(PatientState):
 
 
 def _start_of(bundle: Bundle, packed: Packed, iteration: Iteration) -> Start:
-    """Return a copy of the solved state before any observation. The state is cached for each bundle and solver."""
+    """Return a copy of the solved state before any observation, which is cached for each bundle and solver."""
     starts = STARTS.setdefault(bundle, {})
     if iteration not in starts:
         n = len(packed.prior)
@@ -275,11 +348,11 @@ def _start_of(bundle: Bundle, packed: Packed, iteration: Iteration) -> Start:
 
 
 class ExactModels:
-    """Write exact moments, log-partitions and cross expectations into an engine state.
+    """Write exact moments, log-partitions and cross expectations into a `State`.
 
     Raises
     ------
-    InferenceError : a model is too dense. The message has the estimated cost
+    InferenceError : a model is too dense; the message includes the estimated cost
 
     """
 
@@ -290,12 +363,20 @@ class ExactModels:
         self._solve(np.arange(len(bundle.entities)))
 
     def observe(self, feature: int, value: int, holders: Indices) -> None:
-        """Condition every entity, and solve the holders of the feature again. The caller conditions `state`."""
+        """Condition every entity, and solve again the entities with the feature in their support.
+
+        The caller conditions `state`.
+
+        Parameters
+        ----------
+        holders : (n,) int64, entities with the feature in their support
+
+        """
         self._evidence = [evidence.observe(feature, value) for evidence in self._evidence]
         self._solve(holders)
 
     def _solve(self, changed: Indices) -> None:
-        """Solve the given entities, and update their rows and columns of `cross`."""
+        """Solve the given entities, and update their rows and columns of `State.cross`."""
         state = self._state
         for v in changed.tolist():
             evidence = self._evidence[v]

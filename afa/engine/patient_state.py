@@ -1,4 +1,4 @@
-"""Interface of one patient's state to rules and planners. Each way of computing the state implements it."""
+"""Interface of one patient's state for rules and planners, implemented by the engine and by `afa.planner.explicit`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from afa.model.mrf import Floats
 
 @dataclass(frozen=True)
 class DuelWeights:
-    """Sparse weights of Q duels. NumPy converts them to an array (Q,).
+    """Sparse weights of Q duels, which NumPy converts to an array (Q,).
 
     Attributes
     ----------
@@ -45,12 +45,12 @@ class DuelWeights:
 class PatientState(ABC):
     """State of one patient for N entities, as rules and planners use it.
 
-    The index of a duel is its position among all Q = N (N - 1) / 2 pairs a < b in order. If a method has an argument
-    `duels` (ascending indices), it computes its result only for these duels.
+    The index of a duel is its position among all Q = N (N - 1) / 2 pairs a < b in order. A method with the argument
+    `duels` (ascending indices) returns results for these duels only.
 
     Attributes
     ----------
-    packed : parts of the model that no observation changes
+    packed : arrays of the model, which observations do not change
     n_entities : N
 
     """
@@ -65,17 +65,39 @@ class PatientState(ABC):
 
     @cached_property
     def pairs(self) -> Pairs:
-        """Return the entities a < b of every duel, (Q, 2) int64."""
+        """Return the entities a < b of every duel.
+
+        Returns
+        -------
+        pairs : (Q, 2) int64
+
+        """
         return all_pairs(self.n_entities)
 
     def sides(self, duels: Indices | None) -> Pairs:
-        """Return the entities of the given duels, (q, 2) int64. None means all duels."""
+        """Return the two entities of each of the given duels.
+
+        Parameters
+        ----------
+        duels : (q,) int64, ascending indices of duels, or None for all
+
+        Returns
+        -------
+        pairs : (q, 2) int64
+
+        """
         return self.pairs if duels is None or len(duels) == self.n_duels else sides_of(self.n_entities, duels)
 
     @property
     @abstractmethod
     def closed(self) -> NDArray[np.bool_]:
-        """Return a mask of the features that are observed or whose values follow from observed features, (M,)."""
+        """Return a mask of the features that are observed or whose values follow from observed features.
+
+        Returns
+        -------
+        closed : (M,) bool
+
+        """
 
     @abstractmethod
     def observe(self, feature: int, value: int) -> None:
@@ -83,60 +105,158 @@ class PatientState(ABC):
 
     @abstractmethod
     def log_evidence(self) -> Floats:
-        """Return the log-evidence of each entity plus its prior, (N,) nats.
+        """Return the log-evidence of each entity plus its prior log-odds.
 
-        The difference of two entities is the log-odds of their duel.
+        The difference between two entities is the log-odds of their duel.
+
+        Returns
+        -------
+        evidence : (N,) float64, nats
+
         """
 
     @abstractmethod
     def scores(self, score: str) -> Floats:
-        """Return a preference score by its name, (N, N) float64. Rounding errors are set to 0."""
+        """Return a preference score by its name, with rounding errors set to 0.
+
+        Returns
+        -------
+        scores : (N, N) float64, antisymmetric; above 0 if the row's entity is preferred
+
+        """
 
     def present_scores(self, score: str) -> Floats:
-        """Return `scores` as an array that must not be changed. It is valid until the next observation."""
+        """Return `scores` as an array that the caller must not change, and that the next observation may change.
+
+        Returns
+        -------
+        scores : (N, N) float64
+
+        """
         return self.scores(score)
 
     def known_ranks(self, _score: str, _name_rank: Indices) -> Indices | None:
-        """Return ranks by a score, (N,), or None if ranking needs all duels. Ties are broken by `name_rank`, (N,)."""
+        """Return the rank of each entity by a score, or None if the ranks must be computed from all duels.
+
+        Parameters
+        ----------
+        _name_rank : (N,) int64, position of each entity in the order of names, which breaks ties
+
+        Returns
+        -------
+        ranks : (N,) int64, 1 for the most preferred entity, or None
+
+        """
         return None
 
     @abstractmethod
     def lead(self, duels: Indices | None = None) -> Floats:
-        """Return the part of D from the observed features for each of the given duels, (q,) nats.
+        """Return the contribution of the observed features to D for each of the given duels.
 
-        None means all duels.
+        Parameters
+        ----------
+        duels : (q,) int64, ascending indices of duels, or None for all
+
+        Returns
+        -------
+        lead : (q,) float64, nats
+
         """
 
     @abstractmethod
     def resolved(self, duels: Indices | None = None) -> NDArray[np.bool_]:
-        """Return a mask of the given duels whose sign no further values can change, (q,). None means all duels."""
+        """Return a mask of the given duels whose sign no further observation can change.
+
+        Parameters
+        ----------
+        duels : (q,) int64, ascending indices of duels, or None for all
+
+        Returns
+        -------
+        resolved : (q,) bool
+
+        """
 
     @abstractmethod
     def intervals(self) -> Floats:
-        """Return the smallest and largest S_v of each entity over all completions, (N, 2) nats."""
+        """Return the smallest and largest S_v that the unobserved features allow, by entity.
+
+        Returns
+        -------
+        intervals : (N, 2) float64, nats
+
+        """
 
     @abstractmethod
     def gains(self, duels: NDArray[np.bool_], /) -> Floats:
-        """Return the gains at each feature of the duels marked in `duels`, (Q,) bool. The result is (q, M) float64."""
+        """Return the gain of each feature for each of the given duels.
+
+        Parameters
+        ----------
+        duels : (Q,) bool, True for the q duels whose gains are returned
+
+        Returns
+        -------
+        gains : (q, M) float64
+
+        """
 
     @abstractmethod
     def gain_of(self, features: list[int], duels: Indices, /) -> Floats:
-        """Return for each of some duels the sum of its gains over the given features, (q,) float64."""
+        """Return for each of the given duels the sum of its gains over the given features.
+
+        Parameters
+        ----------
+        duels : (q,) int64, ascending indices of duels
+
+        Returns
+        -------
+        total : (q,) float64
+
+        """
 
     @abstractmethod
     def summed_gain(self, duels: Indices, weights: Floats, /) -> Floats:
-        """Return the weighted sum of the gains of some duels at each feature, (M,) (eq:feature_selection)."""
+        """Return for each feature the weighted sum of its gains over the given duels (eq:feature_selection).
+
+        Parameters
+        ----------
+        duels : (q,) int64, ascending indices of duels
+        weights : (q,) float64
+
+        Returns
+        -------
+        total : (M,) float64
+
+        """
 
     def total_gain(self, closed: NDArray[np.bool_]) -> Floats:
-        """Return the sum of the gains at each feature, (M,).
+        """Return for each feature the sum of its gains over the duels that are not marked in `closed`.
 
-        The sum is over the duels that are not marked in `closed`, (Q,) bool.
+        Parameters
+        ----------
+        closed : (Q,) bool, True for duels to exclude
+
+        Returns
+        -------
+        total : (M,) float64
+
         """
         open_ = np.flatnonzero(~np.asarray(closed))
         return self.summed_gain(open_, np.ones(len(open_)))
 
     def weighted_gain(self, weights: Floats | DuelWeights) -> Floats:
-        """Return the weighted sum over duels of the gains at each feature, (M,). The weights, (Q,), must be finite."""
+        """Return for each feature the weighted sum of its gains over all duels.
+
+        Parameters
+        ----------
+        weights : (Q,) float64, finite
+
+        Returns
+        -------
+        total : (M,) float64
+
+        """
         if isinstance(weights, DuelWeights) and weights.n_duels == self.n_duels:
             return self.summed_gain(weights.duels, weights.weights)
         weight = np.asarray(weights, dtype=np.float64)
@@ -149,11 +269,20 @@ class PatientState(ABC):
 
     @abstractmethod
     def total_unary(self) -> Floats:
-        """Return the sum over entities of the absolute effective unaries, (M,) nats.
+        """Return for each feature the sum over entities of the absolute effective unaries.
 
-        It is 0 for an observed feature.
+        Returns
+        -------
+        total : (M,) float64, nats, 0 for observed features
+
         """
 
     @abstractmethod
     def information(self) -> Floats:
-        """Return the mutual information between each feature and the entity that holds, (M,) nats, or 0 if observed."""
+        """Return the mutual information between each feature and the entity, if exactly one entity is present.
+
+        Returns
+        -------
+        information : (M,) float64, nats, 0 for observed features
+
+        """

@@ -1,6 +1,6 @@
 """Compiled Copeland ranks of one patient's entities, and the precision at k with ties.
 
-`afa.scores.copeland` has the readable definition of the ranks.
+The plain Python definition of the ranks is in `afa.scores.copeland`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ LINEARITY, WALD, TWO_ELBO = range(3)
 
 
 class Ranks(NamedTuple):
-    """Entities ordered by their duels.
+    """A ranking of entities by their duels.
 
     Attributes
     ----------
-    order : (n,) int64, entities, best first. Ties are ordered by name
-    place : (N,) int64, number of entities that are ahead of each entity, not counting tied entities. Equal places are
-        ties
+    order : (n,) int64, entities, most preferred first, tied entities by name
+    place : (N,) int64, number of entities ranked strictly ahead of each entity; tied entities have equal places
 
     """
 
@@ -37,13 +36,25 @@ class Ranks(NamedTuple):
 
 @lru_cache(maxsize=4)
 def name_places(names: tuple[str, ...]) -> Indices:
-    """Return the position of each name in the sorted names, (n,) int64."""
+    """Return the position of each name in the sorted names.
+
+    Returns
+    -------
+    places : (n,) int64, from 0 to n - 1
+
+    """
     return np.argsort(sorted(range(len(names)), key=names.__getitem__)).astype(np.int64)
 
 
 @kernel()
 def score_table(state: State, score: int, tie: float, n_unobserved: int) -> Floats:
-    """Return antisymmetric scores by `LINEARITY`, `WALD` or `TWO_ELBO`, (N, N). Rounding errors are set to 0."""
+    """Return the antisymmetric scores of all entity pairs by `LINEARITY`, `WALD` or `TWO_ELBO`.
+
+    Returns
+    -------
+    scores : (N, N) float64, nats, with rounding errors set to 0
+
+    """
     cross, n = state.cross, len(state.constant)
     of_one = elbos(state, n_unobserved) if score == TWO_ELBO else state.constant
     scores = np.zeros((n, n))
@@ -57,9 +68,9 @@ def score_table(state: State, score: int, tie: float, n_unobserved: int) -> Floa
 
 @kernel(entrance=True)
 def ranks_of(scores: Floats, members: Indices, name_rank: Indices, tie: float) -> Ranks:
-    """Rank some entities by wins among themselves, then by the sum of their scores, then by name.
+    """Rank the given entities by Copeland wins among themselves, then by the sum of their scores, then by name.
 
-    A sum counts as equal to the next larger sum if they differ by at most the rounding error (`tie` times n).
+    Two successive sums of scores count as equal if they differ by at most the rounding error (`tie` times n).
 
     Parameters
     ----------
@@ -86,9 +97,19 @@ def ranks_of(scores: Floats, members: Indices, name_rank: Indices, tie: float) -
 
 @kernel()
 def best_first(wins: Floats, margin: Floats, names: Indices, equal: float) -> Indices:
-    """Return the order by wins, then by margin, then by name, (n,) int64.
+    """Return the order of entities by wins, then by margin (sum of scores), then by name.
 
-    A margin counts as equal to the next larger margin if they differ by at most `equal`.
+    Parameters
+    ----------
+    wins : (n,) float64, in halves
+    margin : (n,) float64, sums of scores
+    names : (n,) int64, position of each entity in the order of names
+    equal : difference of successive margins up to which they count as equal
+
+    Returns
+    -------
+    order : (n,) int64
+
     """
     step, most, n_names = _steps(margin, equal), np.max(wins), np.max(names) + 1
     number = np.empty(len(wins), dtype=np.int64)  # sort key: wins (multiples of 1/2), then margin, then name
@@ -99,7 +120,7 @@ def best_first(wins: Floats, margin: Floats, names: Indices, equal: float) -> In
 
 @kernel(inline=True)
 def _tally(scores: Floats, members: Indices, tie: float) -> tuple[Floats, Floats]:
-    """Return the wins of some entities among themselves, and the sums of their scores, (n,) each."""
+    """Return the wins of the given entities among themselves, and the sums of their scores, (n,) float64 each."""
     n = len(members)
     ahead, margin = np.zeros(n), np.zeros(n)
     if n < len(scores):
@@ -122,9 +143,9 @@ def _tally(scores: Floats, members: Indices, tie: float) -> tuple[Floats, Floats
 
 @kernel()
 def _steps(margin: Floats, equal: float) -> Indices:
-    """Return the level of each sum, (n,). The largest sum has level 0.
+    """Return the level of each sum, (n,) int64: 0 for the largest sum.
 
-    In descending order, the level increases by 1 where a sum is smaller than the previous sum by more than `equal`.
+    In descending order, the level rises by 1 where a sum is smaller than the previous sum by more than `equal`.
     """
     n = len(margin)
     largest_first = np.argsort(-margin)
@@ -137,9 +158,17 @@ def _steps(margin: Floats, equal: float) -> Indices:
 
 @kernel(entrance=True)
 def is_certified(pairs: NDArray[np.int64], order: Indices, k: int, lead: Floats, resolved: NDArray[np.bool_]) -> bool:
-    """Return True if the top k is certified (`TopKPlanner.certified`).
+    """Return True if each entity in the top k has certainly won its duel with each entity outside the top k.
 
-    In every duel across the boundary of the top k, the entity inside must have won for good.
+    `TopKPlanner.certified` is the plain Python definition.
+
+    Parameters
+    ----------
+    pairs : (Q, 2) int64, the two entities of each duel
+    order : (N,) int64, entities, most preferred first
+    lead : (Q,) float64, part of D from the observed features, nats
+    resolved : (Q,) bool, True if no further observation can change the sign of the duel
+
     """
     inside = np.zeros(len(order), dtype=np.bool_)
     for i in range(k):
@@ -164,18 +193,20 @@ def precision_at_k(
     among: Mask | None = None,
     threads: int | None = None,
 ) -> Floats:
-    """Return the expected precision at k, (P, R) float64, for R rankings of each patient.
-
-    Ties are in random order. The precision is NaN if k is 0.
+    """Return the expected precision at k for R rankings of each patient, if ties are broken at random.
 
     Parameters
     ----------
-    place : (P, R, N) int, number of entities ahead of each entity. Ties have equal places
+    place : (P, R, N) int, number of entities ranked strictly ahead of each entity; tied entities have equal places
     k : (P,) int64
     right : (P, N) bool, correct entities
-    tied, slots : (P, N) bool and (P,) int64. `tied` has further entities that are tied for the last places of the
-        correct answer. At most `slots` of them count as correct
-    among : (P, N) bool, entities that are ranked. None means all entities
+    tied : (P, N) bool, further entities that are tied for the last places of the correct answer
+    slots : (P,) int64, largest number of `tied` entities that count as correct
+    among : (P, N) bool, entities that are ranked, or None for all entities
+
+    Returns
+    -------
+    precision : (P, R) float64, in [0, 1], or NaN if k is 0
 
     """
     n_patients, n_rankings, n = place.shape
@@ -212,7 +243,7 @@ def _precision(
 
 @kernel(inline=True)
 def _overlap(place: NDArray[np.int64], k: int, right: Mask, tied: Mask, slots: int, among: Mask) -> float:
-    """Return the expected number of correct entities among the k best ranked entities. Ties are in random order."""
+    """Return the expected number of correct entities among the first k entities, if ties are broken at random."""
     n = len(place)
     at_place = np.zeros(n, dtype=np.int64)
     for v in range(n):
@@ -239,9 +270,9 @@ def _overlap(place: NDArray[np.int64], k: int, right: Mask, tied: Mask, slots: i
 
 @kernel(inline=True)
 def _mean_capped(already: int, marked: int, size: int, drawn: int, cap: int) -> float:
-    """Return E[min(already + H, cap)].
+    """Return E[min(already + H, cap)], where H counts the marked items in a sample.
 
-    H is the number of marked items in a sample of `drawn` items from `size` items without replacement.
+    `drawn` items are sampled without replacement from `size` items, of which `marked` items are marked.
     """
     total = 0.0
     for hit in range(max(0, drawn - (size - marked)), min(marked, drawn) + 1):
@@ -264,8 +295,8 @@ class RankTable(NamedTuple):
     ----------
     scores : (N, N) float64, nats
     ahead : (N,) int64, number of won duels minus number of lost duels
-    margin, rest : (N,) float64. `margin` is the sum of each row, and `rest` is the rounding error of this sum. After
-        any number of changes, margin + rest is as accurate as a recomputed sum
+    margin, rest : (N,) float64, sum of each row of `scores`, and the accumulated rounding error of this sum; margin +
+        rest is as accurate as a sum computed from scratch
 
     """
 
@@ -276,7 +307,7 @@ class RankTable(NamedTuple):
 
 
 def new_table(n: int) -> RankTable:
-    """Return the table of N entities that tie in every duel."""
+    """Return a table of N entities with a score of 0 in every duel."""
     return RankTable(np.zeros((n, n)), np.zeros(n, dtype=np.int64), np.zeros(n), np.zeros(n))
 
 
@@ -287,9 +318,14 @@ def copy_table(table: RankTable) -> RankTable:
 
 @kernel(entrance=True)
 def refresh_table(cross: Floats, changed: NDArray[np.bool_], tie: float, table: RankTable) -> None:
-    """Recompute `linearity` in the rows and columns of the entities marked in `changed`, (N,).
+    """Recompute the scores by `linearity` in the rows and columns of the changed entities.
 
-    Rounding errors are set to 0.
+    Parameters
+    ----------
+    cross : (N, N) float64, E_{q_u}[S_v | x_obs], nats
+    changed : (N,) bool, True for entities that an observation has changed
+    tie : largest magnitude of a score that is set to 0 as a rounding error
+
     """
     n, entities = len(changed), np.flatnonzero(changed)
     scores, ahead, margin, rest = table.scores, table.ahead, table.margin, table.rest
@@ -313,7 +349,7 @@ def refresh_table(cross: Floats, changed: NDArray[np.bool_], tie: float, table: 
 
 @kernel(inline=True)
 def _add_exactly(total: Floats, rest: Floats, i: int, term: float) -> None:
-    """Add a term to total[i]. Add the rounding error of this addition to rest[i]."""
+    """Add a term to total[i], and add the rounding error of this addition to rest[i]."""
     before = total[i]
     after = before + term
     of_term = after - before
@@ -323,7 +359,17 @@ def _add_exactly(total: Floats, rest: Floats, i: int, term: float) -> None:
 
 @kernel(entrance=True)
 def rank_all(table: RankTable, name_rank: Indices, tie: float) -> Indices:
-    """Return the rank of every entity by its duels, (N,) int64. Rank 1 is the best. The order is that of `ranks_of`."""
+    """Return the rank of every entity by its duels, in the order of `ranks_of`.
+
+    Parameters
+    ----------
+    name_rank : (N,) int64, position of each entity in the order of names, which breaks ties
+
+    Returns
+    -------
+    rank : (N,) int64, 1 for the most preferred entity
+
+    """
     n = len(name_rank)
     order = best_first(table.ahead.astype(np.float64), table.margin + table.rest, name_rank, tie * n)
     rank = np.empty(n, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Compare the answer of each round with the answer at full observation, under a rule and for every bracket."""
+"""Compare signs, ranks and bracket decisions of each round with those at full observation, under allocation rules."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Signs = NDArray[np.int8]
 Mask = NDArray[np.bool_]
 READOUTS = ("linearity", "wald")
 KINDS = ("", "_first", "_prior_wrong")
-"""Suffixes of three groups of duels. "" has all duels with a winner. `_first` has the duels that the first entity wins.
-`_prior_wrong` has the duels that are decided wrongly before any observation.
+"""Suffixes of three groups of duels: "" for all duels with a winner, `_first` for the duels that the first entity wins,
+and `_prior_wrong` for the duels whose sign before any observation is wrong.
 """
 
 
@@ -32,7 +32,7 @@ class Outcomes(NamedTuple):
     Attributes
     ----------
     winner : (P, Q) int8, +1 if the first entity wins, -1 if the second entity wins, 0 for a tie
-    place : (P, N) int64, number of entities ahead of each entity, not counting tied entities
+    place : (P, N) int64, number of entities ranked strictly ahead of each entity
     prior : (Q,) int8, sign by `linearity` before any observation
 
     """
@@ -49,10 +49,10 @@ class RulePaths(NamedTuple):
     ----------
     order : (P, r) int64, features in the chosen order
     fallback : (P, r) bool, True if no candidate had a positive gain
-    right : (P, r + 1, 2, 3) float32, number of duels with the correct sign, by score and group of `KINDS`. A tie counts
+    right : (P, r + 1, 2, 3) float32, number of duels with the correct sign, by score and group of `KINDS`; a tie counts
         1/2
-    place : (P, r + 1, 2, N) int16, number of entities ahead of each entity by score, not counting tied entities
-    resolved : (P, r + 1) int32, number of duels that no further values can change
+    place : (P, r + 1, 2, N) int16, number of entities ranked strictly ahead of each entity, by score
+    resolved : (P, r + 1) int32, number of duels whose sign no further observation can change
     resolved_wrong : (P, r + 1) int32, number of resolved duels whose sign differs from the sign at full observation
     certified : (P, r + 1) bool, True if the top k is final
 
@@ -68,7 +68,13 @@ class RulePaths(NamedTuple):
 
 
 def full_observation(bundle: Bundle, values: Signs, *, solver: Solver | None = None) -> Outcomes:
-    """Return the outcomes of P patients with values (P, M) int8 when every feature is observed."""
+    """Return the winners and ranks of P patients when every feature is observed.
+
+    Parameters
+    ----------
+    values : (P, M) int8, -1, 0 or +1
+
+    """
     m, score = values.shape[1], ("wald",)
     orders = np.tile(np.arange(m), (len(values), 1))
     end = follow(bundle, values, orders, SIGNS | RANKS, rounds=[m], signs=score, ranks=score, solver=solver, threads=1)
@@ -94,7 +100,7 @@ def follow_rule(
     solver: Solver | None = None,
     threads: int | None = None,
 ) -> RulePaths:
-    """Run P patients under a rule guided by `linearity` and compare each round with full observation.
+    """Run P patients under a rule guided by `linearity`, and compare each round with full observation.
 
     The result does not depend on the number of threads.
 
@@ -103,11 +109,11 @@ def follow_rule(
     values : (P, M) int8, -1, 0 or +1
     truth : outcomes of these patients at full observation
     allocation : a name of `COMPILED`
-    gain, target : as in `TopKPlanner`. The rules `random` and `largest_unary` do not use them
-    rescoring : numbers of observations after which candidates are ranked again. In between, candidates are taken in
-        their last order. None means every number
+    gain, target : as in `TopKPlanner`; the rules `random` and `largest_unary` ignore them
+    rescoring : numbers of observations after which candidates are ranked again, or None for all. Between two rankings,
+        the candidates of the last ranking are used in order
     orders : (P, M) int64, order of each patient under `random`
-    rounds : number of observations. None means M
+    rounds : number of observations, or None for M
 
     """
     rounds, read = values.shape[1] if rounds is None else rounds, SIGNS | RANKS | CERTAIN
@@ -131,7 +137,7 @@ def judged(
 ) -> RulePaths:
     """Compare the rounds of P patients with full observation.
 
-    The arrays are fields of `WalkResults` for the scores in `READOUTS`.
+    `order`, (P, r) int64, and the other arrays are fields of `WalkResults` for the scores in `READOUTS`.
     """
     right = np.empty((*signs.shape[:3], len(KINDS)), dtype=np.float32)
     resolved_wrong = np.empty(certified.shape, dtype=np.int32)
@@ -142,9 +148,9 @@ def judged(
 
 
 def right_by_kind(signs: Signs, winners: Signs, prior: Signs) -> dict[str, NDArray[Any]]:
-    """Return the numbers of duels with the correct sign and of all duels, for each group of `KINDS`.
+    """Return the number of duels with the correct sign and the number of all duels, for each group of `KINDS`.
 
-    A tie counts 1/2. The result maps column names to arrays that are flat over (patient, order, t).
+    A tie counts 1/2. The result maps column names to arrays that are flattened over patient, order and t.
 
     Parameters
     ----------
@@ -161,7 +167,7 @@ def right_by_kind(signs: Signs, winners: Signs, prior: Signs) -> dict[str, NDArr
 
 
 def _right(signs: Signs, winner: Signs, prior: Signs) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the number of duels with the correct sign, (..., 3), and of all duels, (3,), in each group of `KINDS`.
+    """Return the number of duels with the correct sign, (..., 3), and of all duels, (3,), in the groups of `KINDS`.
 
     Parameters
     ----------
@@ -181,19 +187,19 @@ TO_THE_END, TO_ITS_END = range(2)
 
 
 class CallPaths(NamedTuple):
-    """Calls of the brackets for P patients in S orders each, for M features, Q duels and the brackets `BRACKETS`.
+    """Decisions of the five `BRACKETS` for P patients in S orders each, for M features and Q duels.
 
     Attributes
     ----------
-    counts : (P, S, M + 1, 5, 4) int32, numbers after t observations. The last axis has called duels with a winner,
-        wrongly called duels, called duels that are tied at full observation, and duels that `l1_paper` calls but
-        `l1_tight` does not
-    steps : (P, S, L + 1, 5) int32, number of called duels with a winner, by number of observed features in the union of
-        the duel's supports. L is the size of the largest union. A duel with a smaller union keeps its last state
-    open : (P, S, Q, 5, 2) bool. On the last axis, the first entry is True if the duel is not called at any t < M. The
-        second entry is True if it is not called while a feature in the union of its supports is unobserved
-    first : (P, S, 4) int64, first wrong call of a rigorous bracket as (t, duel, bracket, call). t is -1 if there is no
-        wrong call. If each duel has its own order, the wrongly called duel with the lowest index is given
+    counts : (P, S, M + 1, 5, 4) int32, numbers of duels after t observations; the last axis counts decided duels with a
+        winner, wrongly decided duels, decided duels that are tied at full observation, and duels that `l1_paper`
+        decides but `l1_tight` does not
+    steps : (P, S, L + 1, 5) int32, number of decided duels with a winner, by number of observed features in the union
+        of the duel's supports; L is the size of the largest union, and a duel with a smaller union keeps its last state
+    open : (P, S, Q, 5, 2) bool; on the last axis, entry 0 is True if the duel is undecided at every t < M, and entry 1
+        is True if it is undecided while a feature in the union of its supports is unobserved
+    first : (P, S, 4) int64, first wrong decision of a rigorous bracket as (t, duel, bracket, decision), or t = -1 if
+        there is none; if each duel has its own order, the wrongly decided duel with the lowest index
 
     """
 
@@ -210,15 +216,15 @@ def shared_order_calls(
     winners: Signs,
     **settings: Any,
 ) -> CallPaths:
-    """Run P patients through S orders each, and judge the calls of every bracket. All duels have the same orders.
+    """Run P patients through S orders each, and compare the decisions of every bracket with full observation.
 
-    The result does not depend on the number of threads.
+    All duels have the same orders. The result does not depend on the number of threads.
 
     Parameters
     ----------
     values : (P, M) int8, -1, 0 or +1
     orders : (P, S, M) int64, each a permutation of the features
-    winners : (P, Q) int8, winner at full observation: +1 for the first entity, -1 for the second, 0 for a tie
+    winners : (P, Q) int8, winner at full observation: +1 for the first entity, -1 for the second entity, 0 for a tie
     settings : solver, threads and budget_share of `afa.engine.follow.follow`
 
     """
@@ -237,11 +243,13 @@ def own_order_calls(
     winners: Signs,
     **settings: Any,
 ) -> CallPaths:
-    """Judge the calls of every bracket along a separate order for each duel. S is 1.
+    """Compare the decisions of every bracket with full observation, along a separate order for each duel (S = 1).
 
     Parameters
     ----------
-    orders : (Q, M) int64, order of each duel. All patients have the same orders
+    values : (P, M) int8, -1, 0 or +1
+    orders : (Q, M) int64, order of each duel, the same for all patients
+    winners : (P, Q) int8, winner at full observation: +1 for the first entity, -1 for the second entity, 0 for a tie
 
     """
     unions, tie = held_by_either(bundle), pack(bundle).tie
@@ -249,13 +257,19 @@ def own_order_calls(
     for number, (a, b) in enumerate(all_pairs(len(bundle.entities))):
         order = np.tile(orders[number], (len(values), 1, 1))
         both = bundle.restrict_entities([bundle.entities[a], bundle.entities[b]])
-        # the tolerance of ties is that of the whole bundle
+        # a score counts as a tie up to the tolerance of the whole bundle
         _judge_all(both, values, order, winners, unions, number, calls, tie=tie, **settings)
     return calls
 
 
 def held_by_either(bundle: Bundle) -> Mask:
-    """Return for each duel a mask of the features in the union of its two supports, (Q, M)."""
+    """Return for each duel a mask of the features in the support of one of its entities.
+
+    Returns
+    -------
+    unions : (Q, M) bool
+
+    """
     held = np.zeros((len(bundle.entities), len(bundle.features)), dtype=np.bool_)
     for v, entity in enumerate(bundle.entities):
         held[v, bundle.support(entity)] = True
@@ -287,7 +301,7 @@ def _judge_all(
     threads: int | None = None,
     **settings: Any,
 ) -> None:
-    """Run the patients of a bundle, and judge the calls of its duels. The first duel has the index `number`."""
+    """Run the patients, and write into `found` the results of the bundle's duels, which are numbered from `number`."""
     read = follow(bundle, values, orders, CALLS, only_changes=True, threads=threads, **settings)
     given = read, laid_out(orders), laid_out(winners), unions, number, found
     in_threads(_judge, orders.shape[0] * orders.shape[1], threads, *given)
@@ -304,10 +318,10 @@ def _judge(
     first: int,
     last: int,
 ) -> None:
-    """Judge the calls of paths first to last - 1 for the duels from `number` on.
+    """Write the results of paths first to last - 1 for the duels from `number` on.
 
-    A round that changed nothing has no row in `read`. Its calls equal the calls of the previous row, except for
-    `kl_written`, which depends on the number of all observations.
+    `read` has no row for a round without changes. In a round without changes, the bracket decisions equal the decisions
+    of the previous row, except for `kl_written`, which depends on the number of all observations.
     """
     _, n_orders, n_features = orders.shape
     n_duels, n_rows = read.calls.shape[3], read.t.shape[2]
@@ -326,7 +340,7 @@ def _judge(
                 if t > 0 and moves:
                     unobserved[p] -= 1
                     seen[p] += 1
-                # the last step of a duel also counts for all later steps
+                # if all features of the duel are observed, its last state also counts for all later steps
                 stop = seen[p] + 1 if unobserved[p] > 0 else len(steps)
                 for i in range(N_BRACKETS):
                     early = i == 1 and called[1] != 0 and called[0] != called[1]

@@ -1,8 +1,8 @@
 """Compiled allocation rules: the weight that a rule gives each duel, the chosen feature, and clusters of entities.
 
-`random`, `largest_unary` and `information` do not use duels. Every other rule chooses the feature with the largest
-weighted gain. `afa.planner.rules` has the readable definitions, with one file for each rule. A test compares them with
-the kernels of this module. `afa.planner.cluster.clusters` defines the clusters.
+`random`, `largest_unary` and `information` ignore duels. Every other rule chooses the feature with the largest weighted
+gain. The plain Python definitions are in `afa.planner.rules`, with one file for each rule, and in
+`afa.planner.cluster.clusters`. A test compares the kernels of this module with `afa.planner.rules`.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from afa.model.mrf import RELATIVE_TIE, Floats
 from afa.model.rule_names import IN_THE_GRID
 
 COMPILED = (*IN_THE_GRID, "information")
-"""Rules with a kernel. Other rules of `afa.planner.rules` run in Python, one patient at a time."""
+"""Rules with a kernel. All other rules of `afa.planner.rules` run in Python, one patient at a time."""
 GIVEN, LARGEST_UNARY, GREEDY, LUCB, CLUSTERED, PRIORITY_CLUSTERS, PRIORITY_ALL, BOUNDARY, INFORMATION = range(
     len(COMPILED)
 )
-"""Indices into `COMPILED`, whose order is that of `IN_THE_GRID`. The order of `random` is made outside the engine, and
-passed to the engine as a given order.
+"""Indices into `COMPILED`, whose order is that of `IN_THE_GRID`. For `random`, the caller draws the orders and passes
+them to the engine.
 """
 SMALLEST_CLUSTER = 5
-"""Smallest size of a cluster. A smaller cluster is merged with the nearest cluster."""
+"""Smallest size of a cluster of entities. A smaller cluster is merged with the nearest cluster."""
 CLUSTER_EVERY = 50
 """Number of observations between two clusterings."""
 SLOPE = 0.1
@@ -38,9 +38,9 @@ NONE = -1
 
 
 class RoundView(NamedTuple):
-    """View of one patient in one round, for compiled rules (`afa.planner.rules.View`). It is rewritten in each round.
+    """View of one patient in one round, for compiled rules (`afa.planner.rules.View`).
 
-    Only the fields that the rule needs are up to date.
+    Kernels rewrite the view in each round, but update only the fields that the rule reads.
 
     Attributes
     ----------
@@ -48,12 +48,12 @@ class RoundView(NamedTuple):
     name_rank : (N,) int64, position of each entity in the order of names
     k : size of the top set
     scores : (N, N) float64, scores by `linearity`, nats
-    ranks : ranks of all entities by these scores
+    ranks : ranks of all entities by `linearity`
     lead : (Q,) float64, part of D from the observed features, nats
-    resolved : (Q,) bool, True if no further values can change the duel
+    resolved : (Q,) bool, True if no further observation can change the sign of the duel
     inside : (N,) bool, True for entities in the top k
     weights : (Q,) float64, weight of each duel's gain under the rule
-    wanted : (Q,) bool, duels whose gains are needed
+    wanted : (Q,) bool, True for duels whose gains are needed
 
     """
 
@@ -71,7 +71,7 @@ class RoundView(NamedTuple):
 
 @kernel()
 def weigh(rule: int, packed: Packed, state: State, labels: Indices, view: RoundView) -> None:
-    """Write the weight of each duel's gain under a rule. All weights are 0 if no duel is left to decide.
+    """Write the weight of each duel's gain under a rule. If no unresolved duel matters to the rule, all weights are 0.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def weigh(rule: int, packed: Packed, state: State, labels: Indices, view: RoundV
 
 @kernel()
 def _weigh_registry(packed: Packed, view: RoundView, labels: Indices, rank: Indices) -> None:
-    """Write the weight of one duel for each cluster: the cluster's best entity against its worst (eq:active_registry).
+    """Write the weight of one duel per cluster: its first-ranked against its last-ranked entity (eq:active_registry).
 
     Resolved duels have weight 0.
     """
@@ -120,7 +120,7 @@ def _straddles(view: RoundView, rank: Indices, p: int) -> bool:
 
 @kernel(inline=True)
 def _influence(view: RoundView, rank: Indices, p: int) -> float:
-    """Return the weight w_ab of one duel (eq:w_impl)."""
+    """Return the weight w_ab of the duel with index p (eq:w_impl)."""
     a, b = view.pairs[p, 0], view.pairs[p, 1]
     away_a = view.k - rank[a] if rank[a] <= view.k else rank[a] - view.k - 1
     away_b = view.k - rank[b] if rank[b] <= view.k else rank[b] - view.k - 1
@@ -129,9 +129,9 @@ def _influence(view: RoundView, rank: Indices, p: int) -> float:
 
 @kernel()
 def _most_contested(packed: Packed, state: State, view: RoundView, rank: Indices) -> int:
-    """Return LUCB's duel: the unresolved duel across the boundary whose two intervals have the largest overlap.
+    """Return the duel that LUCB selects: the unresolved duel across the top-k boundary with the largest overlap.
 
-    The overlap is the upper bound of the entity outside minus the lower bound of the entity inside.
+    The overlap is the upper bound of the entity outside the top k minus the lower bound of the entity inside.
     """
     budgets = entity_budgets(packed, state)
     largest = -np.inf
@@ -159,14 +159,18 @@ def _overlap(state: State, view: RoundView, rank: Indices, budgets: Floats, p: i
 
 @kernel(inline=True)
 def _sides(view: RoundView, rank: Indices, p: int) -> tuple[int, int]:
-    """Return the two entities of a duel, with the better ranked entity first."""
+    """Return the two entities of a duel, the better ranked entity first."""
     a, b = view.pairs[p, 0], view.pairs[p, 1]
     return (a, b) if rank[a] < rank[b] else (b, a)
 
 
 @kernel()
 def _between_champions(packed: Packed, view: RoundView, labels: Indices, rank: Indices) -> int:
-    """Return the duel of Cluster-LUCB, or `NONE` if a side has no champion or the duel is resolved."""
+    """Return the duel of Cluster-LUCB, or `NONE` if no cluster has its champion on one side or the duel is resolved.
+
+    A champion is the top-ranked entity of a cluster. The duel is between the lowest-ranked champion inside the top k
+    and the highest-ranked champion outside the top k.
+    """
     n = len(rank)
     inside, outside = NONE, NONE
     for label in range(n):
@@ -187,9 +191,15 @@ def _between_champions(packed: Packed, view: RoundView, labels: Indices, rank: I
 
 @kernel(entrance=True)
 def total_unary(packed: Packed, state: State) -> Floats:
-    """Return the sum over entities of the absolute effective unaries, (M,) nats. It is 0 for an observed feature.
+    """Return for each feature the sum over entities of the absolute effective unaries.
 
-    In a binary task of two models of probabilities, the result is half the range of the feature's term in their duel.
+    In a binary task of two models with class-conditional probabilities, return half the range of the feature's term in
+    the duel.
+
+    Returns
+    -------
+    total : (M,) float64, nats, 0 for observed features
+
     """
     total = np.zeros(packed.n_features)
     if packed.of_probabilities and len(packed.prior) == 2:
@@ -208,13 +218,17 @@ def total_unary(packed: Packed, state: State) -> Floats:
 
 @kernel()
 def information_of(packed: Packed, state: State, empty: Floats) -> Floats:
-    """Return the mutual information between each feature and the entity that holds, (M,) nats, or 0 if observed.
+    """Return the mutual information between each feature and the entity, if exactly one entity is present.
 
-    `afa.scores.gain.information` has the readable definition (docs/decisions.md, F15).
+    The plain Python definition is `afa.scores.gain.information` (docs/decisions.md, F15).
 
     Parameters
     ----------
     empty : (N,) float64, ELBO of each entity without observations, nats
+
+    Returns
+    -------
+    information : (M,) float64, nats, 0 for observed features
 
     """
     n, n_unobserved = len(packed.prior), packed.n_features - int(np.sum(state.observed))
@@ -248,9 +262,16 @@ def information_of(packed: Packed, state: State, empty: Floats) -> Floats:
 
 @kernel()
 def best_feature(gain: Floats, closed: NDArray[np.bool_], name_rank: Indices) -> int:
-    """Return the unobserved feature of largest positive gain, or `NONE` if no gain is positive.
+    """Return the unobserved feature with the largest positive gain, or `NONE` if no gain is positive.
 
-    Near-ties are broken by name.
+    Near-ties are broken by feature name.
+
+    Parameters
+    ----------
+    gain : (M,) float64
+    closed : (M,) bool, True for features that may not be chosen
+    name_rank : (M,) int64, position of each feature in the order of names
+
     """
     top = 0.0
     for feature in range(len(gain)):
@@ -266,9 +287,15 @@ def best_feature(gain: Floats, closed: NDArray[np.bool_], name_rank: Indices) ->
 
 @kernel()
 def fallback_feature(packed: Packed, state: State, closed: NDArray[np.bool_], name_rank: Indices) -> int:
-    """Return the unobserved feature of largest total absolute effective unary.
+    """Return the unobserved feature with the largest absolute effective unary, summed over entities.
 
     If all unaries are 0, return the first unobserved feature by name. If all features are observed, return `NONE`.
+
+    Parameters
+    ----------
+    closed : (M,) bool, True for features that may not be chosen
+    name_rank : (M,) int64, position of each feature in the order of names
+
     """
     feature = best_feature(total_unary(packed, state), closed, name_rank)
     if feature == NONE:
@@ -278,14 +305,18 @@ def fallback_feature(packed: Packed, state: State, closed: NDArray[np.bool_], na
 
 @kernel(entrance=True)
 def cluster_labels(distance: Floats, by_name: Indices, n_clusters: int, smallest: int) -> Indices:
-    """Return the cluster of each entity, (N,) int64.
-
-    The label of a cluster is the position of its first member in the order of names.
+    """Return the cluster of each entity, labelled by the position of its first member in the order of names.
 
     Parameters
     ----------
     distance : (N, N) float64, symmetric
     by_name : (N,) int64, entities in the order of their names
+    n_clusters : number of clusters before small clusters are merged
+    smallest : smallest size of a cluster
+
+    Returns
+    -------
+    labels : (N,) int64
 
     """
     n = len(by_name)
@@ -320,7 +351,7 @@ def cluster_labels(distance: Floats, by_name: Indices, n_clusters: int, smallest
         home[max(small, near)] = min(small, near)
         left -= 1
     labels = np.empty(n, dtype=np.int64)
-    for i in range(n):  # home[i] <= i, so that the entry of home[i] is already final
+    for i in range(n):  # home[i] <= i, so home[home[i]] is final already
         home[i] = home[home[i]]
         labels[by_name[i]] = home[i]
     return labels
@@ -328,7 +359,7 @@ def cluster_labels(distance: Floats, by_name: Indices, n_clusters: int, smallest
 
 @kernel()
 def _least_after(apart: Floats, i: int) -> float:
-    """Return the distance of cluster i to the closest cluster after it."""
+    """Return the distance from cluster i to the closest cluster with a larger index."""
     least = np.inf
     for j in range(i + 1, len(apart)):
         least = min(least, apart[i, j])
@@ -337,13 +368,14 @@ def _least_after(apart: Floats, i: int) -> float:
 
 @kernel(inline=True)
 def _nearest_pair(apart: Floats, nearest: Floats, exact: NDArray[np.bool_], equal: float) -> tuple[int, int]:
-    """Return the two closest clusters. Among equally close pairs, return the first by name.
+    """Return the two closest clusters, or the first pair by name among equally close pairs.
 
-    A lower bound is replaced by the exact distance only if it could affect the result.
+    `nearest` contains lower bounds. A bound is replaced by the exact distance only if the exact distance could change
+    the result.
 
     Parameters
     ----------
-    nearest : (N,) float64, lower bound of the distance from each cluster to the closest cluster after it
+    nearest : (N,) float64, lower bound of the distance from each cluster to the closest cluster of larger index
     exact : (N,) bool, True if the bound is the exact distance
 
     """
@@ -364,7 +396,7 @@ def _nearest_pair(apart: Floats, nearest: Floats, exact: NDArray[np.bool_], equa
 
 @kernel(inline=True)
 def _nearest_to(apart: Floats, cluster: int, equal: float) -> int:
-    """Return the cluster closest to a given cluster. Among equally close clusters, return the first by name."""
+    """Return the cluster that is closest to the given cluster, or the first by name among equally close clusters."""
     enough = np.min(apart[cluster]) + equal
     for j in range(len(apart)):
         if apart[cluster, j] <= enough:
@@ -374,10 +406,7 @@ def _nearest_to(apart: Floats, cluster: int, equal: float) -> int:
 
 @kernel(inline=True)
 def _loosen(apart: Floats, nearest: Floats, exact: NDArray[np.bool_], first: int, later: int) -> None:
-    """Mark bounds that involve one of two clusters as inexact.
-
-    The two clusters are about to merge, so distances grow.
-    """
+    """Mark the bounds that involve one of two clusters as inexact, because merging the clusters increases distances."""
     for i in range(later):
         if apart[later, i] <= nearest[i] or (i < first and apart[first, i] <= nearest[i]):
             exact[i] = False
@@ -385,9 +414,9 @@ def _loosen(apart: Floats, nearest: Floats, exact: NDArray[np.bool_], first: int
 
 @kernel()
 def _join(apart: Floats, size: Indices, one: int, other: int) -> None:
-    """Merge two clusters under the earlier name.
+    """Merge two clusters under the smaller index.
 
-    The distance to a third cluster becomes the larger of the two distances.
+    The distance to each other cluster becomes the larger of the two old distances.
     """
     first, later = min(one, other), max(one, other)
     size[first] += size[later]

@@ -1,7 +1,6 @@
-"""Data of the compiled walk.
+"""Data of the compiled walk: the settings, which all patients share, the state of one patient, and the results.
 
-`RunSettings` has the settings, which are the same for all patients. `PathState` is the state of one patient.
-`WalkResults` has the results that are written in each round.
+The classes are `RunSettings`, `PathState` and `WalkResults`.
 """
 
 from __future__ import annotations
@@ -30,7 +29,8 @@ SIGNS, RANKS, SOLVES, CERTAIN, CHOICE, BOUNDARY, LARGEST, ENTITIES, MOMENTS, DUE
 """Groups of results, as bits of a mask. The docstring of `WalkResults` lists the fields of each group."""
 
 MISSING = -128
-"""Code of a value that was not measured. No rule chooses such a value, and it adds no evidence (docs/decisions.md)."""
+"""Code of a value that was not measured. Rules never choose such a value, and it adds no evidence (docs/decisions.md).
+"""
 
 CHANGED, SOLVED = range(2)
 VARIANCE, CALLED = range(2)
@@ -38,19 +38,18 @@ VARIANCE, CALLED = range(2)
 
 
 class PathState(NamedTuple):
-    """State of one patient after some observations. Kernels change the arrays in place. Q is 0 if duels are not needed.
+    """State of one patient after some observations. Kernels change the arrays. Q is 0 if the run needs no duels.
 
     Attributes
     ----------
     state, budgets, gains, lookahead : model state, budgets and gains of the patient
-    of_entity : (2, N) int64. Row `CHANGED` has the round in which an observation last changed each entity. Row `SOLVED`
-        has the round in which each entity was last solved
-    of_duel : (2, Q) int64. Row `VARIANCE` has the round in which the variance of each duel was last computed, or -1 for
-        never. Row `CALLED` has this round for the bracket calls. If an entity of the duel has changed since, the
-        results are outdated
+    of_entity : (2, N) int64; row `CHANGED` is the round in which an observation last changed each entity, and row
+        `SOLVED` is the round in which each entity was last solved
+    of_duel : (2, Q) int64; rows `VARIANCE` and `CALLED` are the rounds in which the variance and the bracket decisions
+        of each duel were last computed, or -1 for never; the results are outdated if an entity has changed since
     variance : (Q,) float64, sigma_D^2
     votes : (Q, 2) int64, sign votes for each of the two entities
-    calls : (Q, 5) int8, call of each bracket
+    calls : (Q, 5) int8, decision of each bracket
     labels : (N,) int64, cluster of each entity
     feature_gain : (M,) float64, gain of each feature at the last round at which the rule computed gains
     closed : (M,) bool, True if a feature is observed, or was not measured in these patients
@@ -72,14 +71,14 @@ class PathState(NamedTuple):
 
 
 class RunSettings(NamedTuple):
-    """Settings of a run. They are the same for all patients.
+    """Settings of a run, which all patients share.
 
     Attributes
     ----------
-    packed, edges : layout of the bundle, and layout of its duels
+    packed, edges : kernel arrays of the bundle and of its duels
     pairs : (Q, 2) int64, entities a < b of each duel
     empty : (N,) float64, ELBO of each entity before any observation, nats
-    offset : (N,) float64, nats, 0 or the calibration shift. A duel is resolved by the sign of D - (offset[a] -
+    offset : (N,) float64, nats, 0 or the calibration shift; a duel is resolved by the sign of D - (offset[a] -
         offset[b])
     feature_rank, name_rank : (M,) and (N,) int64, position of each feature and entity in the order of names
     rule, kind : numbers of the allocation rule (`afa.engine.rules`) and of the gain (`afa.engine.gains`)
@@ -87,13 +86,13 @@ class RunSettings(NamedTuple):
     k : size of the top set
     iteration : settings of all mean-field solves after the first
     reads : mask of the groups of results to write
-    crossing, ranking, bounding, voting : True if these quantities are needed: cross expectations (`crossing`), ranks by
-        `linearity` (`ranking`), tight `l1` budgets (`bounding`), sign votes (`voting`)
+    crossing, ranking, bounding, voting : True if the run needs cross expectations (`crossing`), ranks by `linearity`
+        (`ranking`), tight `l1` budgets (`bounding`), sign votes (`voting`)
     asked : (r + 1,) bool, True for the rounds whose results are written
-    only_changes : True to write only rounds whose feature lies in the support of some entity
+    only_changes : True to write only rounds whose feature is in the support of an entity
     numbered : True if `WalkResults.t` lists the rounds to walk, because all other rounds change nothing
     signed, ranked : (S,) int64, numbers of the scores whose signs and ranks are written
-    budget_share : fraction of the budget that the brackets use. It is 1 except in tests of the brackets
+    budget_share : fraction of the `l1` budget that the brackets use; 1 except in tests of the brackets
 
     """
 
@@ -129,37 +128,35 @@ class WalkResults(NamedTuple):
 
     Attributes
     ----------
-    order : (J, r) int64, features in the order of observation, then -1. With `only_changes`, given orders skip features
+    order : (J, r) int64, features in the order of observation, then -1; with `only_changes`, given orders skip features
         outside all supports
     fallback : (J, r) bool, True if no candidate had a positive gain
-    t : (J, T) int32, round of each row. Rows after the last round with a change repeat this round
-    source : (J, T) int64, path whose row has the result. If several paths have the same history, the walk writes only
-        one of them
+    t : (J, T) int32, round of each row; rows after the last round with a change repeat this round
+    source : (J, T) int64, path whose row contains the result; if several paths have the same history, only one is
+        written
     signs : (J, T, S, Q) int8, group SIGNS, signs by score: +1 if the first entity is preferred, -1 if the second is
-        preferred, 0 for a tie. `kl` compares (a, b). `kl_reversed` compares (b, a) and reverses the sign
-    place : (J, T, S, N) int16, group RANKS, number of entities ahead of each entity by score, not counting tied
-        entities. Equal places are ties
+        preferred, 0 for a tie; `kl` compares (a, b), and `kl_reversed` compares (b, a) and reverses the sign
+    place : (J, T, S, N) int16, group RANKS, number of entities ranked strictly ahead of each entity, by score; tied
+        entities have equal places
     iterations : (J, T, N) int32, group SOLVES, damped sweeps of each entity's solve, or -1 if the entity is not solved
         in this round
-    ascended : (J, T, N) int32, group SOLVES, sweeps of coordinate ascent. They are above 0 if the damped sweeps reached
-        their cap
-    resolved : (J, T, Q) bool, group CERTAIN, True if no further values can change the duel
+    ascended : (J, T, N) int32, group SOLVES, sweeps of coordinate ascent, above 0 if the damped sweeps reached their
+        cap
+    resolved : (J, T, Q) bool, group CERTAIN, True if no further observation can change the sign of the duel
     certified : (J, T) bool, group CERTAIN, True if the top k by `linearity` is final
     chosen_gain : (J, r) float64, group CHOICE, nats, gain of the feature chosen in each round, summed over the
-        unresolved duels. If the run has no gain, it is the sum of the feature's absolute effective unaries over
-        entities
-    probability : (J, T) float64, group BOUNDARY, smallest probability that the entity inside the top k wins a duel. The
-        minimum is over the unresolved duels across the boundary of the top k (eq:fsp)
-    gain : (J, T) float64, group LARGEST, largest gain of an unobserved feature. A gain is summed over the unresolved
-        duels
+        unresolved duels; in a run without gains, the feature's absolute effective unaries, summed over entities
+    probability : (J, T) float64, group BOUNDARY, smallest probability that the entity inside the top k wins, over the
+        unresolved duels across the boundary of the top k (eq:fsp)
+    gain : (J, T) float64, group LARGEST, largest gain of an unobserved feature, summed over the unresolved duels
     constant, elbo : (J, T, N) float64, group ENTITIES, nats
-    m, q : (J, T, K) float64, group MOMENTS: first and second moment of each slot
-    cross : (J, T, N, N) float64, group MOMENTS: E_{q_u}[S_v | x_obs], nats
-    mean, stack_a : (J, T, Q) float64, group DUELS. `mean` is mu_D, where rounding errors are set to 0. `stack_a` is the
-        score
-    sums : (J, T, Q, 6) float64, group DUELS: the fields of `Duel`
-    calls : (J, T, Q, 5) int8, group CALLS: call of each bracket
-    votes : (J, T, Q) int16, group CALLS: sign votes for the first entity
+    m, q : (J, T, K) float64, group MOMENTS, first and second moment of each slot
+    cross : (J, T, N, N) float64, group MOMENTS, E_{q_u}[S_v | x_obs], nats
+    mean : (J, T, Q) float64, group DUELS, mu_D in nats, with rounding errors set to 0
+    stack_a : (J, T, Q) float64, group DUELS, the score `stack_a`, -1 to 1
+    sums : (J, T, Q, 6) float64, group DUELS, the fields of `Duel`
+    calls : (J, T, Q, 5) int8, group CALLS, decision of each bracket
+    votes : (J, T, Q) int16, group CALLS, sign votes for the first entity
 
     """
 
@@ -208,7 +205,7 @@ def _put(place: NDArray[Any], numbers: NDArray[Any]) -> None:
 def read_round(  # noqa: PLR0912 (one branch for each group of results)
     run: RunSettings, path_state: PathState, now: RoundView, t: int, results: WalkResults, path: int, row: int
 ) -> None:
-    """Write the results of round t of one path into `row` of `results`."""
+    """Write the requested results of round t of one path into `row` of `results`."""
     packed, state, reads = run.packed, path_state.state, run.reads
     n_unobserved = packed.n_features - t
     results.t[path, row] = t
@@ -247,9 +244,9 @@ def read_round(  # noqa: PLR0912 (one branch for each group of results)
 
 @kernel()
 def _write_signs(run: RunSettings, path_state: PathState, t: int, n_unobserved: int, signs: NDArray[np.int8]) -> None:
-    """Write the signs of one round by each score, (S, Q).
+    """Write the signs of all duels in one round, (S, Q) int8, by score.
 
-    The sign of `stack_a` is the sign of its mean, which is `linearity`.
+    The sign of `stack_a` equals the sign of `linearity`, because `linearity` is the mean of the Gaussian in `stack_a`.
     """
     pairs, state, tie, of_mean = run.pairs, path_state.state, run.packed.tie, -1
     for i in range(len(run.signed)):
@@ -272,14 +269,14 @@ def _write_signs(run: RunSettings, path_state: PathState, t: int, n_unobserved: 
 def _write_places(
     score: int, state: State, name_rank: Indices, n_unobserved: int, tie: float, place: NDArray[np.int16]
 ) -> None:
-    """Write the places of the entities, (N,), by one score."""
+    """Write into `place`, (N,), the number of entities that one score ranks strictly ahead of each entity."""
     scores = score_table(state, score, tie, n_unobserved)
     place[:] = ranks_of(scores, np.arange(len(scores)), name_rank, tie).place
 
 
 @kernel()
 def _largest_gain(gains: Gains, resolved: NDArray[np.bool_], closed: NDArray[np.bool_]) -> float:
-    """Return the largest gain of a feature that is not closed. A gain is summed over the unresolved duels."""
+    """Return the largest gain, summed over the unresolved duels, of a feature that is not marked in `closed`."""
     total = np.empty(len(closed))
     add_up(gains, (~resolved).astype(np.float64), total)
     return float(np.max(np.where(closed, 0.0, total)))
@@ -287,7 +284,7 @@ def _largest_gain(gains: Gains, resolved: NDArray[np.bool_], closed: NDArray[np.
 
 @kernel()
 def _write_vote_signs(score: int, votes: NDArray[np.int64], t: int, signs: NDArray[np.int8]) -> None:
-    """Write the signs, (Q,), of one of the three vote scores after t observations."""
+    """Write the signs of all duels, (Q,) int8, by one of the three vote scores after t observations."""
     for p in range(len(votes)):
         if score == KL:
             signs[p] = sign(float(2 * votes[p, 0] - t), 0.0)
@@ -299,7 +296,7 @@ def _write_vote_signs(score: int, votes: NDArray[np.int64], t: int, signs: NDArr
 
 @kernel(borrows=True)
 def _write_duels(run: RunSettings, path_state: PathState, t: int, results: WalkResults, path: int, row: int) -> None:
-    """Write sums, scores and bracket calls of every duel. Brackets are computed only for duels that have changed."""
+    """Write sums, scores and bracket decisions of all duels. Brackets are recomputed only for changed duels."""
     packed, state, pairs, calls, votes = run.packed, path_state.state, run.pairs, path_state.calls, path_state.votes
     changed_at, made_at = path_state.of_entity[CHANGED], path_state.of_duel[CALLED]
     for p in range(len(pairs)):
@@ -331,9 +328,9 @@ def _write_duels(run: RunSettings, path_state: PathState, t: int, results: WalkR
 
 @kernel(borrows=True)
 def _least_likely(run: RunSettings, path_state: PathState, now: RoundView, t: int) -> float:
-    """Return the smallest probability that the entity inside the top k wins (eq:fsp).
+    """Return the smallest probability that the entity inside the top k wins an unresolved duel (eq:fsp).
 
-    The minimum is over the unresolved duels across the boundary of the top k.
+    Only duels between an entity inside and an entity outside the top k count.
     """
     pairs, least, inside = run.pairs, 1.0, now.inside
     inside[:] = False

@@ -1,9 +1,10 @@
-"""Cross expectations, distances and gains of entities in a large bundle, computed feature by feature.
+"""Compute cross expectations, distances and gains of entities in a large bundle, feature by feature.
 
-Most pairs of entities in a large bundle share no feature. For such a pair, E_{q_u}[S_v] is the running constant of v.
-The kernels of this module loop over the holders of each feature, so that pairs of entities without a shared feature
-take no time and no memory. Each sum has the order of `afa.engine.state.expected_score` and gives the same bytes.
-`Sharing` stores slots by feature, so that kernels read the memory in order.
+Most pairs of entities in a large bundle share no feature. If entities u and v share no feature, E_{q_u}[S_v] is the
+running constant of v. The kernels of this module loop over the entities whose support includes a feature, so that pairs
+of entities without a shared feature take no time and no memory. The kernels add numbers in the order of
+`afa.engine.state.expected_score`, so that the results are equal to the last bit. `Sharing` stores slots by feature, so
+that kernels read the memory in order.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from afa.model.mrf import Floats
 
 
 class Mirror(NamedTuple):
-    """Copies of `field` and `m` of a `State` in the order of `Packed.holder`. Kernels read them feature by feature.
+    """Copies of `field` and `m` of a `State`, sorted by feature (the order of `Packed.holder`).
 
     Attributes
     ----------
     field : (K,) float64, effective unaries, nats
     m : (K,) float64, first moments
-    by_feature, by_entity : (M,) and (N,) float64, working memory. They are 0 between calls
+    by_feature, by_entity : (M,) and (N,) float64, working memory, which is 0 between calls
 
     """
 
@@ -42,7 +43,7 @@ class Mirror(NamedTuple):
 
 
 def new_mirror(packed: Packed) -> Mirror:
-    """Return a mirror of zeros."""
+    """Return a `Mirror` whose arrays are all 0."""
     n_slots = len(packed.feature)
     return Mirror(np.zeros(n_slots), np.zeros(n_slots), np.zeros(packed.n_features), np.zeros(len(packed.prior)))
 
@@ -54,10 +55,7 @@ def copy_mirror(mirror: Mirror) -> Mirror:
 
 @kernel(entrance=True)
 def solve_every(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, iteration: Iteration) -> None:
-    """Solve every entity and fill `cross`.
-
-    The result is that of `afa.engine.state.solve_all`; overlaps are not needed.
-    """
+    """Solve every entity and fill `cross`, like `afa.engine.state.solve_all` but without `Packed.overlaps`."""
     n = len(packed.prior)
     for entity in range(n):
         solve_entity(packed, state, entity, iteration)
@@ -70,10 +68,7 @@ def solve_every(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, 
 def observe_among(
     packed: Packed, sharing: Sharing, state: State, mirror: Mirror, feature: int, value: int, iteration: Iteration
 ) -> None:
-    """Observe one feature, solve its holders again, and update their rows and columns of `cross`.
-
-    Overlaps are not needed.
-    """
+    """Observe one feature, solve the entities with it in their support, and update their entries of `cross`."""
     condition(packed, state, feature, value)
     holders = packed.owner[packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]]
     for entity in holders:
@@ -84,14 +79,14 @@ def observe_among(
         _write_row(packed, sharing, state, mirror, holders[i])
         _write_column(packed, sharing, state, mirror, holders[i], columns[i])
     cross = state.cross
-    for u in range(len(cross)):  # row by row, because columns would use another page of memory at each step
+    for u in range(len(cross)):  # row by row, because writing a column would touch a new memory page at each step
         for i in range(len(holders)):
             cross[u, holders[i]] = columns[i, u]
 
 
 @kernel()
 def _reflect(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, entity: int) -> None:
-    """Copy the fields and first moments of one entity into the mirror."""
+    """Copy the effective unaries and first moments of one entity into the mirror."""
     place, from_field, from_m, field, m = sharing.place, state.field, state.m, mirror.field, mirror.m
     for slot in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
         field[place[slot]], m[place[slot]] = from_field[slot], from_m[slot]
@@ -100,7 +95,7 @@ def _reflect(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, ent
 @kernel()
 def _write_row(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, u: int) -> None:
     """Write E_{q_u}[S_v] for every entity v into row u of `cross`."""
-    # unpack the tuples here, because inside the loops unpacking would cost more than the sums
+    # unpack the tuples here: inside the loops, unpacking would take longer than the sums
     feature, first_holder, owner, field = packed.feature, packed.first_holder, sharing.owner, mirror.field
     first_link, partner, first_member = sharing.first_link, sharing.partner, sharing.first_member
     member, value, m, m_at = sharing.member, sharing.value, state.m, mirror.by_feature
@@ -157,16 +152,16 @@ Small = NDArray[np.int32]
 
 
 class Sharing(NamedTuple):
-    """Arrays of a bundle by feature. A *link* is a pair of features that at least one entity couples.
+    """Arrays of a bundle by feature. A *link* is a pair of features that are coupled in at least one entity.
 
     Attributes
     ----------
     owner : (K,) int32, entity of each slot, in the order of `Packed.holder`
-    place : (K,) int32, position of each slot in that order
+    place : (K,) int32, position of each slot in the order of `Packed.holder`
     first_link : (M + 1,) int64, the links of feature f to later features are first_link[f] to first_link[f + 1] - 1
     partner : (L,) int32, the later feature of each link, ascending
     first_member : (L + 1,) int64, the members of link i are first_member[i] to first_member[i + 1] - 1
-    member : (E,) int32, entities that couple the two features of a link, ascending
+    member : (E,) int32, ascending, entities that couple the two features of a link
     value : (E,) float64, couplings of these entities, nats
 
     """
@@ -184,9 +179,9 @@ SHARED: WeakKeyDictionary[Bundle, Sharing] = WeakKeyDictionary()
 
 
 def sharing_of(bundle: Bundle) -> Sharing:
-    """Return the layout of a bundle by feature. It is cached.
+    """Return the arrays of a bundle by feature, which are cached.
 
-    It takes 8 bytes for each slot, 12 bytes for each coupling, and at most 12 bytes for each link.
+    The arrays take 8 bytes for each slot, 12 bytes for each coupling, and at most 12 bytes for each link.
     """
     sharing = SHARED.get(bundle)
     if sharing is None:
@@ -220,15 +215,19 @@ BLOCK = 16
 
 @kernel(entrance=True)
 def model_distances(packed: Packed, sharing: Sharing, values: Floats, observed: NDArray[np.bool_]) -> Floats:
-    """Return the l1 distances between the conditioned models, (N, N) nats. They equal `afa.planner.cluster.distances`.
+    """Return the l1 distances between the conditioned models, equal to `afa.planner.cluster.distances`.
 
-    The time grows with N^2, with a small constant. It also grows with the squared number of holders of a feature, and
-    with the squared number of members of a link.
+    The time grows with N^2, with the square of the number of entities that have a feature in their support, and with
+    the square of the number of entities that couple the same two features.
 
     Parameters
     ----------
     values : (M,) float64, observed values, and 0 for unobserved features
     observed : (M,) bool
+
+    Returns
+    -------
+    distances : (N, N) float64, nats, symmetric
 
     """
     n, place, owner = len(packed.prior), sharing.place, sharing.owner
@@ -247,7 +246,7 @@ def model_distances(packed: Packed, sharing: Sharing, values: Floats, observed: 
     for u in range(n):
         for v in range(u + 1, n):
             apart[u, v] = max(size[u] + size[v] + apart[u, v], 0.0)
-    for begin in range(0, n, BLOCK):  # single columns would use another page of memory at each step
+    for begin in range(0, n, BLOCK):  # in blocks, because writing a column would touch a new memory page at each step
         for v in range(begin + 1, n):
             for u in range(begin, min(begin + BLOCK, v)):
                 apart[v, u] = apart[u, v]
@@ -256,9 +255,9 @@ def model_distances(packed: Packed, sharing: Sharing, values: Floats, observed: 
 
 @kernel(inline=True)
 def _fields_left(packed: Packed, sharing: Sharing, values: Floats, observed: NDArray[np.bool_]) -> Floats:
-    """Return effective unaries given the observations, (K,) nats, in the order of `Packed.holder`.
+    """Return effective unaries given the observations, (K,) float64, nats, in the order of `Packed.holder`.
 
-    They are 0 for observed features.
+    The effective unary of an observed feature is 0.
     """
     feature, first_edge, other_slot, coupling = packed.feature, packed.first_edge, packed.other_slot, packed.coupling
     place, unary, field = sharing.place, packed.unary, np.zeros(len(sharing.place))
@@ -273,9 +272,9 @@ def _fields_left(packed: Packed, sharing: Sharing, values: Floats, observed: NDA
 
 @kernel(inline=True)
 def _add_links(packed: Packed, sharing: Sharing, observed: NDArray[np.bool_], apart: Floats) -> Floats:
-    """Subtract from `apart` the amounts that cancel because two entities u < v have common couplings.
+    """Subtract from `apart` the amounts that cancel because two entities u < v couple the same features.
 
-    Return the sum of absolute couplings of each entity, (N,).
+    Return the sum of absolute couplings of each entity, (N,) float64, nats.
     """
     first_link, partner, first_member = sharing.first_link, sharing.partner, sharing.first_member
     member, value, size = sharing.member, sharing.value, np.zeros(len(packed.prior))
@@ -294,12 +293,14 @@ def _add_links(packed: Packed, sharing: Sharing, observed: NDArray[np.bool_], ap
 
 @kernel(inline=True)
 def _common(one: float, other: float) -> float:
-    """Return |one| + |other| - |one - other|. This is the amount that cancels in a distance."""
+    """Return |one| + |other| - |one - other|, the amount that cancels in an l1 distance."""
     return (abs(one) + abs(other)) - abs(one - other)
 
 
 KEPT = 4
-"""Cached gains are dropped if the number of cached duels exceeds this multiple of the number of requested duels."""
+"""Upper bound on the number of cached duels, as a multiple of the number of requested duels, before the cache is
+emptied.
+"""
 
 
 class GainBook:
@@ -321,13 +322,18 @@ class GainBook:
         self._forget()
 
     def rows(self, state: State, duels: Indices, changed_at: Indices, now: int) -> tuple[Gains, Indices]:
-        """Return up-to-date gains, and the rows of the given duels in these gains. Both are valid until the next call.
+        """Return up-to-date gains, and their rows for the given duels. The next call of `rows` may change these gains.
 
         Parameters
         ----------
         duels : (q,) int64, ascending indices of duels
         changed_at : (N,) int64, round in which each entity last changed
         now : the present round
+
+        Returns
+        -------
+        gains : gains of the cached duels
+        rows : (q,) int64, row of each given duel in `gains`
 
         """
         rows = self._after_row[duels].astype(np.int64) - 1
@@ -340,12 +346,12 @@ class GainBook:
         return gains, rows
 
     def _forget(self) -> None:
-        """Drop all cached gains."""
+        """Remove all gains from the cache."""
         self._duels = np.empty(0, dtype=np.int64)
         self._gains = new_gains(self._packed, np.empty((0, 2), dtype=np.int64))
 
     def _add(self, duels: Indices, rows: Indices) -> Indices:
-        """Add rows for the duels that have no row. Return the rows of all given duels."""
+        """Add the duels that are not cached. Return the rows of all given duels."""
         if len(self._duels) + int((rows < 0).sum()) > KEPT * len(duels):
             self._after_row[self._duels] = 0
             self._forget()
@@ -367,7 +373,15 @@ def _joined(one: Gains, other: Gains) -> Gains:
 
 @kernel(entrance=True)
 def add_weighted(gains: Gains, rows: Indices, weights: Floats, total: Floats) -> None:
-    """Add the weighted sum of the gains of some rows to `total`, (M,) (eq:feature_selection)."""
+    """Add the weighted sum of the gains of the given rows (eq:feature_selection).
+
+    Parameters
+    ----------
+    rows : (q,) int64, rows of `gains`
+    weights : (q,) float64
+    total : (M,) float64, changed in place
+
+    """
     first, feature, gain = gains.first, gains.feature, gains.gain
     for k in range(len(rows)):
         for i in range(first[rows[k]], first[rows[k] + 1]):
@@ -376,7 +390,15 @@ def add_weighted(gains: Gains, rows: Indices, weights: Floats, total: Floats) ->
 
 @kernel(entrance=True)
 def gain_by_row(gains: Gains, rows: Indices, wanted: NDArray[np.bool_], total: Floats) -> None:
-    """Add to `total`, (q,), for each of q rows the sum of its gains over the features marked in `wanted`, (M,)."""
+    """Add to `total` the sum of the gains of each row over the wanted features.
+
+    Parameters
+    ----------
+    rows : (q,) int64, rows of `gains`
+    wanted : (M,) bool, True for features to include
+    total : (q,) float64, changed in place
+
+    """
     first, feature, gain = gains.first, gains.feature, gains.gain
     for k in range(len(rows)):
         for i in range(first[rows[k]], first[rows[k] + 1]):

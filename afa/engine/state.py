@@ -1,7 +1,7 @@
 """Compiled steps on one patient's state: observe a feature, solve an entity, update the cross expectations.
 
-`afa.model.mrf.Evidence`, `afa.inference.meanfield` and `afa.scores.preference` have the readable definitions. Tests
-compare the kernels with these definitions.
+Tests compare the kernels with the plain Python definitions in `afa.model.mrf.Evidence`, `afa.inference.meanfield` and
+`afa.scores.preference`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from afa.engine.sweeps import bound, converged, padded
 from afa.model.mrf import Floats
 
 ITERATIONS, ASCENDED = range(2)
-"""Rows of `State.solves`: damped sweeps, and sweeps of coordinate ascent. The latter are 0 unless the damped sweeps
-reached their cap.
+"""Rows of `State.solves`: the number of damped sweeps, and the number of sweeps of coordinate ascent, which is 0 if
+the damped sweeps converged before their cap.
 """
 
 
@@ -30,16 +30,15 @@ class State(NamedTuple):
     Attributes
     ----------
     constant : (N,) float64, running constants, nats
-    field : (K,) float64, effective unaries, nats. They are 0 at observed slots
-    m, q : (K,) float64, first and second moments. They are 0 at observed slots
+    field : (K,) float64, effective unaries, nats; 0 at observed slots
+    m, q : (K,) float64, first and second moments; 0 at observed slots
     observed : (M,) bool, True if a feature is observed, or if its value follows from observed features
     bound : (N,) float64, ELBO of the free features alone, nats
     n_free : (N,) int64, number of free features
     cross : (N, N) float64, E_{q_u}[S_v | x_obs] in nats, where u is the row and v is the column
     solves : (2, N) int64, sweeps of the last solve of each entity, with the rows `ITERATIONS` and `ASCENDED`
-    origin, pull : (N,) and (K,) float64. They replace `constant` and `field` if the same energy is written with
-        couplings about 0 instead of the centres. In the paper's models, both forms are equal, and these arrays have
-        length 0
+    origin, pull : (N,) and (K,) float64, `constant` and `field` of the same energy with couplings about 0 instead of
+        the centres; in the paper's models, the arrays have length 0 because couplings are about 0 already
     volume : as in `Packed`
 
     """
@@ -60,7 +59,7 @@ class State(NamedTuple):
 
 @kernel(entrance=True)
 def new_state(packed: Packed) -> State:
-    """Return the state before any observation. It is not yet solved."""
+    """Return the unsolved state before any observation."""
     n, of_probabilities = len(packed.prior), packed.of_probabilities
     return State(
         packed.prior.copy(),
@@ -90,10 +89,10 @@ def copy_state(state: State) -> State:
 
 @kernel(inline=True)
 def term(packed: Packed, state: State, slot: int, value: int) -> float:
-    """Return the increase of the running constant by a value, nats: its log-probability and its couplings.
+    """Return the increase of the running constant if the feature at a slot is observed with a value, in nats.
 
-    In models of probabilities, the result is relative to the background, and unobserved neighbours are at their
-    centres.
+    In models with class-conditional probabilities, the increase is relative to the background, and unobserved
+    neighbours are at their centres.
     """
     if not packed.of_probabilities:
         return float(state.field[slot] * value)
@@ -105,7 +104,7 @@ def term(packed: Packed, state: State, slot: int, value: int) -> float:
 
 @kernel(entrance=True)
 def condition(packed: Packed, state: State, feature: int, value: int) -> None:
-    """Observe one feature: add its energy, and shift the effective unaries of its neighbours (App. supp:updatemrf)."""
+    """Observe one feature: add its energy, and shift the effective unaries of its neighbours (supp:updatemrf)."""
     observed, field, first_edge, of_slot = state.observed, state.field, packed.first_edge, packed.feature
     other_slot, coupling = packed.other_slot, packed.coupling
     observed[feature] = True
@@ -126,9 +125,9 @@ def condition(packed: Packed, state: State, feature: int, value: int) -> None:
 
 @kernel(inline=True)
 def _narrow(packed: Packed, state: State, slot: int, value: int) -> None:
-    """Update the other members of an exclusive group.
+    """Update the other members of an exclusive group after one member is observed.
 
-    If `value` is 1, all other members are 0. Otherwise, each of them becomes more probable.
+    If `value` is 1, all other members are set to 0. If `value` is 0, the probability of each other member increases.
     """
     left = 1.0 - state.m[slot]
     other = int(packed.site[NEXT, slot])
@@ -144,10 +143,10 @@ def _narrow(packed: Packed, state: State, slot: int, value: int) -> None:
 
 @kernel(inline=True)
 def _group_terms(packed: Packed, state: State, entity: int) -> float:
-    """Write `pull` of the members of exclusive groups, so that each group counts in `cross` as one variable.
+    """Write `pull` of the members of exclusive groups so that `cross` treats each group as one variable.
 
-    Return the log-probability that no member is +1 given the observed members, summed over groups. It is a part of
-    `origin`.
+    Return the log-probability that no member is +1 given the observed members, summed over groups. The caller adds
+    this sum to `origin`.
     """
     site, m, total = packed.site, state.m, 0.0
     for last in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
@@ -169,7 +168,7 @@ def _group_terms(packed: Packed, state: State, entity: int) -> float:
 
 @kernel(inline=True)
 def free_part(packed: Packed, state: State, entity: int) -> tuple[Indices, Floats]:
-    """Return the slots of one entity for which mean-field solves, (n,), and the `padded` couplings between them."""
+    """Return the slots of one entity that mean-field solves, (n,) int64, and the `padded` couplings between them."""
     # unpack the tuples here: inside the loops, unpacking would cost more than the sums
     observed, feature, site = state.observed, packed.feature, packed.site
     first_edge, other_slot, of_edge = packed.first_edge, packed.other_slot, packed.coupling
@@ -195,7 +194,7 @@ def free_part(packed: Packed, state: State, entity: int) -> tuple[Indices, Float
 def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration) -> None:
     """Solve mean-field for the free features of one entity (eq:mf-update). The caller updates `cross`.
 
-    Members of exclusive groups have no couplings, and `condition` has already set their moments.
+    Members of exclusive groups have no couplings; `condition` sets their moments.
     """
     # unpack the tuples here: inside the loops, unpacking would cost more than the sums
     field, m, q, site = state.field, state.m, state.q, packed.site
@@ -238,14 +237,14 @@ def expected_score(
 ) -> float:
     """Return E_q[S_v] of entity v under the first moments of entity u, nats.
 
-    `overlaps` has the features that u and v share at `pair` = u N + v. Start positions are passed instead of array
-    slices, because slicing costs more than the sum.
+    `pair` = u N + v is the index in `overlaps` of the features that u and v share. Start positions are passed instead
+    of array slices because slicing takes longer than the sum.
 
     Parameters
     ----------
     constant : running constant of v, nats
-    field : effective unaries. The entries of v start at `field_at`
-    m : first moments, which are 0 for observed features. The entries of u start at `m_at`
+    field : (K,) float64, effective unaries, nats; the entries of v start at `field_at`
+    m : (K,) float64, first moments, 0 for observed features; the entries of u start at `m_at`
 
     """
     total = constant
@@ -258,7 +257,7 @@ def expected_score(
 
 @kernel(entrance=True)
 def solve_all(packed: Packed, state: State, iteration: Iteration, crossing: bool) -> None:
-    """Solve every entity before the first decision, and fill `cross` if `crossing` is True."""
+    """Solve every entity before the first observation, and fill `cross` if `crossing` is True."""
     n = len(packed.prior)
     for entity in range(n):
         solve_entity(packed, state, entity, iteration)
@@ -268,7 +267,10 @@ def solve_all(packed: Packed, state: State, iteration: Iteration, crossing: bool
 
 @kernel(borrows=True)
 def cross_of(packed: Packed, state: State, v: int) -> None:
-    """Write the row and the column of one entity in `cross`. Models of probabilities must cover the same features."""
+    """Write the row and the column of one entity in `cross`.
+
+    Models with class-conditional probabilities must all cover the same features.
+    """
     n = len(packed.prior)
     for i in range(2 * n):
         one, other = (i, v) if i < n else (v, i - n)
@@ -289,7 +291,7 @@ def _cross(packed: Packed, state: State, u: int, v: int) -> float:
 
 @kernel(inline=True)
 def elbo(state: State, entity: int, n_unobserved: int) -> float:
-    """Return the ELBO of one entity for log Z(x_obs), nats. `n_unobserved` counts unobserved features of the bundle."""
+    """Return the ELBO of one entity for log Z(x_obs), nats, with `n_unobserved` unobserved features in the bundle."""
     return (
         float(state.constant[entity])
         + float(state.bound[entity])
@@ -299,7 +301,13 @@ def elbo(state: State, entity: int, n_unobserved: int) -> float:
 
 @kernel(entrance=True)
 def elbos(state: State, n_unobserved: int) -> Floats:
-    """Return the ELBO of every entity, (N,) nats."""
+    """Return the ELBO of every entity.
+
+    Returns
+    -------
+    elbos : (N,) float64, nats
+
+    """
     every = np.empty(len(state.bound))
     for entity in range(len(every)):
         every[entity] = elbo(state, entity, n_unobserved)
@@ -308,7 +316,13 @@ def elbos(state: State, n_unobserved: int) -> Floats:
 
 @kernel(inline=True)
 def mean_difference(cross: Floats, a: int, b: int) -> float:
-    """Return mu_D of the duel (a, b) under the mixture of the two posteriors, from `State.cross` (eq:mu-D)."""
+    """Return mu_D of the duel (a, b) under the mixture of the two posteriors (eq:mu-D).
+
+    Parameters
+    ----------
+    cross : (N, N) float64, as in `State`, nats
+
+    """
     return float(0.5 * ((cross[a, a] - cross[b, b]) + (cross[b, a] - cross[a, b])))
 
 

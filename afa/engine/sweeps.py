@@ -1,14 +1,15 @@
-"""Compiled mean-field sweeps on one dense model: the innermost loops of every experiment.
+"""Run compiled mean-field sweeps on one dense model.
 
-The model is conditioned on the observations and has n free features. The kernels share these arguments:
+The model is conditioned on the observations and has n free (unobserved) features. The kernels share these arguments:
 
 - alpha : (n,) float64, effective unaries, nats
 - coupling : (n, n) float64, symmetric with zero diagonal, nats
 - site : (3, n) float64, widths, offsets and sides of `afa.engine.layout.Packed`; (3, 0) for the paper's models
 - m, q : (n,) float64, first and second moments, changed in place
 
-The compiler can vectorise the loops without changing the order of any sum. The loops are fastest if n is a multiple of
-`LANES`. Features without potentials may be added up to this size (`padded`), which does not change the results.
+The loops are written so that the compiler can vectorise them without changing the order of any sum. The loops are
+fastest if n is a multiple of `LANES`. Callers may pad n to such a multiple (`padded`); the padding does not change the
+results.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from afa.model.mrf import Floats
 
 LOG2E = 1.4426950408889634
 LOG2_HIGH, LOG2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-"""log 2 as the sum of two numbers. Integer multiples of the first number are exact."""
+"""Two numbers whose sum is log 2. Integer multiples of `LOG2_HIGH` are exact."""
 ROUNDER = 1.5 * 2.0**52
-"""If this number is added to a small number, the lowest bits of the sum have the nearest integer."""
+"""Adding this number to a small number x leaves the integer nearest to x in the lowest bits of the sum."""
 UNDERFLOW = 700.0
 BLOCK = 4
 LANES = 8
@@ -34,7 +35,7 @@ LANES = 8
 class Iteration(NamedTuple):
     """Settings of the mean-field iteration (`afa.inference.meanfield.Solver`).
 
-    If `warm` is True, a solve starts from the marginals of the previous solve.
+    If `warm` is True, each solve starts from the marginals of the previous solve.
     """
 
     damping: float
@@ -44,7 +45,7 @@ class Iteration(NamedTuple):
 
 
 def iteration_of(solver: Solver) -> Iteration:
-    """Return solver settings for the kernels. Solves start from uniform marginals."""
+    """Return solver settings for the kernels, with solves that start from uniform marginals."""
     return Iteration(solver.damping, solver.tolerance, solver.max_iterations, False)
 
 
@@ -58,8 +59,8 @@ def padded(n: int) -> int:
 def decay(x: float) -> float:
     """Return exp(-x) for x in [0, 700], with an error of at most two units in the last place.
 
-    The value is 2^-k times a polynomial on |r| <= (log 2) / 2, summed in independent groups of four terms. A call of
-    the mathematics library would prevent vectorisation of the loop around it.
+    The result is 2^-k times a polynomial in r, |r| <= (log 2) / 2. The polynomial is summed in independent groups of
+    four terms. A call of the mathematics library would prevent vectorisation of the loops that call `decay`.
     """
     rounded = np.float64(ROUNDER - x * LOG2E)
     whole = rounded - ROUNDER
@@ -85,7 +86,7 @@ def moments(field: float) -> tuple[float, float]:
 
 @kernel(inline=True)
 def moments_of_probabilities(field: float, width: float, offset: float, sides: float) -> tuple[float, float]:
-    """Return the first and second moment of a feature, for a bundle with probabilities (`afa.engine.layout.Packed`)."""
+    """Return the first and second moment of a feature in a bundle with probabilities (`afa.engine.layout.Packed`)."""
     small = decay(min(abs(width * field), UNDERFLOW))
     square = sides * (small * small)
     scale = 1.0 / (sides + small + square)
@@ -98,7 +99,16 @@ def moments_of_probabilities(field: float, width: float, offset: float, sides: f
 def damped(
     alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, iteration: Iteration
 ) -> tuple[int, bool]:
-    """Run damped Jacobi sweeps (eq:mf-update). Return the number of sweeps, and True if the cap ended them."""
+    """Run damped Jacobi sweeps (eq:mf-update). Return the number of sweeps, and True if the sweeps reached the cap.
+
+    Parameters
+    ----------
+    alpha : (n,) float64, effective unaries, nats
+    coupling : (n, n) float64, symmetric with zero diagonal, nats
+    site : (3, n) float64, or (3, 0) for the paper's models
+    m, q : (n,) float64, first and second moments, changed in place
+
+    """
     n = len(m)
     field = np.empty(n)
     damping, tolerance, of_probabilities = iteration.damping, iteration.tolerance, site.shape[1] > 0
@@ -122,7 +132,12 @@ def damped(
 def step_to(new_m: float, new_q: float, m: Floats, q: Floats, j: int, damping: float, tolerance: float) -> int:
     """Take a damped step at one feature. Return 1 if the step is at least the tolerance, else 0.
 
-    The caller sums these numbers. A maximum of floats would fix the order of operations and prevent vectorisation.
+    The caller sums the returned integers. A maximum of floats would prevent vectorisation.
+
+    Parameters
+    ----------
+    m, q : (n,) float64, first and second moments, changed in place
+
     """
     step_m, step_q = damping * (new_m - m[j]), damping * (new_q - q[j])
     m[j] += step_m
@@ -135,14 +150,29 @@ def step_to(new_m: float, new_q: float, m: Floats, q: Floats, j: int, damping: f
 def converged(
     alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, n: int, iteration: Iteration
 ) -> tuple[int, int]:
-    """Run damped sweeps. If the cap ended them, run coordinate ascent. Return both numbers of sweeps."""
+    """Run damped sweeps, and then coordinate ascent if the damped sweeps reached the cap.
+
+    Return the number of damped sweeps and the number of sweeps of coordinate ascent.
+
+    Parameters
+    ----------
+    alpha, coupling, site, m, q : as in `damped`
+
+    """
     sweeps, capped = damped(alpha, coupling, site, m, q, iteration)
     return sweeps, ascend(alpha, coupling, site, m, q, n, iteration) if capped else 0
 
 
 @kernel(entrance=True)
 def add_neighbours(alpha: Floats, coupling: Floats, m: Floats, field: Floats) -> None:
-    """Write the mean field `alpha + coupling m` into `field`, (n,). Each sum is over the features in order."""
+    """Write the mean field `alpha + coupling m`, summed over the features in order.
+
+    Parameters
+    ----------
+    alpha, coupling, m : as in `damped`
+    field : (n,) float64, nats, written
+
+    """
     n = len(m)
     field[:] = alpha
     whole = n - n % BLOCK
@@ -159,7 +189,13 @@ def add_neighbours(alpha: Floats, coupling: Floats, m: Floats, field: Floats) ->
 
 @kernel()
 def ascend(alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, n: int, iteration: Iteration) -> int:
-    """Run sequential coordinate ascent on the first n features. Return the number of sweeps."""
+    """Run sequential coordinate ascent on the first n features. Return the number of sweeps.
+
+    Parameters
+    ----------
+    alpha, coupling, site, m, q : as in `damped`
+
+    """
     sweeps, residual = 0, np.inf
     while residual >= iteration.tolerance and sweeps < ASCENT_FACTOR * iteration.max_iterations:
         residual = 0.0
@@ -180,7 +216,13 @@ def ascend(alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, 
 
 @kernel()
 def bound(alpha: Floats, coupling: Floats, m: Floats, q: Floats, n: int) -> float:
-    """Return energy plus entropy of the product distribution of the first n features, nats (eq:elbo-explicit)."""
+    """Return energy plus entropy of the product distribution of the first n features, nats (eq:elbo-explicit).
+
+    Parameters
+    ----------
+    alpha, coupling, m, q : as in `damped`
+
+    """
     total = 0.0
     for j in range(n):
         around = 0.0

@@ -1,8 +1,8 @@
 """Run one entity as a binary task for many patients: scores and brackets along given or chosen observation orders.
 
-The task is the duel of the entity's two class models (`afa.model.closure`), so that every score, gain and bracket of a
-duel applies. Features outside the entity's support change nothing. Therefore, results have one *step* for each observed
-feature of the support, and the round of each step.
+The task is a duel between the entity's two class models (`afa.model.closure`): with the entity, and without it. All
+scores, gains and brackets of duels apply to this task. Observing a feature outside the entity's support changes
+nothing. Therefore, results have one *step* for each observed feature of the support, and the round of each step.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ READ = ENTITIES | DUELS | CALLS
 class TaskPaths:
     """Results of one task along R orders for each patient, by step.
 
-    Step 0 is before any observation. s is the size of the support.
+    Step 0 is before any observation. The entity has s features in its support.
 
     Attributes
     ----------
     t : (P, R, s + 1) int32, number of features observed at each step
-    wald, two_elbo : (P, R, s + 1) float64, scores in nats. Rounding errors are set to 0
+    wald, two_elbo : (P, R, s + 1) float64, scores in nats, with rounding errors set to 0
     stack_a : (P, R, s + 1) float64, score in [-1, 1]
-    calls : (P, R, s + 1, 3) int8, sign that each bracket of `TASK_BRACKETS` calls, or 0 while undecided
+    calls : (P, R, s + 1, 3) int8, sign that each bracket of `TASK_BRACKETS` decides, or 0 while undecided
 
     """
 
@@ -52,15 +52,15 @@ class TaskPaths:
 
 @dataclass(frozen=True, eq=False)
 class ClassTask:
-    """Two class models as the entities of a bundle, and solver settings. They are the same for all patients.
+    """Two class models as the entities of a bundle, and solver settings, which all patients share.
 
     Attributes
     ----------
     bundle : the two class models
     empty : (2,) float64, ELBO of each class without observations, nats
-    tie : largest magnitude of a score that is rounding error
-    kappa : log Z_1 - log Z_0 of explicit models by exact inference, nats, or 0 if exact inference is too costly. A
-        rigorous bracket calls a sign only if the call holds both with and without kappa
+    tie : largest magnitude of a score that counts as rounding error
+    kappa : log Z_1 - log Z_0 of explicit models by exact inference, nats, or 0 if exact inference is too costly; a
+        rigorous bracket decides a sign only if the sign is the same with kappa and without it
 
     """
 
@@ -72,7 +72,7 @@ class ClassTask:
 
     @property
     def shift(self) -> float:
-        """Return the calibration shift of `two_elbo`, nats: its value without observations minus the prior."""
+        """Return the calibration shift, nats: the value of `two_elbo` without observations minus the prior."""
         offset = self.empty - np.asarray(self.bundle.priors)
         return float(offset[0] - offset[1])
 
@@ -85,7 +85,7 @@ def task_of(
     coupling: Closure = "differential",
     strength: float = STRENGTH,
 ) -> ClassTask:
-    """Return one entity of a bundle as a binary task."""
+    """Return the binary task of one entity: its two class models and the solver settings."""
     solver = solver or Solver()
     closed = classes_of(bundle, entity, coupling, strength)
     run, _ = run_of(closed, 0, 0, k=1, solver=solver)
@@ -96,8 +96,8 @@ def task_of(
 def classes_of(bundle: Bundle, entity: str, coupling: Closure, strength: float) -> Bundle | Models:
     """Return the two class models of an entity, as the entities of a bundle.
 
-    With `explicit`, the models are made from the bundle's class-conditional probabilities (docs/decisions.md, Base
-    rates). As in mean-field, kappa is 0.
+    With `explicit`, the models are built from the bundle's class-conditional probabilities (docs/decisions.md, Base
+    rates), and kappa is 0, as in mean-field.
     """
     if coupling != "explicit":
         return closed_bundle(bundle, entity, coupling, strength)
@@ -138,12 +138,12 @@ def follow_gain(
     last_step: int | None = None,
     threads: int = 1,
 ) -> TaskPaths:
-    """Run P patients, each along the order that `greedy` chooses by a gain of `afa.scores.gain`.
+    """Run P patients, each along the order that the rule `greedy` chooses by a gain of `afa.scores.gain`.
 
     Parameters
     ----------
     values : (P, M) int8, -1, 0 or +1
-    last_step : number of observed features of the support at which to stop. None means all. Later steps are zeros
+    last_step : number of observed features of the support at which to stop, or None for all; later steps are zeros
 
     """
     rows = None if last_step is None else last_step + 1
@@ -184,14 +184,14 @@ def _steps(task: ClassTask, found: WalkResults) -> TaskPaths:
 
 @dataclass(frozen=True)
 class ElboDifferences:
-    """F_1 - F_0 in R states, and the sweeps of the two solves in each state.
+    """F_1 - F_0 given each of R sets of observations, and the sweeps of the two solves in each state.
 
     Attributes
     ----------
     raw : (R,) float64, nats
     start : F_1 - F_0 without observations, nats
     prior : prior log-odds, nats
-    iterations, capped, ascended : (R,) int32, sums over the two solves, as in `afa.inference.meanfield.MeanField`
+    iterations, capped, ascended : (R,) int32, sums over the two solves (`afa.inference.meanfield.MeanField`)
 
     """
 
@@ -204,12 +204,18 @@ class ElboDifferences:
 
     @property
     def shift(self) -> float:
-        """Return the calibration shift, nats: the value without observations minus the prior."""
+        """Return the calibration shift, nats: `start` minus `prior`."""
         return self.start - self.prior
 
     @property
     def calibrated(self) -> Floats:
-        """Return calibrated posterior log-odds, (R,) nats. Without observations, they equal the prior."""
+        """Return the calibrated posterior log-odds, which equal the prior without observations.
+
+        Returns
+        -------
+        log_odds : (R,) float64, nats
+
+        """
         return self.raw - self.shift
 
 
@@ -224,13 +230,13 @@ def elbo_differences(
     strength: float = STRENGTH,
     threads: int | None = None,
 ) -> ElboDifferences:
-    """Return mean-field log-odds of the two class models of one entity. Each solve starts from uniform marginals.
+    """Return the mean-field log-odds of the entity's two class models. Each solve starts from uniform marginals.
 
     The result does not depend on the number of threads.
 
     Parameters
     ----------
-    observed : (R, M) bool, features observed in each state
+    observed : (R, M) bool, True for the features observed in each state
     values : (R, M) int8, -1, 0 or +1; values of unobserved features are ignored
 
     """

@@ -1,10 +1,10 @@
-"""The compiled walk: run patients from one observation to the next and write results on the way.
+"""The compiled walk: run patients from one observation to the next, and write results after each.
 
-The loop has four steps. It *chooses* a feature by an allocation rule or a given order. It *observes* the feature. It
-*solves* the entities with the feature in their support. It *writes* the requested results. Patients with equal
-histories are computed together until their values or given orders differ. A mask selects the results, and the arrays of
-other results are empty. A callback would be simpler, but numba cannot cache a kernel with a function as argument.
-`afa.engine.follow` has the two entry points.
+Each round has four steps. An allocation rule or a given order *chooses* a feature. The feature is *observed*. The
+entities with the feature in their support are *solved*. The requested results are *written*. Patients with equal
+histories are computed together until their values or given orders differ. A bit mask selects the results; arrays of
+results that are not requested are empty. Callbacks are not used because numba cannot cache a kernel with a function as
+argument. Python runs the walk by `choose` and `follow` of `afa.engine.follow`.
 """
 
 from __future__ import annotations
@@ -64,21 +64,20 @@ def walk(
     pattern: Indices,
     patterns: NDArray[np.bool_],
 ) -> None:
-    """Run some paths depth first. Paths with the same history are run together.
+    """Run the given paths depth first. Paths with the same history are run together.
 
     Parameters
     ----------
     begin_at : solved state before any observation
-    values : (P, M) int8. Path j belongs to patient j // (J / P)
-    results : results to write. If orders are given, `results.order` has them
+    values : (P, M) int8, -1, 0, +1 or `MISSING`; path j belongs to patient j // (J / P)
+    results : results to write; if orders are given, `results.order` contains them
     paths : (n,) int64, numbers of the paths
     pattern : (n,) int64, ascending, row in `patterns` of each path
     patterns : (m, M) bool, True for features that were not measured
 
     """
     members, keys, now = paths.copy(), np.empty(len(paths), dtype=np.int64), _room(run)
-    # an entry: patient state, number of observations, rows written, range of members, True if the state may be
-    # changed
+    # each entry: patient state, numbers of observations and rows, range of members, True if the state may be changed
     waiting = [(begin_at, 0, 0, 0, 0, False)]
     first = 0
     for i in range(1, len(paths) + 1):
@@ -95,8 +94,7 @@ def walk(
             path_state.closed[:] = patterns[pattern[begin]]
         t, row, part = _walk_on(run, path_state, now, values, results, members[begin:end], keys[begin:end], t, row)
         if part:
-            # Last in, first out: the first part comes last. It may change the state in place, because all others have
-            # copied it.
+            # part 0 is popped last and may change the state, because all other parts have copied it by then
             parts = np.flatnonzero(np.diff(keys[begin:end])) + begin + 1
             for i in range(len(parts) + 1):
                 start, stop = parts[i - 1] if i else begin, parts[i] if i < len(parts) else end
@@ -115,9 +113,9 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
     t: int,
     row: int,
 ) -> tuple[int, int, bool]:
-    """Run paths with the same history until they differ or end.
+    """Run paths with the same history until their next observations differ or the paths end.
 
-    Return t, the number of written rows, and True if the paths differ.
+    Return the number of observations, the number of written rows, and True if the next observations differ.
     """
     packed, state, path, order = run.packed, path_state.state, members[0], results.order
     n_rounds, n_rows = order.shape[1], results.t.shape[1]
@@ -171,7 +169,7 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
 
 @kernel()
 def _room(run: RunSettings) -> RoundView:
-    """Return an empty view for the quantities of one round."""
+    """Return a `RoundView` with arrays for the quantities of one round."""
     n, q = len(run.name_rank), len(run.pairs)
     ranks = Ranks(np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64))
     inside, resolved = np.zeros(n, dtype=np.bool_), np.zeros(q, dtype=np.bool_)
@@ -189,16 +187,16 @@ def _keep_together(
     keys: Indices,
     t: int,
 ) -> bool:
-    """Return True if all members make the same t-th observation. Otherwise, sort the members by observation.
+    """Return True if all member paths make the same t-th observation. Otherwise, sort the members by observation.
 
-    Values of features outside all supports do not distinguish members.
+    Members that differ only in the value of a feature outside all supports stay together.
 
     Parameters
     ----------
-    rounds : (J, T) int32, number of the t-th round, which also distinguishes observations. T is 0 if rounds are not
+    rounds : (J, T) int32, number of the t-th round, which also distinguishes observations; T is 0 if rounds are not
         numbered
-    members : (n,) int64, paths; sorted in place
-    keys : (n,) int64, key of each member's observation; written
+    members : (n,) int64, paths, sorted in place
+    keys : (n,) int64, key of each member's observation, written
 
     """
     orders_each, n_rounds = len(order) // max(len(values), 1), len(first_holder)
@@ -206,7 +204,7 @@ def _keep_together(
         feature = order[members[i], t - 1]
         held = feature != NONE and first_holder[feature] < first_holder[feature + 1]
         value = values[members[i] // orders_each, feature] if held else -1
-        keys[i] = 3 * feature + (0 if value == MISSING else value + 1)  # a value is missing for all members or for none
+        keys[i] = 3 * feature + (0 if value == MISSING else value + 1)  # all members have the same missing features
         keys[i] = keys[i] * n_rounds + (rounds[members[i], t] if rounds.shape[1] else 0)
     if np.all(keys == keys[0]):
         return True
@@ -218,7 +216,7 @@ def _keep_together(
 
 @kernel(inline=True)
 def _settle(packed: Packed, state: State, of_entity: Indices, iteration: Iteration, crossing: bool, t: int) -> None:
-    """Solve the entities that have changed since their last solve."""
+    """Solve the entities that an observation has changed since their last solve."""
     n = len(packed.prior)
     for entity in range(n):
         if of_entity[CHANGED, entity] > of_entity[SOLVED, entity]:
@@ -232,12 +230,12 @@ def _settle(packed: Packed, state: State, of_entity: Indices, iteration: Iterati
 
 @kernel(inline=True)
 def _look_at(run: RunSettings, path_state: PathState, now: RoundView) -> None:
-    """Write the scores, ranks and resolved duels of a solved state, as far as the run needs them."""
+    """Write the scores, the ranks and the resolved duels of a solved state, if the run needs them."""
     state, tie = path_state.state, run.packed.tie
     if run.ranking:
         _rank(state, run.name_rank, tie, now.scores, now.ranks)
     if run.bounding:
-        # unpack the tuples here, because inside the loop unpacking would cost more than the differences
+        # unpack the tuples here: inside the loop, unpacking would take longer than the differences
         pairs, constant, offset, whole = run.pairs, state.constant, run.offset, path_state.budgets.whole
         lead, resolved = now.lead, now.resolved
         for p in range(len(pairs)):
@@ -260,7 +258,7 @@ def _rank(state: State, name_rank: Indices, tie: float, scores: Floats, ranks: R
 def _bring_gains_up_to_date(
     run: RunSettings, path_state: PathState, now: RoundView, order: Indices, members: Indices, t: int, number: int
 ) -> None:
-    """Compute the gains that this round needs, and their sums for the rule."""
+    """Compute the gains that this round needs, and their weighted sums over duels for the rule."""
     rescores = t < len(run.rescore) and run.rescore[t] and run.rule not in (GIVEN, LARGEST_UNARY, INFORMATION)
     if not rescores and run.reads & (LARGEST | CHOICE) == 0:
         return
@@ -282,12 +280,10 @@ def _bring_gains_up_to_date(
 
 @kernel(inline=True)
 def _choose(run: RunSettings, path_state: PathState, results: WalkResults, members: Indices, t: int) -> int:
-    """Write the chosen feature, and True if the choice was a fallback.
+    """Write the chosen feature, and True if no feature had a positive gain (a fallback).
 
-    Return the round in which the feature is observed.
-
-    With `only_changes`, the fallback is repeated in the following rounds until its feature is in the support of some
-    entity.
+    Return the round in which the feature is observed. With `only_changes`, further fallback features are chosen, one
+    for each round, until a feature is in the support of an entity.
     """
     packed, closed = run.packed, path_state.closed
     if run.rule in (LARGEST_UNARY, INFORMATION) and run.rescore[t]:
@@ -310,13 +306,13 @@ def _choose(run: RunSettings, path_state: PathState, results: WalkResults, membe
 
 @kernel()
 def _rate_without_duels(rule: int, packed: Packed, state: State, empty: Floats, total: Floats) -> None:
-    """Write the quantity that a rule without duels maximises, (M,). This is the total unary or the information."""
+    """Write the quantity that a rule without duels maximises, (M,): the total unary or the mutual information."""
     total[:] = information_of(packed, state, empty) if rule == INFORMATION else total_unary(packed, state)
 
 
 @kernel()
 def _cluster(pairs: Pairs, budget: Floats, name_rank: Indices, labels: Indices) -> None:
-    """Write cluster labels, (N,). The distance between two models is the budget of their duel."""
+    """Write the cluster label of each entity, (N,). The distance between two entities is the budget of their duel."""
     n = len(name_rank)
     distance = np.zeros((n, n))
     for p in range(len(budget)):
@@ -327,7 +323,7 @@ def _cluster(pairs: Pairs, budget: Floats, name_rank: Indices, labels: Indices) 
 
 @kernel(borrows=True)
 def _want(run: RunSettings, now: RoundView, feature: int) -> None:
-    """Mark the unresolved duels with the feature in the support of at least one entity. Other duels have no gain."""
+    """Mark the unresolved duels of entities with the feature in their support. Elsewhere, the feature has gain 0."""
     packed, n = run.packed, len(run.name_rank)
     if feature == NONE:
         return

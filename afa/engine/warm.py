@@ -1,7 +1,7 @@
 """Compile every kernel in advance: `python -m afa.engine.warm`, for example before the first run on a cluster.
 
-Otherwise, a kernel is compiled at its first call, in the middle of the first run. On a cluster, all jobs would then
-compile it at once. This module calls each entry point of the engine with a small bundle, on all cores.
+Without this step, numba compiles a kernel at its first call, during the first run. On a cluster, all jobs would compile
+the same kernels at once. This module calls each function of the engine on a small bundle, in parallel processes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ORDERS: NDArray[np.int64] = np.array([[0, 1, 2, 3], [3, 2, 1, 0]], dtype=np.int6
 
 @cache
 def small_bundle() -> Bundle:
-    """Return a bundle of three entities and four features. Each entity has couplings."""
+    """Return a bundle of three entities and four features, with couplings in each entity."""
     pairs = PackedCouplings(
         np.array([0, 2, 3, 4], dtype=np.int64),
         np.array([0, 1, 1, 2], dtype=np.int32),
@@ -112,17 +112,17 @@ PARTS: tuple[Callable[[], None], ...] = (_walk, _planners, _gauges, _exactly, _t
 
 
 def compile_all(processes: int | None = None) -> None:
-    """Compile all kernels that are not yet compiled. If `processes` is None, use one process for each core."""
+    """Compile all kernels that are not compiled yet, in `processes` processes (None: one for each core)."""
     if not keeps_kernels() or ALL in compiled_groups():
         return
-    _states()  # first and alone, because all other parts use these kernels
+    _states()  # before the parallel parts, which all use these kernels
     workers = processes or len(os.sched_getaffinity(0))
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_say_nothing) as pool:
         begun = {pool.submit(part): part for part in PARTS}
         for n, done in enumerate(as_completed(begun), start=1):
             done.result()
             _log.warning("afa: compiled kernels of %s, %d of %d", begun[done].__name__.strip("_"), n, len(PARTS) + 1)
-    _brackets()  # last, because it uses the kernels of the walk
+    _brackets()  # after the parallel parts, because it uses the kernels of `_walk`
     write_list(PLANNERS, ALL)
 
 
@@ -131,7 +131,7 @@ def _say_nothing() -> None:
 
 
 def compile_planners() -> None:
-    """Compile the kernels of planners at low priority. If another process compiles them, do nothing."""
+    """Compile the kernels of planners at low priority, unless another process is compiling them."""
     os.nice(19)
     folder = cache_folder()
     if folder is None or not keeps_kernels() or PLANNERS in compiled_groups():

@@ -1,6 +1,6 @@
-"""Log-odds of the two classes of an entity, from the ratio of their partition functions or by the two-ELBO estimate.
+"""Log-odds of the two classes of an entity, by exact partition functions or by the two-ELBO estimate (eq:two-elbo-def).
 
-`afa.model.closure` makes the two class models that are solved here (eq:two-elbo-def).
+The classes are *with the entity* and *without it*. `afa.model.closure` builds the two class models.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from afa.model.closure import STRENGTH, Coupling, class_models
 from afa.model.mrf import Evidence, PairwiseMRF
 
 SMALL = 10_000_000
-"""Memory limit, in bytes of tables, of the exact kappa where mean-field is an acceptable substitute."""
+"""Largest memory of tables, in bytes, for computing kappa exactly; above it, kappa is taken as 0, as in mean-field."""
 
 
 def log_ratio(one: PairwiseMRF, zero: PairwiseMRF, memory_limit: int = MEMORY_LIMIT) -> float:
-    """Return log Z_1 - log Z_0 of two class models without observations and priors, nats.
+    """Return log Z_1 - log Z_0 of two class models without observations and priors, nats, by exact inference.
 
-    The difference is computed by exact inference. Mean-field takes it as 0 (docs/decisions.md, Base rates).
+    Mean-field inference takes log Z_1 - log Z_0 as 0 (docs/decisions.md, Base rates).
 
     Parameters
     ----------
-    memory_limit : bytes of tables, as in `afa.inference.exact`
+    memory_limit : largest memory of tables, in bytes, as in `afa.inference.exact`
 
     """
     if not (one.couplings.nnz or zero.couplings.nnz):
@@ -48,8 +48,7 @@ class TwoElbo:
     Attributes
     ----------
     raw : F_1 - F_0, the difference of the two ELBOs; at full observation it equals S
-    shift : value of `raw` without observations, less the prior log-odds; 0 where eq:Z0-eq-Z1 holds and the solves are
-        exact
+    shift : `raw` without observations minus the prior log-odds; 0 if eq:Z0-eq-Z1 holds and the solves are exact
     positive, negative : solutions of the two classes, with diagnostics
 
     """
@@ -61,9 +60,9 @@ class TwoElbo:
 
     @property
     def calibrated(self) -> float:
-        """Return the posterior log-odds, nats, which are `raw` minus `shift` (rem:calibration-shift).
+        """Return the posterior log-odds, nats: `raw` minus `shift` (rem:calibration-shift).
 
-        Without observations the posterior log-odds equal the prior.
+        Without observations, the posterior log-odds equal the prior log-odds.
         """
         return self.raw - self.shift
 

@@ -1,12 +1,13 @@
 """Variable elimination in each connected component: elimination order, cost, and tables of conditional probabilities.
 
-Eliminating a feature joins its remaining neighbours in one table. These neighbours are its *separator*. The width of an
-order is the size of its largest separator. Min-fill eliminates the feature that joins the fewest new pairs.
+Eliminating a feature joins its remaining neighbours, called its *separator*, in one table. The width of an elimination
+order is the size of its largest separator. The min-fill order eliminates next the feature that joins the fewest new
+pairs.
 
-In the forward pass, each feature is summed out of the log-table of its clique. The stored result is p(x_v | separator
-of v). The numbers in this table lie in [0, 1] and cannot overflow. In the backward pass, products and sums give the
-joint probabilities of the separators. A table has one axis for each feature of its clique, in elimination order. Each
-axis has length 3, for the values -1, 0, +1.
+In the forward pass, each feature v is summed out of the log-table of its clique (v and its separator). The stored table
+is p(x_v | separator of v), whose entries are in [0, 1]. In the backward pass, products and sums of these tables give
+the joint probabilities of the separators. A table has one axis for each feature of its clique, in elimination order.
+Each axis has length 3, for the values -1, 0, +1.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ TERNARY = np.array(VALUES, dtype=np.float64)
 
 @dataclass(frozen=True)
 class Estimate:
-    """Cost of exact inference, computed before any table is made.
+    """Cost of exact inference, computed before any table is built.
 
     Attributes
     ----------
@@ -52,7 +53,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Component:
-    """A connected part of a conditioned model. The n features of a component are numbered in elimination order.
+    """A connected component of a conditioned model. Its n features are numbered in elimination order.
 
     Attributes
     ----------
@@ -78,10 +79,7 @@ class Component:
 
     @cached_property
     def children(self) -> tuple[tuple[int, ...], ...]:
-        """Return the children of each feature v.
-
-        The separator of a child begins with v, and the child sends a message to v.
-        """
+        """Return for each feature v the features whose separator begins with v, and which send a message to v."""
         into: list[list[int]] = [[] for _ in self.separators]
         for v, separator in enumerate(self.separators):
             if separator:
@@ -89,12 +87,12 @@ class Component:
         return tuple(map(tuple, into))
 
     def clique(self, v: int) -> tuple[int, ...]:
-        """Return the features on the axes of the table in which `v` is eliminated. The first axis is `v`."""
+        """Return the features on the axes of the table in which `v` is eliminated, beginning with `v`."""
         return (v, *self.separators[v])
 
 
 def components(evidence: Evidence) -> list[Component]:
-    """Return the connected components of the free part of a conditioned model, ordered by their first feature."""
+    """Return the connected components of the unobserved part of a conditioned model, ordered by first feature."""
     free = evidence.free
     coupling = evidence.mrf.couplings[free][:, free].tocsr()
     terms = evidence.uncentred()[1][free]
@@ -103,7 +101,7 @@ def components(evidence: Evidence) -> list[Component]:
         order, separators = min_fill(part)
         place = {v: position for position, v in enumerate(order)}
         members = np.array(order, dtype=np.intp)
-        # skip the slicing for single features, the most common component of a sparse model
+        # skip the slicing for single features, the most frequent component of a sparse model
         dense = coupling[members][:, members].toarray() if len(members) > 1 else np.zeros((1, 1))
         renumbered = tuple(tuple(sorted(place[u] for u in separator)) for separator in separators)
         found.append(Component(members, terms[members], dense, renumbered))
@@ -111,10 +109,10 @@ def components(evidence: Evidence) -> list[Component]:
 
 
 def min_fill(neighbours: dict[int, int]) -> tuple[list[int], list[list[int]]]:
-    """Return the elimination order and the separators of a graph.
+    """Return the elimination order and the separators of a graph, given as a bit mask of neighbours for each feature.
 
-    The graph is given as a bit mask of neighbours for each feature. If several features join equally few new pairs, the
-    one with the fewest neighbours is eliminated first. Among those, the lowest index is first.
+    If several features join equally few new pairs, the feature with the fewest neighbours is eliminated first, then the
+    feature with the lowest index.
     """
     graph = dict(neighbours)
     score = {v: _fill(graph, v) for v in graph}
@@ -135,7 +133,7 @@ def min_fill(neighbours: dict[int, int]) -> tuple[list[int], list[list[int]]]:
 
 
 def elimination_cost(component: Component, *, pairs: bool = False) -> Estimate:
-    """Return the cost of eliminating one component. If `pairs` is True, the cost includes all its pair moments."""
+    """Return the cost of eliminating one component, including all pair moments if `pairs` is True."""
     conditional = [3 ** (len(separator) + 1) for separator in component.separators]
     entries = sum(conditional)
     held = entries + entries // 3 + 2 * max(conditional)
@@ -171,7 +169,7 @@ def _connected(graph: dict[int, int]) -> Iterator[dict[int, int]]:
 
 
 def _fill(graph: dict[int, int], v: int) -> tuple[int, int]:
-    """Return how many pairs of neighbours of `v` are not joined, and how many neighbours `v` has."""
+    """Return the number of pairs of neighbours of `v` that are not joined, and the number of neighbours of `v`."""
     around = graph[v]
     degree = around.bit_count()
     joined_twice = sum((graph[u] & around).bit_count() for u in _bits(around))
@@ -202,7 +200,7 @@ class Eliminated:
 
     @classmethod
     def of(cls, component: Component) -> Eliminated:
-        """Sum the features out in elimination order."""
+        """Return the component with all features summed out in elimination order."""
         tables: list[Floats] = []
         messages: dict[int, Floats] = {}
         for v in range(component.n):
@@ -218,7 +216,13 @@ class Eliminated:
         return cls(component, tables, float(messages[component.n - 1]))
 
     def moments(self) -> tuple[Floats, Floats]:
-        """Return E[x] and E[x^2] of each feature, both (n,)."""
+        """Return E[x] and E[x^2] of each feature.
+
+        Returns
+        -------
+        first, second : (n,) float64
+
+        """
         separators = self._separator_probabilities()
         single = np.empty((self.component.n, 3))
         for v, (table, separator) in enumerate(zip(self.tables, separators, strict=True)):
@@ -226,11 +230,16 @@ class Eliminated:
         return single[:, 2] - single[:, 0], single[:, 2] + single[:, 0]
 
     def pair_moments(self) -> Floats:
-        """Return E[x_j x_l] of all pairs, (n, n), with E[x_j^2] on the diagonal.
+        """Return E[x_j x_l] of all pairs of features, with E[x_j^2] on the diagonal.
 
-        E[x_j | separator] of each eliminated feature j is passed on to the cliques that are eliminated later. The
-        moment of j and a later feature of its branch is computed in the clique that eliminates the later feature. The
-        moment of j and a feature of another branch is computed in the clique where the two branches join.
+        E[x_j | separator] of each eliminated feature j is passed on to the cliques that are eliminated later. E[x_j
+        x_l] for a feature l that is eliminated later on the branch of j is computed in the clique that eliminates l.
+        E[x_j x_l] for a feature l on another branch is computed in the clique where the two branches join.
+
+        Returns
+        -------
+        pairs : (n, n) float64
+
         """
         component, separators = self.component, self._separator_probabilities()
         pairs = np.diag(self.moments()[1])
@@ -256,11 +265,15 @@ class Eliminated:
         return lower + lower.T + np.diag(pairs.diagonal())
 
     def draw(self, uniforms: Floats) -> NDArray[np.int8]:
-        """Return independent samples, (n_samples, n) int8.
+        """Return independent samples of the component's features.
 
         Parameters
         ----------
         uniforms : (n_samples, n) float64 in [0, 1)
+
+        Returns
+        -------
+        values : (n_samples, n) int8, -1, 0 or +1
 
         """
         values = np.zeros(uniforms.shape, dtype=np.int8)
@@ -271,10 +284,7 @@ class Eliminated:
         return values
 
     def _separator_probabilities(self) -> list[Floats]:
-        """Return the joint probabilities of each feature's separator.
-
-        The probabilities are computed from the last clique to the first.
-        """
+        """Return the joint probabilities of each feature's separator, computed from the last clique to the first."""
         component = self.component
         found: list[Floats] = [np.ones(())] * component.n
         for v in reversed(range(component.n)):
@@ -286,7 +296,13 @@ class Eliminated:
 
 
 def best_values(component: Component) -> NDArray[np.int8]:
-    """Return a configuration of largest energy, (n,) int8. In a tie, the eliminated feature takes its lowest value."""
+    """Return the values with the largest energy. In a tie, the eliminated feature takes its lowest value.
+
+    Returns
+    -------
+    values : (n,) int8, -1, 0 or +1
+
+    """
     choices: list[NDArray[np.int8]] = []
     messages: dict[int, Floats] = {}
     for v in range(component.n):
@@ -301,10 +317,7 @@ def best_values(component: Component) -> NDArray[np.int8]:
 
 
 def _log_table(component: Component, v: int, messages: dict[int, Floats]) -> Floats:
-    """Return the log-weights of the clique of `v`.
-
-    The log-weights add up its terms, its couplings to the separator, and the incoming messages.
-    """
+    """Return the log-weights of the clique of `v`: its terms, its couplings to the separator, and incoming messages."""
     clique, separator = component.clique(v), component.separators[v]
     table = np.zeros((3,) * len(clique))
     for child in component.children[v]:
@@ -321,9 +334,9 @@ def _log_table(component: Component, v: int, messages: dict[int, Floats]) -> Flo
 
 
 def _expand(table: Floats, axes: tuple[int, ...], clique: tuple[int, ...]) -> Floats:
-    """Return a view of `table` that broadcasts over the axes of `clique`.
+    """Return a view of `table`, with the axes `axes`, that broadcasts over the axes of `clique`.
 
-    `clique` contains all of `axes` in the same order.
+    `clique` must contain all of `axes` in the same order.
     """
     held = set(axes)
     return table.reshape([3 if axis in held else 1 for axis in clique])
@@ -343,7 +356,7 @@ def _project(table: Floats, clique: tuple[int, ...], axes: tuple[int, ...]) -> F
 
 
 def _flat_index(values: NDArray[np.int8], axes: tuple[int, ...]) -> NDArray[np.intp]:
-    """Return the positions of configurations, the rows of `values`, in a flattened table over `axes`."""
+    """Return the position of each row of `values` (one configuration) in a flattened table over `axes`."""
     index = np.zeros(len(values), dtype=np.intp)
     for axis in axes:
         index = 3 * index + values[:, axis] + 1

@@ -1,8 +1,8 @@
-"""Exact inference on a conditioned ternary model. Mean-field results are checked against exact results.
+"""Exact inference on a conditioned ternary model, with which mean-field results are compared.
 
-Each connected component of the free features is eliminated in min-fill order. If the tables of a model would be too
-large, an error states the estimated cost. Unobserved features outside the support are uniform. If all three values can
-occur, such a feature has m = 0 and q = 2/3, and it adds log 3 to the log-partition function.
+Each connected component of the unobserved features is eliminated in min-fill order. If the tables of a model would be
+too large, an error states the estimated cost. Unobserved features outside the support are uniform. A ternary feature
+outside the support has m = 0 and q = 2/3, and adds log 3 to the log-partition function.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Exact:
     ----------
     log_partition : log Z(x_obs) with the running constant, nats (eq:clamped-logZ)
     width : width of the elimination order
-    cost : estimate made before the start
+    cost : cost estimated before the computation
 
     """
 
@@ -52,7 +52,7 @@ def exact(
 
     Raises
     ------
-    InferenceError : the model would need more; `mean_field` solves any model approximately
+    InferenceError : the model would need more memory; `mean_field` solves any model approximately
 
     Examples
     --------
@@ -75,10 +75,15 @@ def exact(
 def pair_moments(
     mrf: PairwiseMRF, evidence: Evidence | dict[str, int] | None = None, *, memory_limit: int = MEMORY_LIMIT
 ) -> tuple[Floats, Floats]:
-    """Return exact first moments E[x_j], (M,), and pair moments E[x_j x_l], (n_free, n_free), given `evidence`.
+    """Return the exact first moments of all features, and the exact pair moments of the features in `evidence.free`.
 
-    Pair moments are given for the features in `evidence.free`. First moments are 0 at observed features and outside the
-    support. The memory limit and the errors are those of `exact`.
+    The memory limit and the errors are those of `exact`.
+
+    Returns
+    -------
+    first : (M,) float64, E[x_j]; 0 at observed features and outside the support
+    pairs : (n_free, n_free) float64, E[x_j x_l]
+
     """
     state = _conditioned(mrf, evidence)
     parts, _ = _plan(state, memory_limit, pairs=True)
@@ -101,20 +106,24 @@ def exact_expected_score(
     *,
     memory_limit: int = MEMORY_LIMIT,
 ) -> Floats:
-    """Return the exact E_{p_u}[S_v | x_obs] of each model v, (n_scores,) nats (supp:pair-level). The model u is `mrf`.
+    """Return the exact E_{p_u}[S_v | x_obs] of each model v, where p_u is the model `mrf` (supp:pair-level).
 
-    Unobserved features outside the support of u are uniform and independent. Therefore only couplings of v inside the
-    support of u count.
+    Unobserved features outside the support of u are uniform and independent. Therefore only couplings of v between
+    features in the support of u contribute.
 
     Parameters
     ----------
-    scores : evidence of the models v, on the same features with the same observations
-    memory_limit : bytes of tables, as in `exact`
+    scores : evidence of the models v, on the same features with the same observations as `evidence`
+    memory_limit : largest memory of tables, in bytes, as in `exact`
+
+    Returns
+    -------
+    expected : (n_scores,) float64, nats
 
     Raises
     ------
-    PlannerError : features or observations differ
-    InferenceError : as in `exact`
+    PlannerError : the features or observations of `scores` differ from those of `mrf` and `evidence`
+    InferenceError : as `exact`
 
     """
     state = _conditioned(mrf, evidence)
@@ -135,10 +144,16 @@ def exact_expected_score(
 def map_state(
     mrf: PairwiseMRF, evidence: Evidence | dict[str, int] | None = None, *, memory_limit: int = MEMORY_LIMIT
 ) -> tuple[NDArray[np.int8], float]:
-    """Return a completion of largest energy, (M,) int8, and its energy E(x), nats. Features outside the support are 0.
+    """Return the most probable values of the unobserved features, with the observed values, and their energy E(x).
 
-    Ties are always broken in the same way. When a feature is eliminated, it takes the lowest of its best values. The
-    memory limit and the errors are those of `exact`.
+    Among equally probable values, a feature takes the lowest value when it is eliminated. The memory limit and the
+    errors are those of `exact`.
+
+    Returns
+    -------
+    values : (M,) int8, -1, 0 or +1; unobserved features outside the support are 0
+    energy : float, nats
+
     """
     state = _conditioned(mrf, evidence)
     parts, _ = _plan(state, memory_limit, pairs=False)
@@ -156,9 +171,14 @@ def sample(
     generator: np.random.Generator,
     memory_limit: int = MEMORY_LIMIT,
 ) -> NDArray[np.int8]:
-    """Return `n` independent exact samples of all features, (n, M) int8. Observed features keep their values.
+    """Return `n` independent exact samples of all features. Observed features keep their values.
 
     The memory limit and the errors are those of `exact`.
+
+    Returns
+    -------
+    values : (n, M) int8, -1, 0 or +1
+
     """
     state = _conditioned(mrf, evidence)
     parts, _ = _plan(state, memory_limit, pairs=False)
@@ -173,12 +193,12 @@ def sample(
 
 
 def estimate(mrf: PairwiseMRF, evidence: Evidence | dict[str, int] | None = None, *, pairs: bool = False) -> Estimate:
-    """Return the cost of `exact`, or of `pair_moments` if `pairs` is True. No table is made, and no error is raised."""
+    """Return the cost of `exact`, or of `pair_moments` if `pairs` is True, without building any table."""
     return _total(components(_conditioned(mrf, evidence)), pairs=pairs)
 
 
 def _plan(state: Evidence, memory_limit: int, *, pairs: bool) -> tuple[list[Component], Estimate]:
-    """Return the components and their cost. A cost that is too large raises an `InferenceError`."""
+    """Return the components and their cost. Raise an `InferenceError` if the cost is too large."""
     parts = components(state)
     total = _total(parts, pairs=pairs)
     if total.bytes > memory_limit:
@@ -192,10 +212,7 @@ def _plan(state: Evidence, memory_limit: int, *, pairs: bool) -> tuple[list[Comp
 
 
 def _total(parts: list[Component], *, pairs: bool) -> Estimate:
-    """Return the cost of solving all components one after another.
-
-    The times are added, and the memory is that of the largest component.
-    """
+    """Return the cost of solving all components one after another: the sum of times and the maximum of memory."""
     costs = [elimination_cost(part, pairs=pairs) for part in parts]
     return Estimate(
         width=max((cost.width for cost in costs), default=0),
@@ -206,7 +223,7 @@ def _total(parts: list[Component], *, pairs: bool) -> Estimate:
 
 
 def _within_bounds(first: Floats, second: Floats) -> tuple[Floats, Floats]:
-    """Return the moments clipped to |m| <= q <= 1, so that rounding makes no probability negative."""
+    """Return the moments clipped to |m| <= q <= 1, so that rounding does not make a probability negative."""
     q = np.minimum(second, 1.0)
     return np.clip(first, -q, q), q
 

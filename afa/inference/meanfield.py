@@ -1,13 +1,13 @@
-"""Damped mean-field inference on a conditioned ternary model, written to be readable.
+"""Damped mean-field inference on a conditioned ternary model: the plain Python definition.
 
 A marginal of three values is given by its moments (m, q) = (E[x], E[x^2]). Damping is linear in the marginals, and
-therefore also in the moments (docs/decisions.md, Model and inference). Let f(s) be the terms of a feature and h the
-field of its neighbours. Then the marginal is proportional to exp(f(s) + h s). For the paper's terms, f(s) = alpha s,
-this means
+therefore also in the moments (docs/decisions.md, Model and inference). If a feature has the terms f(s) and its
+neighbours exert the field h, its marginal is proportional to exp(f(s) + h s). For the paper's terms, f(s) = alpha s,
+the normaliser Z and the moments are
 
     Z = 1 + 2 cosh(alpha + h),   m = 2 sinh(alpha + h) / Z,   q = 2 cosh(alpha + h) / Z.
 
-`afa.engine` contains the compiled form for whole cohorts.
+`afa.engine` contains compiled kernels for whole cohorts.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from afa.inference.result import Marginals, probabilities_of, spread
 from afa.model.mrf import Evidence, Floats, PairwiseMRF
 
 ASCENT_FACTOR = 10
-"""Coordinate ascent may take this many times the sweeps of the damped iteration, since it is slow near a saddle."""
+"""Cap of coordinate ascent as a multiple of the cap of damped sweeps; near a saddle, coordinate ascent is slow."""
 
 
 @dataclass(frozen=True)
 class Solver:
-    """Settings of the iteration. The defaults are those of the paper (tab:hyperparams).
+    """Settings of the mean-field iteration. The defaults are the paper's values (tab:hyperparams).
 
     Parameters
     ----------
     damping : weight of the new marginals, in (0, 1]
-    tolerance : the iteration stops when no marginal probability changes by more
-    max_iterations : number of damped sweeps, 1 or more, before coordinate ascent takes over, which may take
-        `ASCENT_FACTOR` times as many
+    tolerance : the iteration stops when every marginal probability changes by less
+    max_iterations : cap of damped sweeps, 1 or more. If the cap is reached, coordinate ascent continues, with a cap of
+        `ASCENT_FACTOR` times as many sweeps
 
     Raises
     ------
@@ -72,7 +72,7 @@ class MeanField:
     elbo : lower bound on log Z(x_obs) with the running constant, nats (eq:elbo-explicit)
     iterations : number of damped sweeps
     converged : True if the damped sweeps met the tolerance before the cap
-    ascended : number of sweeps of coordinate ascent after the cap; 0 if the damped sweeps converged
+    ascended : number of sweeps of coordinate ascent; 0 if the damped sweeps converged
     residual : largest change of a marginal probability in the last sweep
 
     """
@@ -86,12 +86,16 @@ class MeanField:
 
 
 def moments_of(terms: Floats, field: Floats | float = 0.0) -> tuple[Floats, Floats]:
-    """Return first and second moments of p(s) ~ exp(f(s) + h s), (...) each, without overflow (eq:first-moment).
+    """Return the first and second moments of p(s) ~ exp(f(s) + h s), computed without overflow (eq:first-moment).
 
     Parameters
     ----------
     terms : (..., 3) float64, f(s) of -1, 0, +1, nats; -inf where a value cannot occur
     field : (...) float64, h, nats
+
+    Returns
+    -------
+    m, q : (...) float64, E[s] in [-1, 1] and E[s^2] in [0, 1]
 
     Examples
     --------
@@ -113,9 +117,16 @@ def moments_of(terms: Floats, field: Floats | float = 0.0) -> tuple[Floats, Floa
 
 
 def ternary_moments(fields: Floats) -> tuple[Floats, Floats]:
-    """Return `moments_of` for the paper's terms f(s) = h s.
+    """Return the moments of p(s) ~ exp(h s), s = -1, 0, +1 (eq:first-moment).
 
-    The array `fields` contains h in any shape (eq:first-moment).
+    Parameters
+    ----------
+    fields : (...) float64, h, nats
+
+    Returns
+    -------
+    m, q : (...) float64, as in `moments_of`
+
     """
     return moments_of(np.zeros(3), fields)
 
@@ -129,10 +140,10 @@ def mean_field(
 ) -> MeanField:
     """Return mean-field marginals and ELBO of `mrf` given `evidence` (eq:mf-update, eq:elbo-explicit).
 
-    The first sweep starts from `start` if it is given. Without `start`, a model of probabilities starts from its
-    probabilities, and any other model starts from uniform marginals. Features outside the support stay uniform and are
-    not solved for. If a solve reaches the cap of damped sweeps, coordinate ascent finishes it. Coordinate ascent never
-    lowers the ELBO.
+    The first sweep starts from `start` if it is given. Otherwise, a model with class-conditional probabilities starts
+    from these probabilities, and any other model starts from uniform marginals. Features outside the support stay
+    uniform and are not solved. If the damped sweeps reach their cap, coordinate ascent continues from the last sweep.
+    Coordinate ascent never lowers the ELBO.
 
     Examples
     --------
@@ -171,10 +182,9 @@ def _centres(mrf: PairwiseMRF) -> Floats:
 def _coordinate_ascent(
     terms: Floats, coupling: sp.csr_array, centre: Floats, m: Floats, q: Floats, solver: Solver
 ) -> tuple[Floats, Floats, int, float]:
-    """Update one feature at a time in index order (eq:mf-update), until the largest change meets the tolerance.
+    """Update one feature at a time in index order (eq:mf-update), until the largest change is below the tolerance.
 
-    The moments of one feature are computed in plain numbers. Plain numbers are ten times as fast as `moments_of` on
-    arrays of length 1.
+    The moments of one feature are computed with Python floats, ten times as fast as `moments_of` on arrays of length 1.
     """
     m, q = m.copy(), q.copy()
     below, above = (terms[:, 0] - terms[:, 1]).tolist(), (terms[:, 2] - terms[:, 1]).tolist()
@@ -203,10 +213,7 @@ def _largest_change(step_m: Floats, step_q: Floats) -> float:
 
 
 def _free_elbo(terms: Floats, coupling: sp.csr_array, centre: Floats, m: Floats, q: Floats) -> float:
-    """Return the expected energy plus the entropy of a product distribution, nats (eq:elbo-general).
-
-    The product distribution has the moments (m, q).
-    """
+    """Return expected energy plus entropy, nats, of the product distribution with moments (m, q) (eq:elbo-general)."""
     p = probabilities_of(m, q)
     about = m - centre
     energy = np.where(p > 0, p * np.where(np.isfinite(terms), terms, 0.0), 0.0).sum() + 0.5 * about @ (coupling @ about)
@@ -214,7 +221,17 @@ def _free_elbo(terms: Floats, coupling: sp.csr_array, centre: Floats, m: Floats,
 
 
 def entropy(m: Floats, q: Floats) -> Floats:
-    """Return the entropy of ternary marginals with first moments `m` and second moments `q`, nats."""
+    """Return the entropy of ternary marginals.
+
+    Parameters
+    ----------
+    m, q : (...) float64, first and second moments
+
+    Returns
+    -------
+    entropy : (...) float64, nats
+
+    """
     probabilities = probabilities_of(m, q)
     safe = np.where(probabilities > 0, probabilities, 1.0)
     total: Floats = -np.sum(safe * np.log(safe), axis=-1)

@@ -1,4 +1,4 @@
-"""Result type of inference: marginals of the unobserved features."""
+"""Result of inference: the marginals of the unobserved features."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Marginals:
 
     Attributes
     ----------
-    free : (n_free,) int, indices of the features that were solved for
+    free : (n_free,) int, indices of the features that were solved
     first, second : (M,) float64, E[x] and E[x^2] of every unobserved feature, uniform outside the support (0 and 2/3
-        where ternary); 0 at observed features
+        if ternary); 0 at observed features
 
     """
 
@@ -28,23 +28,39 @@ class Marginals:
 
     @property
     def probabilities(self) -> Floats:
-        """Return the probabilities of -1, 0 and +1 at the features in `free`, (n_free, 3)."""
+        """Return the probabilities of the values of the features in `free`.
+
+        Returns
+        -------
+        probabilities : (n_free, 3) float64, of -1, 0 and +1
+
+        """
         return probabilities_of(self.first[self.free], self.second[self.free])
 
 
 def probabilities_of(first: Floats, second: Floats) -> Floats:
-    """Return the probabilities of -1, 0 and +1, (..., 3), from the first two moments.
+    """Return the probabilities of -1, 0 and +1 from the first two moments.
 
     Parameters
     ----------
     first, second : (...) float64, E[x] and E[x^2]
+
+    Returns
+    -------
+    probabilities : (..., 3) float64, of -1, 0 and +1
 
     """
     return np.stack([(second - first) / 2, 1 - second, (second + first) / 2], axis=-1)
 
 
 def spread(evidence: Evidence, m: Floats, q: Floats) -> Marginals:
-    """Return marginals over all M features. The features in `evidence.free` have the moments `m` and `q`."""
+    """Return marginals over all M features, with the given moments of the features in `evidence.free`.
+
+    Parameters
+    ----------
+    m, q : (n_free,) float64, E[x] and E[x^2]
+
+    """
     uniform = evidence.mrf.possible / evidence.mrf.possible.sum(axis=1, keepdims=True)
     first = np.where(evidence.observed, 0.0, uniform[:, 2] - uniform[:, 0])
     second = np.where(evidence.observed, 0.0, uniform[:, 2] + uniform[:, 0])

@@ -1,16 +1,16 @@
-"""The closure makes two class-conditional models from one elicited model. There are two closures (eq:half-potential).
+"""Build two class-conditional models from one elicited model by one of two closures (eq:half-potential).
 
-Elicitation gives only S = log(p_1 / p_0). The paper's closure, `differential`, takes p_1 ~ exp(+S/2) and p_0 ~
-exp(-S/2). Both class models are pairwise models on the graph of S. Therefore all methods for two entities apply to the
-two classes (tab:mode-mapping). The paper derives this closure by maximum entropy. The derivation does not hold
-(docs/errata.md), so the closure is a choice.
+Elicitation gives only S = log(p_1 / p_0), where p_1 is the class with the entity and p_0 the class without it. The
+paper's closure, `differential`, sets p_1 ~ exp(+S/2) and p_0 ~ exp(-S/2). Both class models are pairwise models on the
+graph of S. Therefore all methods for two entities apply to the two classes (tab:mode-mapping). The paper derives
+`differential` by maximum entropy. The derivation is wrong (docs/errata.md), so the closure is a choice.
 
-Our closure, `shared`, treats an elicited coupling as co-variation in both classes. This closure takes p_1 ~
-exp(+alpha.x/2 + x'Psi x/2) and p_0 ~ exp(-alpha.x/2 + x'Psi x/2). With `shared`, p_0(x) = p_1(-x). Therefore Z_0 = Z_1
-exactly, and E_Q[sign S] = 0 exactly before any observation. S is alpha.x alone. The couplings only predict unobserved
-features. In both closures each class gets half the prior.
+The closure `shared`, which the paper does not have, treats an elicited coupling as co-variation in both classes: p_1 ~
+exp(+alpha.x/2 + x'Psi x/2) and p_0 ~ exp(-alpha.x/2 + x'Psi x/2). Because p_0(x) = p_1(-x), Z_0 = Z_1 exactly, and
+E_Q[sign S] = 0 exactly before any observation. Under `shared`, S is alpha.x, and the couplings only predict unobserved
+features. In both closures, each class gets half the prior log-odds.
 
-A bundle with class-conditional probabilities needs no closure: `explicit` takes the two classes from the bundle
+A bundle with class-conditional probabilities needs no closure: `explicit` uses the two classes of the bundle
 (`afa.model.bundle.rates`).
 """
 
@@ -30,24 +30,23 @@ from afa.model.mrf import Evidence, PairwiseMRF
 Coupling = Literal["differential", "shared"]
 COUPLINGS: tuple[Coupling, ...] = get_args(Coupling)
 Closure = Literal["differential", "shared", "explicit"]
-"""Closures; `explicit` needs class-conditional probabilities in addition to directions."""
+"""Names of the closures; `explicit` needs class-conditional probabilities in addition to directions."""
 
 
 def half_potentials(mrf: PairwiseMRF) -> tuple[PairwiseMRF, PairwiseMRF]:
-    """Return the models of class 1 and class 0.
+    """Return the models of class 1 and class 0, with the energies +S/2 and -S/2 (eq:half-potential).
 
-    The energies are +S/2 and -S/2, so each model has half the prior (eq:half-potential). Negating S exchanges the two
-    models and the errors of their bounds (prop:anti-sym).
+    Each model has half the prior log-odds. Negating S exchanges the two models and the errors of their bounds
+    (prop:anti-sym).
     """
     return mrf.scaled(0.5), mrf.scaled(-0.5)
 
 
 def shared_potentials(mrf: PairwiseMRF, strength: float = STRENGTH) -> tuple[PairwiseMRF, PairwiseMRF]:
-    """Return the models of class 1 and class 0.
+    """Return the models of class 1 and class 0, which share the couplings Psi.
 
-    Both models have the couplings Psi. Class 1 has 1/2 times the unary potentials and the prior, and class 0 has -1/2
-    times both. Psi is the matrix of elicited couplings, scaled down until beta L^2 equals `strength`. Weaker couplings
-    are not scaled.
+    Class 1 has +1/2 times the unary potentials and the prior of `mrf`, and class 0 has -1/2 times both. Psi is the
+    matrix of elicited couplings, scaled down so that beta L^2 is at most `strength`.
     """
     couplings = shared_factor(mrf, strength) * mrf.couplings
     one, zero = (
@@ -57,7 +56,7 @@ def shared_potentials(mrf: PairwiseMRF, strength: float = STRENGTH) -> tuple[Pai
 
 
 def shared_factor(mrf: PairwiseMRF, strength: float = STRENGTH) -> float:
-    """Return the factor for shared couplings: the minimum of 1 and `strength` / (beta L^2)."""
+    """Return the factor by which shared couplings are scaled: the minimum of 1 and `strength` / (beta L^2)."""
     if not 0 < strength < 1:
         step = "leave it at 0.9, or give a smaller one"
         raise PlannerError(Fault("option strength", repr(strength), "a number above 0 and below 1", step))
@@ -67,14 +66,14 @@ def shared_factor(mrf: PairwiseMRF, strength: float = STRENGTH) -> float:
 def class_models(
     mrf: PairwiseMRF, coupling: Coupling = "differential", strength: float = STRENGTH
 ) -> tuple[PairwiseMRF, PairwiseMRF]:
-    """Return the models of class 1 and class 0 under either closure. Only `shared` uses `strength`."""
+    """Return the models of class 1 and class 0 under the closure `coupling`. Only `shared` uses `strength`."""
     return half_potentials(mrf) if known_coupling(coupling) == "differential" else shared_potentials(mrf, strength)
 
 
 def contrast(mrf: PairwiseMRF, coupling: Coupling = "differential") -> PairwiseMRF:
-    """Return the model of S, the difference of the two class models.
+    """Return the model of S, the log-ratio of the two class models.
 
-    Under `shared`, it is the elicited model without couplings.
+    Under `shared`, the model of S is the elicited model without couplings.
     """
     if known_coupling(coupling) == "differential":
         return mrf
@@ -82,7 +81,7 @@ def contrast(mrf: PairwiseMRF, coupling: Coupling = "differential") -> PairwiseM
 
 
 def known_coupling(coupling: str) -> Coupling:
-    """Return `coupling` if it names a known closure. Any other word raises a `PlannerError`."""
+    """Return `coupling` if it is the name of a closure, else raise a `PlannerError`."""
     for known in COUPLINGS:
         if coupling == known:
             return known
@@ -93,9 +92,7 @@ def known_coupling(coupling: str) -> Coupling:
 def closed_bundle(
     bundle: Bundle, entity: str, coupling: Coupling = "differential", strength: float = STRENGTH
 ) -> Bundle:
-    """Return a bundle of two entities, `entity` and `not entity`.
-
-    The models of the two entities are the class models of `entity` (tab:mode-mapping).
+    """Return a bundle of two entities, `entity` and `not entity`: the two class models of `entity` (tab:mode-mapping).
 
     Parameters
     ----------
@@ -132,9 +129,9 @@ def closed_bundle(
 def contraction(mrf: PairwiseMRF, evidence: Evidence | None = None) -> float:
     """Return beta L^2, the largest absolute row sum of the couplings among unobserved features (eq:mf-contraction).
 
-    If beta L^2 is below 1, the paper's condition holds and mean-field has one fixed point. For ternary features, a
-    value below 3/2 is enough, because the moment map has slope at most 2/3. Half-potentials have half of this beta L^2
-    (prop:halved). With shared couplings it is at most `strength`.
+    If beta L^2 is below 1, the paper's condition is met, and mean-field has one fixed point. For ternary features, a
+    value below 3/2 is enough, because the moment map has slope at most 2/3. The half-potential models have half the
+    beta L^2 of S (prop:halved). With shared couplings, beta L^2 is at most `strength`.
     """
     strength = abs(mrf.couplings)
     if evidence is not None:

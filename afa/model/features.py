@@ -1,4 +1,4 @@
-"""`features.csv`: the kind, the cut points and the possible values of each feature of a table."""
+"""`features.csv`: kind, cut points and possible values of each feature of a table."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ Floats = npt.NDArray[np.float64]
 KINDS: tuple[Kind, ...] = ("continuous", "ordinal", "binary")
 FEATURE_COLUMNS = ("feature", "kind", "unit", "low", "high", "values", "missing", "p_low", "p_high", "definition")
 DISPLAY_COLUMNS = ("display", "label", "name")
-"""Possible columns for display names in a dictionary, which has at most one; encoding does not use them."""
+"""Columns with display names that a dictionary may have, at most one of them; encoding ignores them."""
 NO_UNIT = ("none", "no unit", "unitless", "dimensionless", "n/a", "-")
-"""Texts of the column `unit` that mean no unit, in addition to an empty cell."""
+"""Texts in the column `unit` that mean no unit; an empty cell also means no unit."""
 VALUES = (-1, 0, 1)
 """Values of a ternary feature, in the order of the columns of `Features.possible`."""
 
 
 def shown_unit(unit: str) -> str:
-    """Return the unit to show after a number. The text is empty if the text means no unit, such as "None".
+    """Return the unit to show after a number, or an empty text if the unit is a word such as "None".
 
     >>> shown_unit("bar"), shown_unit("None")
     ('bar', '')
@@ -42,7 +42,7 @@ def shown_unit(unit: str) -> str:
 
 
 class Span(NamedTuple):
-    """An interval from `low` to `high`. An end is excluded if `low_open` or `high_open` says so."""
+    """An interval from `low` to `high`. `low_open` excludes the number `low`, and `high_open` the number `high`."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -50,7 +50,17 @@ class Span(NamedTuple):
     high_open: bool = False
 
     def excludes(self, values: npt.ArrayLike) -> Bools:
-        """Return True for each value outside the interval; the values may have any shape. NaN gives False."""
+        """Return True for each value outside the interval. NaN gives False.
+
+        Parameters
+        ----------
+        values : (...) float64
+
+        Returns
+        -------
+        outside : (...) bool
+
+        """
         x = np.asarray(values, dtype=np.float64)
         below, above = (x < self.low) | (self.low_open & (x == self.low)), (x > self.high)
         return np.asarray(below | above | (self.high_open & (x == self.high)))
@@ -58,7 +68,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """The features of a table, checked when read. All arrays are read-only and have the length of `names`.
+    """The features of a table, checked when they are read. All arrays are read-only and as long as `names`.
 
     The fields are in the order of `FEATURE_COLUMNS`.
 
@@ -66,11 +76,11 @@ class Features:
     ----------
     names : names of the table's columns
     kinds : `continuous`, `ordinal` or `binary`
-    units, codings, definitions : in words; a coding lists the numbers that a feature can have, and their meanings
-    missing : codes in a cell for *not measured*, such as `-9, 999`; may be empty
-    low, high : (n_features,) float64, cut points in the feature's unit, NaN where there is none: `x < low` is -1, `x >
+    units, codings, definitions : texts; a coding lists the numbers that a feature can have, and their meanings
+    missing : codes of cells that were not measured, such as `-9, 999`; may be empty
+    low, high : (n_features,) float64, cut points in the feature's unit, NaN if there is none: `x < low` is -1, `x >
         high` is +1
-    p_low, p_high : (n_features,) float64, background: share of all people below and above the cut points; NaN where not
+    p_low, p_high : (n_features,) float64, background: share of all people below and above the cut points; NaN if not
         given
 
     """
@@ -98,49 +108,64 @@ class Features:
 
     @property
     def is_binary(self) -> Bools:
-        """Return True for each feature with the values 0 and +1 in the table, (n_features,)."""
+        """Return a mask of the features whose values in the table are 0 and 1.
+
+        Returns
+        -------
+        is_binary : (n_features,) bool
+
+        """
         return np.array([kind == "binary" for kind in self.kinds], dtype=np.bool_)
 
     @property
     def has_range(self) -> Bools:
-        """Return True for each feature that can be encoded from `features.csv` alone, (n_features,) bool.
+        """Return a mask of the features that can be encoded from `features.csv` alone: binary or with a cut point.
 
-        Such a feature is binary or has a cut point.
+        Returns
+        -------
+        has_range : (n_features,) bool
+
         """
         return np.asarray(self.is_binary | np.isfinite(self.low) | np.isfinite(self.high))
 
     @property
     def possible(self) -> Bools:
-        """Return which of -1, 0, +1 each feature can take, (n_features, 3) bool.
+        """Return which of -1, 0, +1 each feature can take.
 
         A feature with only the cut point `high` cannot be -1, and a feature with only `low` cannot be +1.
+
+        Returns
+        -------
+        possible : (n_features, 3) bool
+
         """
         return _possible(self.is_binary, self.low, self.high)
 
     @property
     def background(self) -> Floats:
-        """Return the background probabilities of -1, 0, +1, (n_features, 3). A row is NaN if they are not given."""
+        """Return the background probabilities of the values of each feature.
+
+        Returns
+        -------
+        background : (n_features, 3) float64, of -1, 0, +1; NaN if not given
+
+        """
         return np.column_stack([self.p_low, 1.0 - self.p_low - self.p_high, self.p_high])
 
     @cached_property
     def spans(self) -> tuple[Span | None, ...]:
-        """Return the interval of each feature's possible numbers according to its coding.
-
-        The interval is None if the coding gives no interval.
-        """
+        """Return the interval of numbers that each feature's coding allows, or None if the coding has no interval."""
         said = zip(self.codings, self.units, self.kinds, strict=True)
         return tuple(span_of(coding, unit, closed=kind != "continuous") for coding, unit, kind in said)
 
     @cached_property
     def missing_codes(self) -> tuple[tuple[str, ...], ...]:
-        """Return the codes for *not measured* of each feature, from `missing` or from its coding ("9 unknown")."""
+        """Return each feature's codes for *not measured*, from `missing` and from its coding ("9 unknown")."""
         pairs = zip(self.missing, self.codings, strict=True)
         return tuple((*_listed(said), *_coded_as_missing(coding)) for said, coding in pairs)
 
     def meanings(self, name: str) -> tuple[str, str] | None:
-        """Return the words for 0 and 1 of a binary feature.
-
-        The result is None if its coding has no such words, or only words for no and yes.
+        """Return the words for 0 and 1 of a binary feature, or None if its coding has no words or just "no" and "yes".
 
         >>> import pandas as pd
         >>> rows = pd.DataFrame({"feature": ["appetite", "pain"], "kind": ["binary", "binary"]})
@@ -157,7 +182,7 @@ class Features:
         return said["0"], said["1"]
 
     def excludes(self, name: str, value: float) -> str:
-        """Return the possible numbers of a feature in words if `value` is not among them, else an empty text.
+        """Return the coding of a feature if `value` is not possible according to it, else an empty text.
 
         Examples
         --------
@@ -176,7 +201,7 @@ class Features:
         return self.codings[place] if span is not None and bool(span.excludes(value)) else ""
 
     def chosen(self, names: Sequence[str]) -> Features:
-        """Return only these features, in the given order. Every name must exist."""
+        """Return the features with the given names, in this order. All names must exist."""
         place = {name: i for i, name in enumerate(self.names)}
         rows = [place[name] for name in names]
         parts = {part.name: getattr(self, part.name) for part in fields(self)}
@@ -187,10 +212,7 @@ class Features:
         return Features(**columns)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the rows of `features.csv`.
-
-        There is a column `missing` only if a feature has a code for not measured.
-        """
+        """Return the rows of `features.csv`, with a column `missing` only if a feature has a code for not measured."""
         import pandas as pd  # noqa: PLC0415 (slow to import, and not needed for planning)
 
         columns = {column: getattr(self, part.name) for column, part in zip(FEATURE_COLUMNS, fields(self), strict=True)}
@@ -204,8 +226,8 @@ def read_features(path: str | Path, other_kinds: Mapping[str, Kind] | None = Non
     Parameters
     ----------
     path : a CSV file with the columns `feature` and `kind`, and any of `unit`, `low`, `high`, `values` (possible
-        numbers, in words), `missing`, `p_low`, `p_high` and `definition`; a column of `DISPLAY_COLUMNS` is not read
-    other_kinds : other words for a kind in this file
+        numbers, in words), `missing`, `p_low`, `p_high` and `definition`; a column of `DISPLAY_COLUMNS` is ignored
+    other_kinds : word in this file -> kind
 
     Raises
     ------
@@ -225,10 +247,7 @@ def read_features(path: str | Path, other_kinds: Mapping[str, Kind] | None = Non
 
 
 def features_of(features: str | Path | pd.DataFrame | Features) -> Features:
-    """Return the features in a file or in a table with the columns of `features.csv`.
-
-    `Features` are returned unchanged.
-    """
+    """Return the features in a file, or in a table with the columns of `features.csv`; return `Features` unchanged."""
     if isinstance(features, Features):
         return features
     if isinstance(features, str | Path):
@@ -238,7 +257,7 @@ def features_of(features: str | Path | pd.DataFrame | Features) -> Features:
 
 
 def checked_features(table: CsvTable) -> Features:
-    """Return the features in a table of texts. If the table has errors, a `CohortError` lists all of them."""
+    """Return the features in a table of texts, or raise a `CohortError` that lists all errors of the table."""
     faults = table.faults
     readable = not faults.listed()
     name_column(table, "feature")
@@ -271,10 +290,7 @@ def checked_features(table: CsvTable) -> Features:
 
 
 def _possible(binary: Bools, low: Floats, high: Floats) -> Bools:
-    """Return which of -1, 0, +1 features can take, (n, 3) bool.
-
-    A feature with only the cut point `high` cannot be -1, and a feature with only `low` cannot be +1.
-    """
+    """Return which of -1, 0, +1 features can take, (n, 3) bool, from their kinds and cut points."""
     neither = np.isnan(low) & np.isnan(high)
     below, above = ~binary & (neither | np.isfinite(low)), binary | neither | np.isfinite(high)
     return np.column_stack([below, np.ones(len(low), dtype=np.bool_), above])
@@ -283,15 +299,19 @@ def _possible(binary: Bools, low: Floats, high: Floats) -> Bools:
 def share_columns(
     table: CsvTable, names: tuple[str, str], possible: Bools, rows: Bools
 ) -> tuple[Floats, Floats, Bools]:
-    """Return the shares below and above the cut points, (n_rows,) float64 each.
+    """Return the shares below and above the cut points in two columns of a table, and the rows with errors.
 
-    A third array, (n_rows,) bool, is True for wrong rows. An empty share counts as 0. If both shares of a row are
-    empty, both are NaN.
+    An empty share counts as 0. If both shares of a row are empty, both are NaN.
 
     Parameters
     ----------
-    possible : (n_rows, 3) bool, values that each row's feature can take
+    possible : (n_rows, 3) bool, True for values that the row's feature can take
     rows : (n_rows,) bool, rows whose two shares must agree with `possible` and with each other
+
+    Returns
+    -------
+    low, high : (n_rows,) float64, shares from 0 to 1
+    wrong : (n_rows,) bool
 
     """
     shares = [number_column(table, name, low=0.0, high=1.0, empty=np.nan) for name in names]
@@ -326,7 +346,7 @@ _IS = r"\s*[=:]?\s*"
 _TURNED = re.compile(f"0{_IS}{_YES}|{_YES}{_IS}0|1{_IS}{_NO}|{_NO}{_IS}1")
 _CODE = re.compile(f"([01]){_IS}([^\\W\\d].*)")
 PLAIN = {("no", "yes"), ("false", "true"), ("absent", "present"), ("not present", "present"), ("negative", "positive")}
-"""Words for 0 and 1 that mean no and yes."""
+"""Pairs of words for 0 and 1 that mean no and yes."""
 _THOUSANDS = re.compile(r"(?<![\d.])[1-9]\d{0,2}(?:,\d{3})+(?![\d.]*\d)")
 _SPELLINGS = {
     "−": "-",
@@ -340,15 +360,14 @@ _SPELLINGS = {
 
 
 def span_of(coding: str, unit: str = "", *, closed: bool) -> Span | None:
-    """Return the interval of numbers that a coding allows.
+    """Return the interval of numbers that a coding allows, or None if the coding has no numbers or is not understood.
 
-    Examples of codings are `above 0`, `50 to 100`, and `0 none, 1 slight, 2 severe`. The result is None if the coding
-    lists no numbers or is not understood.
+    Examples of codings are `above 0`, `50 to 100`, and `0 none, 1 slight, 2 severe`.
 
     Parameters
     ----------
-    closed : True if the numbers listed with a meaning are the only ones, as for an ordinal or binary feature; for a
-        continuous feature they are examples
+    closed : True if only the listed numbers are possible, as for an ordinal or binary feature; False if they are
+        examples, as for a continuous feature
 
     """
     one_sided, listed, codes = list[Span](), list[Span](), 0
@@ -364,9 +383,9 @@ def span_of(coding: str, unit: str = "", *, closed: bool) -> Span | None:
             codes += 1
         elif re.search(r"\d", piece):
             return None
-    if codes == len(listed) == 1:  # a single code gives the meaning of one number; other numbers remain possible
+    if codes == len(listed) == 1:  # a single code explains one number; other numbers are possible too
         listed = []
-    if one_sided:  # both bounds of "above 0, at most 14" hold
+    if one_sided:  # all one-sided bounds apply, as in "above 0, at most 14"
         low, high = max(one_sided, key=_low_end), min(one_sided, key=_high_end)
         listed.append(Span(low.low, high.high, low.low_open, high.high_open))
     if not listed:
@@ -384,16 +403,13 @@ def _high_end(span: Span) -> tuple[float, bool]:
 
 
 def is_missing(text: str, codes: Iterable[str]) -> bool:
-    """Return True if a cell equals a code for *not measured*, as text or as number."""
+    """Return True if a cell equals one of the codes for *not measured*, as text or as number."""
     value = number(text)
     return any(text.strip().casefold() == code.casefold() or value == number(code) for code in codes)
 
 
 def _pieces(coding: str) -> list[str]:
-    """Return the parts of a coding between commas, semicolons, and the words "or" and "and".
-
-    Text in parentheses is removed.
-    """
+    """Return the parts of a coding between commas, semicolons, "or" and "and", without text in parentheses."""
     text = re.sub(r"\([^()]*\)", " ", coding.casefold())
     for spelling, plain in _SPELLINGS.items():
         text = text.replace(spelling, plain)
@@ -406,10 +422,7 @@ def _pieces(coding: str) -> list[str]:
 
 
 def _bound(piece: str, unit: str) -> Span | None:
-    """Return the interval that one part of a coding gives by one end or both.
-
-    The result is None if it gives no interval.
-    """
+    """Return the interval that one part of a coding describes by one or two bounds, or None if it has no bound."""
     tail = rf"\s*(?:{re.escape(unit.casefold())}|%|percent)?\s*" if unit else r"\s*(?:%|percent)?\s*"
     piece = re.sub(
         r"^(?:whole |all )?(?:numbers?|integers?|values?|counts?|grades?|scores?)\s+(?=[-+<>.\da])", "", piece

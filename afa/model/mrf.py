@@ -4,14 +4,13 @@ A model gives each configuration x in {-1, 0, +1}^M the energy
 
     E(x) = pi + sum_j f_j(x_j) + 1/2 (x - mu)' W (x - mu)
 
-In this formula `W` is the symmetric matrix of couplings with a zero diagonal, and `pi` is the prior log-odds. In the
-paper's models `f_j(s) = alpha_j s` and `mu = 0`. The energy is then E(x) = pi + alpha . x + 1/2 x' W x, which counts
-each unordered pair once (eq:mrf-general). For bundles with probabilities, `f_j(s)` is
-`log P_j(s)`, and `mu` contains the means of the P_j. With this centring, couplings do not change the marginals
-(docs/decisions.md, Base rates). A value that
-cannot occur has f_j(s) = -inf.
+Here `W` is the symmetric matrix of couplings with a zero diagonal, and `pi` is the prior log-odds. In the paper's
+models, `f_j(s) = alpha_j s` and `mu = 0`. Their energy is E(x) = pi + alpha . x + 1/2 x' W x, which counts each
+unordered pair once (eq:mrf-general). In models with class-conditional probabilities, `f_j(s)` is `log P_j(s)`, and `mu`
+contains the means of the P_j. Because of this centring, couplings do not change the mean-field marginals before any
+observation (docs/decisions.md, Base rates). If the value s is impossible, f_j(s) = -inf.
 
-Conditioning on observed features is exact. Conditioning gives a model of the same kind on the unobserved features (App.
+Conditioning on observed features is exact: the result is a model of the same kind on the unobserved features (App.
 supp:updatemrf).
 """
 
@@ -31,16 +30,16 @@ Floats = NDArray[np.float64]
 VALUES = (-1, 0, 1)
 ROUNDING = 1e-12
 RELATIVE_TIE = 1e-9
-"""Gains or distances that differ by less than this fraction of the largest count as equal."""
+"""Gains or distances count as equal if they differ by less than this fraction of the largest of them."""
 
 LOG3 = float(np.log(3.0))
 
 
 @dataclass(frozen=True, init=False)
 class PairwiseMRF:
-    """A pairwise model on M ternary features with the paper's unary terms.
+    """A pairwise model on M ternary features, with the paper's linear unary terms.
 
-    `of_probabilities` makes a model of probabilities instead.
+    `of_probabilities` builds a model with class-conditional probabilities instead.
 
     Parameters
     ----------
@@ -51,8 +50,8 @@ class PairwiseMRF:
 
     Attributes
     ----------
-    terms : (M, 3) float64, f_j(s) for s = -1, 0, +1, nats; -inf where a value cannot occur
-    centre : (M,) float64, means `mu` about which couplings are centred, or None
+    terms : (M, 3) float64, f_j(s) for s = -1, 0, +1, nats; -inf for impossible values
+    centre : (M,) float64, means `mu` about which couplings are centred, or None if all are 0
 
     Raises
     ------
@@ -89,14 +88,16 @@ class PairwiseMRF:
         prior: float = 0.0,
         features: tuple[str, ...] = (),
     ) -> PairwiseMRF:
-        """Return the paper's model for features that cannot take every value.
+        """Return the paper's model for features that cannot take all three values.
 
-        The term of a value is proportional to its distance from the midpoint of the possible values. This midpoint is
-        0, or +1/2 or -1/2 if one side cannot occur.
+        The term of a value is alpha times its distance from the midpoint of the possible values. The midpoint is 0, or
+        +1/2 if -1 is impossible, or -1/2 if +1 is impossible.
 
         Parameters
         ----------
-        possible : (M, 3) bool, which of -1, 0, +1 can occur
+        possible : (M, 3) bool, True for possible values of -1, 0, +1
+        unary : (M,) float64, potential alpha of each feature, nats
+        couplings : (M, M) float64, as in `PairwiseMRF`
 
         Examples
         --------
@@ -118,19 +119,20 @@ class PairwiseMRF:
         prior: float = 0.0,
         features: tuple[str, ...] = (),
     ) -> PairwiseMRF:
-        """Return the model that has these marginals before any observation.
+        """Return a model whose marginals before any observation, in mean-field, are the given probabilities.
 
-        The couplings of the model are centred on the means of the marginals. In this model `unary` is the part of log P
-        that is linear in the value.
+        The couplings are centred on the means of the marginals. `unary` is the part of log P that is linear in the
+        value.
 
         Parameters
         ----------
-        probabilities : (M, 3) float64, of -1, 0, +1; rows sum to 1, that of 0 is positive, and a value that cannot
-            occur has 0
+        probabilities : (M, 3) float64, of -1, 0, +1; rows sum to 1, the probability of 0 is positive, and the
+            probability of an impossible value is 0
+        couplings : (M, M) float64, as in `PairwiseMRF`
 
         Raises
         ------
-        BundleError : a row of `probabilities` does not fit
+        BundleError : a row of `probabilities` does not meet these conditions
 
         Examples
         --------
@@ -162,7 +164,7 @@ class PairwiseMRF:
         terms: Floats,
         centre: Floats | None,
     ) -> PairwiseMRF:
-        """Check the parts, set them read-only, and return the model."""
+        """Check the parts of the model, make their arrays read-only, and return the model."""
         matrix = sp.csr_array(couplings, dtype=np.float64, copy=True)
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
@@ -178,33 +180,48 @@ class PairwiseMRF:
 
     @property
     def n_features(self) -> int:
-        """Return M, the number of features, inside and outside the support."""
+        """Return M, the number of features inside and outside the support."""
         return len(self.unary)
 
     @cached_property
     def possible(self) -> NDArray[np.bool_]:
-        """Return which of -1, 0, +1 each feature can take, (M, 3) bool."""
+        """Return which of -1, 0, +1 each feature can take.
+
+        Returns
+        -------
+        possible : (M, 3) bool
+
+        """
         return np.isfinite(self.terms)
 
     @cached_property
     def support(self) -> NDArray[np.intp]:
-        """Return the sorted indices of features that have a coupling, or unequal terms for their possible values."""
+        """Return the features that have a coupling, or unequal terms for their possible values.
+
+        Returns
+        -------
+        support : (n,) intp, ascending indices
+
+        """
         middle = self.terms[:, 1:2]
         uneven = ((self.terms != middle) & self.possible).any(axis=1)
         return np.flatnonzero(uneven | (np.diff(self.couplings.indptr) > 0))
 
     @cached_property
     def reach(self) -> float:
-        """Return an upper bound on the absolute energy of any configuration, nats.
-
-        The bound is a sum of the absolute prior, terms and couplings.
-        """
+        """Return an upper bound on |E(x)| over all x, nats: a sum of the absolute prior, terms and couplings."""
         of_values = np.where(self.possible, np.abs(self.terms), 0.0).max(axis=1, initial=0.0).sum()
         about = np.ones(self.n_features) if self.centre is None else 1.0 + np.abs(self.centre)
         return float(abs(self.prior) + of_values + about @ (abs(self.couplings) @ about) / 2)
 
     def energy(self, values: ArrayLike) -> float:
-        """Return E(x) of one full configuration, (M,), nats (eq:mrf-general). All its values must be possible."""
+        """Return E(x) of one configuration of all features, nats (eq:mrf-general).
+
+        Parameters
+        ----------
+        values : (M,) -1, 0 or +1, only possible values
+
+        """
         x = np.asarray(values, dtype=np.float64)
         if x.shape != self.unary.shape or not np.isin(x, VALUES).all():
             found = f"shape {x.shape}, values {sorted(set(x.ravel().tolist()))[:5]}"
@@ -213,11 +230,15 @@ class PairwiseMRF:
         return float(self.energies(x[None])[0])
 
     def energies(self, values: ArrayLike) -> Floats:
-        """Return the energies of configurations, (n,) nats.
+        """Return the energies of n configurations.
 
         Parameters
         ----------
-        values : (n, M) float, -1, 0 or +1; NaN where not measured, which adds nothing
+        values : (n, M) float, -1, 0 or +1; NaN if not measured, which adds 0
+
+        Returns
+        -------
+        energies : (n,) float64, nats
 
         """
         x = np.asarray(values, dtype=np.float64)
@@ -231,10 +252,7 @@ class PairwiseMRF:
         return np.asarray(self.prior + of_values + 0.5 * (about * pulls).sum(axis=1))
 
     def uncentred(self) -> PairwiseMRF:
-        """Return a model with the same energies whose couplings are about 0.
-
-        The centres are moved into the terms and the prior.
-        """
+        """Return a model with equal energies and couplings about 0; the centres are moved into terms and prior."""
         if self.centre is None:
             return self
         pull = self.couplings @ self.centre
@@ -243,7 +261,7 @@ class PairwiseMRF:
         return self._like(self.unary - pull, self.couplings, prior, terms)
 
     def scaled(self, factor: float) -> PairwiseMRF:
-        """Return the model of `factor * E(x)`. All terms, all couplings and the prior are multiplied by `factor`."""
+        """Return the model of `factor * E(x)`, with all terms, couplings and the prior multiplied by `factor`."""
         plain = self.uncentred()
         terms = np.where(plain.possible, factor * np.where(plain.possible, plain.terms, 0.0), -np.inf)
         return self._like(factor * plain.unary, factor * plain.couplings, factor * plain.prior, terms)
@@ -290,18 +308,18 @@ def _check_model(unary: Floats, couplings: sp.csr_array, prior: float, names: tu
 
 @dataclass(frozen=True)
 class Evidence:
-    """Observations of one model, and the model that remains on the unobserved features (App. supp:updatemrf).
+    """Observations of one model, and the conditioned model on the unobserved features (App. supp:updatemrf).
 
-    Let x_A be the unobserved values. Then E(x) = constant + sum_A terms(x_j) + 1/2 (x - mu)_A' W (x - mu)_A
+    With x_A for the unobserved values, E(x) = constant + sum_A terms(x_j) + 1/2 (x - mu)_A' W (x - mu)_A
     (eq:diff-decomposition).
 
     Attributes
     ----------
     observed : (M,) bool
-    values : (M,) int8, 0 where unobserved
+    values : (M,) int8, 0 for unobserved features
     constant : running constant with the prior, nats (eq:running-constant)
-    shift : (M,) float64, what observed neighbours add to the linear term of an unobserved feature, nats; 0 where
-        observed
+    shift : (M,) float64, sum that observed neighbours add to the linear term of an unobserved feature, nats; 0 for
+        observed features
 
     """
 
@@ -313,7 +331,7 @@ class Evidence:
 
     @classmethod
     def of(cls, mrf: PairwiseMRF, observations: Mapping[str, int] | None = None) -> Evidence:
-        """Return the evidence of the named observations. By default nothing is observed.
+        """Return the evidence of the given observations (feature name -> value), by default none.
 
         Examples
         --------
@@ -336,27 +354,35 @@ class Evidence:
 
     @property
     def field(self) -> Floats:
-        """Return the effective unary potentials, (M,) nats (eq:reduced-unary).
+        """Return the effective unary potentials (eq:reduced-unary).
 
-        The potentials are 0 at observed features.
+        Returns
+        -------
+        field : (M,) float64, nats, 0 for observed features
+
         """
         return np.where(self.observed, 0.0, self.mrf.unary + self.shift)
 
     @property
     def terms(self) -> Floats:
-        """Return the effective terms of -1, 0, +1, (M, 3) nats.
+        """Return the effective terms: the model's terms plus the shift by observed neighbours.
 
-        The effective terms are the model's terms plus the shift, and 0 where observed.
+        Returns
+        -------
+        terms : (M, 3) float64, of -1, 0, +1, nats; 0 for observed features
+
         """
         about = np.array(VALUES) - (0.0 if self.mrf.centre is None else self.mrf.centre[:, None])
         return np.where(self.observed[:, None], 0.0, self.mrf.terms + self.shift[:, None] * about)
 
     def uncentred(self) -> tuple[float, Floats]:
-        """Rewrite the model with couplings that are products of plain values x, not of x minus its centre.
+        """Return the constant and the terms of a model with equal energies whose couplings are about 0.
 
-        Return the constant and the terms, (M, 3) nats, of the rewritten model. Its energies are the same.
+        Returns
+        -------
+        constant : float, nats
+        terms : (M, 3) float64, of -1, 0, +1, nats; 0 for observed features
 
-        The terms of observed features are 0.
         """
         if self.mrf.centre is None:
             return self.constant, self.terms
@@ -367,9 +393,12 @@ class Evidence:
 
     @property
     def free(self) -> NDArray[np.intp]:
-        """Return the indices of the unobserved features inside the support.
+        """Return the unobserved features inside the support, which inference solves.
 
-        Inference solves for these features only.
+        Returns
+        -------
+        free : (n_free,) intp, feature indices
+
         """
         support = self.mrf.support
         return support[~self.observed[support]]
@@ -378,7 +407,7 @@ class Evidence:
     def log_volume(self) -> float:
         """Return the log-partition function of the unobserved features outside the support, nats.
 
-        In the paper's models, each of these features contributes log 3.
+        In the paper's models, each such feature contributes log 3.
         """
         outside = ~self.observed
         outside[self.mrf.support] = False
@@ -386,10 +415,7 @@ class Evidence:
         return float(np.log(mass).sum())
 
     def observe(self, feature: int, value: int) -> Evidence:
-        """Return the evidence with one more observed feature.
-
-        Only the terms of its neighbours change (supp:updatemrf).
-        """
+        """Return the evidence with one more observed feature; only its neighbours' terms change (supp:updatemrf)."""
         name = self.mrf.features[feature]
         if value not in VALUES:
             raise PlannerError(
@@ -416,13 +442,13 @@ class Evidence:
 def difference_terms(a: Evidence, b: Evidence) -> tuple[Floats, Floats]:
     """Return the contributions of unobserved features and pairs to E_a(x) - E_b(x), nats.
 
-    The two models have the same observations. In the paper's models u_j(s) = delta_j s and w_jl(s, t) = delta_jl s t.
+    Both models must have the same observations. In the paper's models, u_j(s) = delta_j s and w_jl(s, t) = delta_jl s
+    t.
 
     Returns
     -------
-    u : (M, 3) float64, u_j(s), 0 where observed, NaN at values that cannot occur
-    w : (n, 3, 3) float64, w_jl(s, t) of the n unobserved pairs that either model couples, NaN at values that cannot
-        occur
+    u : (M, 3) float64, u_j(s); 0 for observed features, NaN for impossible values
+    w : (n, 3, 3) float64, w_jl(s, t) of the n unobserved pairs that a model couples; NaN for impossible values
 
     """
     possible, free = a.mrf.possible, ~a.observed
@@ -434,13 +460,15 @@ def difference_terms(a: Evidence, b: Evidence) -> tuple[Floats, Floats]:
 
 
 def pair_terms(a: PairwiseMRF, b: PairwiseMRF, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
-    """Return the contributions of n pairs of features to E_a(x) - E_b(x), (n, 3, 3) nats.
-
-    The contributions are NaN for impossible values.
+    """Return the contributions of n pairs of features to E_a(x) - E_b(x).
 
     Parameters
     ----------
     rows, columns : (n,) int, indices of the two features of each pair
+
+    Returns
+    -------
+    pairs : (n, 3, 3) float64, nats, by the values of the two features; NaN for impossible values
 
     """
     pairs = np.where(a.possible[rows][:, :, None] & a.possible[columns][:, None, :], 0.0, np.nan)

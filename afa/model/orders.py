@@ -1,6 +1,6 @@
-"""Random orders and numbers that depend only on names and seeds.
+"""Random orders and random numbers that depend only on names and seeds.
 
-Orders and numbers do not depend on positions or on the order of execution.
+The orders and numbers do not depend on the position of a feature or patient, or on the order of computation.
 """
 
 from __future__ import annotations
@@ -12,20 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 PAPER_ROUNDS = (0, 10, 50, 100, 150)
-"""Numbers of observations at which the paper's tables report and its planner ranks the candidates again."""
+"""Numbers of observations at which the paper's tables report results and its planner ranks candidates again."""
 
 
 def generator_of(*names: object) -> np.random.Generator:
-    """Return a random generator seeded by these names alone."""
+    """Return a random generator whose seed depends only on the given names."""
     text = "\0".join(map(str, names))
     return np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little"))
 
 
 def random_order(features: Sequence[str], *, patient: str, seed: int, experiment: str = "random") -> NDArray[np.int64]:
-    """Return feature indices in the random order of one patient and seed, (M,) int64.
+    """Return the features in the random order of one patient and seed.
 
-    A feature's position depends on a hash of (experiment, patient, seed, feature). Therefore two features keep their
-    relative order when other features are added or dropped. Renumbering the features only renumbers the result.
+    The order sorts features by a hash of (experiment, patient, seed, feature). Therefore, adding or dropping a feature
+    does not change the relative order of the other features, nor does renumbering the features.
+
+    Returns
+    -------
+    order : (M,) int64, feature indices
 
     Examples
     --------
@@ -43,6 +47,12 @@ def random_order(features: Sequence[str], *, patient: str, seed: int, experiment
 
 
 def random_orders(features: Sequence[str], patients: Sequence[str], seeds: Sequence[int]) -> NDArray[np.int64]:
-    """Return the random orders of several patients, one for each seed, (n_patients, n_seeds, M) int64."""
+    """Return the random orders of several patients, one order for each seed.
+
+    Returns
+    -------
+    orders : (n_patients, n_seeds, M) int64, feature indices
+
+    """
     orders = [[random_order(features, patient=patient, seed=seed) for seed in seeds] for patient in patients]
     return np.array(orders, dtype=np.int64).reshape(len(patients), len(seeds), len(features))

@@ -1,6 +1,6 @@
-"""Names of the allocation rules, for settings and options that may not import NumPy.
+"""Names of the allocation rules, for modules that must not import NumPy.
 
-`afa.planner.rules.RULES` contains the classes of the rules. A test checks that the names agree.
+A test compares these names with the names of the rule classes in `afa.planner.rules.RULES`.
 """
 
 IN_THE_GRID = (
@@ -15,18 +15,18 @@ IN_THE_GRID = (
 )
 """Rules that a run compares by default, in order.
 
-Each has a style in `RULE_STYLE` of `evaluate/figures.py` and words in `evaluate/templates/explorer_words.yaml` and
-`notebooks/allocation.ipynb`.
+Each rule has a style in `RULE_STYLE` of `evaluate/figures.py`, and a description in
+`evaluate/templates/explorer_words.yaml` and `notebooks/allocation.ipynb`.
 """
 
 RULE_NAMES = (*IN_THE_GRID,)
-"""All rules, those outside the grid last."""
+"""All rules. Rules outside `IN_THE_GRID` are last."""
 
 WITHOUT_GAIN = ("random", "largest_unary")
-"""Rules that use no gain: `looks_at` of their class is `nothing`."""
+"""Rules that use no gain: the attribute `looks_at` of their class is `nothing`."""
 
 COMPARED = ("greedy", "largest_unary", "random")
-"""Rules with which a simulation compares the planner's own rule by default."""
+"""Rules that a simulation compares with the planner's own rule by default."""
 
 COMPARED_BINARY = ("greedy", "largest_unary", "random_own", "random")
-"""Rules that a binary simulation compares by default; with one duel all rules with weights choose as `greedy`."""
+"""Rules that a binary simulation compares by default; with one duel, all rules with weights choose like `greedy`."""

@@ -1,7 +1,8 @@
-"""A study: the entities and features to elicit, the model and endpoint to ask, and the settings of the requests.
+"""A study: the entities and features to elicit, the language model and endpoint, and the settings of requests.
 
-A study is a folder with `study.yaml` and `phenotypes.csv`, and optionally `keywords.csv` and `aliases.csv`. In a field
-(`afa.evaluate.field`), `entities.csv` lists the entities, and `study.yaml` also names the table of values.
+A study is a folder with `study.yaml` and `phenotypes.csv`, and optionally `keywords.csv` and `aliases.csv`. If the
+study belongs to a field (`afa.evaluate.field`), `entities.csv` lists the entities, and `study.yaml` also names the
+table of values.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ from afa.model.features import DISPLAY_COLUMNS, Features, read_features
 STUDY_FILE, PHENOTYPES_FILE, KEYWORDS_FILE, ALIASES_FILE = "study.yaml", "phenotypes.csv", "keywords.csv", "aliases.csv"
 ENTITIES_FILE, FEATURES_FILE, DICTIONARY_FILE = "entities.csv", "features.csv", "dictionary.csv"
 ONE_OF_SEVERAL = "categorical-as-binary"
-"""Kind in `dictionary.csv` of a feature that is one value of a categorical variable."""
+"""Word in the column `kind` of `dictionary.csv` for a feature that is one value of a categorical variable."""
 RECORD_FOLDER = "record"
 PAIR_RUN = "pairs"
-"""Name of the only run of the pairwise pass, and of its voter in `models`."""
+"""Name of the only run of pairwise questions, and of its voter in `models`."""
 Kind = Literal["article", "preprint"]
 PairMode = Literal["each", "by_anchor", "conditional"]
 UNARY, PAIRWISE, ANCHOR, CONDITIONAL = "unary", "pairwise", "anchor", "conditional"
 CUTS, RATES = "cuts", "rates"
 Ends = dict[str, tuple[float | None, float | None]]
-"""Feature -> its cut points; None where the feature has no values on that side."""
+"""Feature -> its low and high cut point, or None if the feature has no values on that side."""
 PAIR_PROMPTS: Mapping[PairMode, str] = {"each": PAIRWISE, "by_anchor": ANCHOR, "conditional": CONDITIONAL}
 
 
 Holds = Literal["several", "one", "one or none"]
-"""How many entities hold for a patient according to the question."""
+"""How many entities a patient can have, according to the question."""
 NAME = r"^[a-z0-9][a-z0-9_-]*$"
 SHA256 = r"^[0-9a-f]{64}$"
 
@@ -49,14 +50,12 @@ SHA256 = r"^[0-9a-f]{64}$"
 BASE_URL, MODEL, KEY = "AFA_LLM_BASE_URL", "AFA_LLM_MODEL", "AFA_LLM_API_KEY"
 REMOVED = "[key removed]"
 SHORTEST_KEY = 8
-"""Shortest key to redact, in characters; shorter ones are dummy words that may occur in an answer."""
+"""Shortest key to redact, in characters; shorter keys are dummy words that may occur in an answer."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Address, model and key of an endpoint.
-
-    The key comes from the environment and is never shown, recorded or compared.
+    """Address, model and key of an endpoint. The key is read from the environment and never shown or recorded.
 
     Raises
     ------
@@ -79,12 +78,12 @@ class Endpoint:
 
         Parameters
         ----------
-        model, address : replace the variables of the same meaning
+        model, address : values to use instead of these variables
         key : name of the variable with the key
 
         Raises
         ------
-        ElicitationError : names the variables that are missing
+        ElicitationError : lists the variables that are missing
 
         """
         found = {BASE_URL: address or environment.get(BASE_URL, ""), MODEL: model or environment.get(MODEL, "")}
@@ -95,14 +94,11 @@ class Endpoint:
         return cls(found[BASE_URL], found[MODEL], found[key])
 
     def redacted(self, text: str) -> str:
-        """Return the text without the key, because an endpoint may repeat it.
-
-        The key is found both as plain text and escaped as JSON.
-        """
+        """Return the text without the key (plain or escaped as JSON), because an endpoint may repeat it."""
         return _pattern(self.key).sub(REMOVED, text) if len(self.key) >= SHORTEST_KEY else text
 
     def _faults(self) -> Iterator[Fault]:
-        # The messages show neither the address, which may contain a password, nor the key.
+        # error messages must not show the key, or the address, which may contain a password
         where = "the endpoint's {} ({})"
         try:
             address = urlsplit(self.base_url)
@@ -123,30 +119,27 @@ class Endpoint:
 
 @lru_cache
 def _pattern(key: str) -> re.Pattern[str]:
-    r"""Return a pattern that matches the key.
-
-    Each character may be plain, written as `\u` and four digits, or follow a backslash.
-    """
+    r"""Return a pattern that matches the key, with each character plain, after a backslash, or as `\u` and digits."""
     return re.compile("".join(rf"(?:\\?{re.escape(c)}|\\u(?i:{ord(c):04x}))" for c in key))
 
 
 @dataclass(frozen=True)
 class Manner:
-    """Settings of a request to a model.
+    """Settings of a request to a language model.
 
     Parameters
     ----------
-    temperature, seed, most_tokens : sent with each request; None is not sent
-    structured : how the request passes the schema of the answer: `json_schema` with lengths and ranges, `bare_schema`
-        without them for endpoints that refuse those, `json_object` as a request for JSON, `prompt` in the prompt alone
+    temperature, seed, most_tokens : values sent with each request; None is not sent
+    structured : how the request passes the schema of the answer: `json_schema` (with lengths and ranges), `bare_schema`
+        (without them, for endpoints that refuse them), `json_object` (a request for JSON), `prompt` (in the prompt)
     stream : True to receive the answer in pieces
-    timeout : longest time without a byte, seconds
+    timeout : longest time without receiving a byte, seconds
     deadline : longest time of a call, seconds
-    calls : attempts for one answer while the endpoint fails
-    answers : answers requested while none fits the schema
-    failures : consecutive failed attempts, over all questions, after which a run stops
-    patience : longest `Retry-After` to wait for, seconds; a longer one stops the run
-    limit : the endpoint's name for `most_tokens`
+    calls : largest number of calls for one answer if the endpoint fails
+    answers : largest number of answers requested if none fits the schema
+    failures : number of consecutive failed attempts, over all questions, after which a run stops
+    patience : longest `Retry-After` to wait for, seconds; if the endpoint asks for more, the run stops
+    limit : name of the endpoint's parameter for `most_tokens`
 
     Raises
     ------
@@ -278,32 +271,32 @@ class StudySettings(Strict):
 
     @property
     def known_models(self) -> Mapping[str, str]:
-        """Return voter -> model for each voter that names a model."""
+        """Return a mapping from voters to models, for voters whose model is set."""
         return {run: voter.model for run, voter in self.models.items() if voter.model}
 
     @property
     def variables(self) -> list[str]:
-        """Return the names of the environment variables that a live run reads."""
+        """Return the names of the environment variables that a run with live requests reads."""
         voters = [self.voter(run) for run in (*self.voters, PAIR_RUN)]
         names = [name for voter in voters for name, own in ((BASE_URL, voter.address), (MODEL, voter.model)) if not own]
         return list(dict.fromkeys([*names, *(voter.key for voter in voters)]))
 
     def voter(self, run: str) -> Voter:
-        """Return the voter with this name. A name that `models` does not list gives a `Voter` with empty fields."""
+        """Return the voter with the given name, or a `Voter` with empty fields if `models` does not list it."""
         return self.models.get(run, Voter())
 
 
 @dataclass(frozen=True)
 class Study:
-    """The settings of a study and its phenotypes.
+    """The settings of a study and its phenotypes (entities).
 
-    The table `phenotypes` has the columns phenotype, group and definition, and its rows are in the bundle's order.
+    The table `phenotypes` has the columns phenotype, group and definition, with rows in the bundle's order.
 
     Parameters
     ----------
-    aliases : gene -> other names, for searches and for the evidence filter
-    vocabulary : features that answers may name, from `features.csv`; without that file answers name genes
-    features : definitions of the features, from `features.csv` or, before cut points exist, `dictionary.csv`
+    aliases : gene -> other names, for searches and for the filter of evidence
+    vocabulary : features that answers may use, from `features.csv`; if it is missing, answers give gene symbols
+    features : definitions of the features, from `features.csv` or, if that is missing, `dictionary.csv`
 
     """
 
@@ -315,15 +308,12 @@ class Study:
 
     @property
     def usable(self) -> dict[str, Any]:
-        """Return the settings for `afa.elicit.tables.usable_genes`.
-
-        That function selects the genes of an answer that count.
-        """
+        """Return the arguments of `afa.elicit.tables.usable_genes`, which selects the valid genes of an answer."""
         return {"most_genes": self.settings.most_genes, "vocabulary": self.vocabulary}
 
     @property
     def names(self) -> list[str]:
-        """Return the phenotypes in order."""
+        """Return the names of the phenotypes, in order."""
         return [str(name) for name in self.phenotypes["phenotype"]]
 
     def definition(self, phenotype: str) -> str:
@@ -336,11 +326,11 @@ class Study:
 
 
 def study_files(folder: str | Path) -> dict[str, Path]:
-    """Return the files that `load_study` reads in a folder, by content. The workflow's rules use these files as inputs.
+    """Return the files that `load_study` reads in a folder, which the workflow's rules use as inputs.
 
     Returns
     -------
-    dict : `study` and `entities` always; `features` and `aliases` where the folder has them
+    dict : content -> path; `study` and `entities` always, `features` and `aliases` if the files exist
 
     """
     root = Path(folder)
@@ -351,14 +341,14 @@ def study_files(folder: str | Path) -> dict[str, Path]:
 
 
 def retrieves(folder: str | Path) -> bool:
-    """Return True if the questions of a study include abstracts. A `study.yaml` that cannot be read gives False."""
+    """Return True if the questions of a study include abstracts, and False if `study.yaml` cannot be read."""
     with suppress(AfaError):
         return load_model(Path(folder) / STUDY_FILE, StudySettings).abstracts > 0
     return False
 
 
 def load_study(folder: str | Path) -> Study:
-    """Return the study in a folder. A `ConfigError` or an `ElicitationError` lists every error of a file."""
+    """Return the study in a folder, or raise a `ConfigError` or an `ElicitationError` that lists every error."""
     files = study_files(folder)
     settings = load_model(files["study"], StudySettings)
     faults: list[Fault] = []
@@ -374,7 +364,7 @@ def load_study(folder: str | Path) -> Study:
 
 
 def read_entities(path: Path, faults: list[Fault]) -> pd.DataFrame:
-    """Return the table `phenotypes.csv`, or `entities.csv` if the folder is a field. Errors are appended to `faults`.
+    """Return the table `phenotypes.csv`, or `entities.csv` of a field. Errors are appended to `faults`.
 
     Returns
     -------

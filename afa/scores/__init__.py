@@ -1,1 +1,1 @@
-"""Readable definitions of the paper's equations in NumPy: preference scores, gains, brackets, Copeland ranks."""
+"""Plain NumPy definitions of the paper's equations: preference scores, gains, brackets and Copeland ranks."""

@@ -1,12 +1,12 @@
-"""The mean and covariance of all scores S_v of one patient, and the gain of a measurement (docs/frontier.md).
+"""Compute the mean and covariance of the scores S_v of one patient, and the gain of a measurement (docs/frontier.md).
 
-The background gives the probabilities of each unobserved feature's values, estimated from patients without labels. If
-the background has a covariance, an observed feature changes the means of the other features by linear regression. The
-mean and the covariance of all S_v at full observation are sums over features and coupled pairs. The sums need no
-mean-field inference and are exact where features are independent.
+The background is the distribution of each feature among all patients, estimated without labels. If the background has a
+covariance, an observed feature changes the means of the other features by linear regression. The mean and covariance of
+the scores S_v at full observation are sums over features and coupled pairs. These sums need no mean-field inference and
+are exact if features are independent.
 
-`Background` contains these probabilities. `ScoreTable` contains the scores of a bundle in a layout that all patients
-share. `Belief` is the state of one patient. A planner calls the methods of `Belief` in this order: `order`,
+`Background` contains the distributions of the features. `ScoreTable` contains the scores of a bundle in arrays that all
+patients share. `Belief` is the state of one patient. A planner calls the methods of `Belief` in this order: `order`,
 `differences`, `frontier`, `value_of`, `top_probability`.
 """
 
@@ -32,29 +32,29 @@ from afa.model.mrf import RELATIVE_TIE, ROUNDING, VALUES, Floats
 Indices = NDArray[np.int64]
 Kind = Literal["patients", "elicited", "mixture", "uniform"]
 PRIOR_PATIENTS = 10.0
-"""Number of patients that the bundle's own probabilities count for when mixed with shares among few patients."""
+"""Number of patients that the bundle's probabilities count as when they are mixed with shares among few patients."""
 FEW_PATIENTS = 30
-"""With fewer patients than this, commands that read a table mix the table's shares with the bundle's probabilities."""
+"""With fewer patients, commands that read a table mix its shares of values with the bundle's probabilities."""
 DRAWS = 4096
-"""Random samples for the probability that the top k is right: its standard error is at most 0.008."""
+"""Random samples for the probability that the top k is correct; the standard error is at most 0.008."""
 NEAR = 100
-"""Entities outside the top k that are sampled; the risk of the remaining entities is bounded by a sum."""
+"""Number of entities outside the top k that are sampled; the risk of the remaining entities is bounded by a sum."""
 OF_VALUES = np.array(VALUES, dtype=np.float64)
 TOGETHER = ", and how their features go together"
-"""End of the description of a background with a covariance."""
+"""Last words of the description of a background with a covariance."""
 MOST_FEATURES = 500
 """Largest number of features for which a background has a covariance."""
 SHRINKAGE = np.linspace(0.1, 1.0, 10)
-"""Candidate shrinkages: the share of its correlations that a covariance loses; 1 makes features independent."""
+"""Candidate shrinkages. A shrinkage of 0.1 reduces all correlations by 10 %; 1 makes the features independent."""
 FOLDS = 5
-"""Folds of the cross-validation that chooses the shrinkage."""
+"""Number of folds of the cross-validation that chooses the shrinkage."""
 DIGITS = 6
-"""Decimals of a covariance, so that a session that is saved and read again has the same numbers."""
+"""Decimals of a covariance, so that saving a session and reading it again does not change any number."""
 
 
 @dataclass(frozen=True, eq=False)
 class Background:
-    """The frequencies of each feature's values among all patients, and the source of these frequencies.
+    """The distribution of each feature among all patients, and the source of the distribution.
 
     Parameters
     ----------
@@ -63,10 +63,10 @@ class Background:
     kind : str
         `patients`, `elicited`, `mixture` or `uniform`.
     words : str
-        The source in words, shown beside every number that depends on the background.
+        The source in words, which is shown beside every number that depends on the background.
     covariance : (n_features, n_features) float64 or None
-        Covariance of the features' values, with their variances under `probabilities` as diagonal; None if features are
-        treated as independent.
+        Covariance of the features, with their variances under `probabilities` as diagonal; None if features are treated
+        as independent.
 
     Examples
     --------
@@ -104,10 +104,10 @@ class Background:
 
     @classmethod
     def given(cls, bundle: Bundle, background: Background | Mapping[str, Any] | str | None) -> Background:
-        """Return the background that a planner's option describes.
+        """Return the background that a planner's option `background` describes.
 
-        The option is a `Background`, its plain values, `elicited` or `uniform`. None means `elicited` if the bundle has
-        probabilities, else `uniform`.
+        The option is a `Background`, its plain values (`Background.plain`), or the word `elicited` or `uniform`. The
+        default None means `elicited` if the bundle has probabilities, else `uniform`.
         """
         if background is None:
             background = "elicited" if bundle.has_probabilities else "uniform"
@@ -133,7 +133,7 @@ class Background:
         return background
 
     def plain(self) -> str | dict[str, Any]:
-        """Return the background as plain values. `given` converts them back to a `Background`."""
+        """Return the background as plain values, which `given` converts back to a `Background`."""
         if self.kind in ("elicited", "uniform"):
             return self.kind
         found = {"probabilities": self.probabilities.tolist(), "kind": self.kind, "words": self.words}
@@ -142,7 +142,7 @@ class Background:
         return found
 
     def independent(self) -> Background:
-        """Return the background without its covariance."""
+        """Return a copy of the background without its covariance."""
         return Background(self.probabilities, self.kind, self.words.removesuffix(TOGETHER))
 
     @classmethod
@@ -155,8 +155,9 @@ class Background:
     def elicited(cls, bundle: Bundle) -> Background:
         """Return the background from the probabilities in the bundle.
 
-        A feature's probabilities come from `p_low` and `p_high` of features.csv. Without these, they are the mean of
-        all class-conditional probabilities in the bundle. If the bundle has none, all values have equal probability.
+        A feature's probabilities are `p_low` and `p_high` of features.csv. If `p_low` and `p_high` are missing, the
+        feature's class-conditional probabilities in the bundle are averaged. A feature without any probabilities has
+        equally probable values.
 
         Raises
         ------
@@ -192,18 +193,18 @@ class Background:
     ) -> Background:
         """Return the background estimated from patients without labels.
 
-        This background contains the shares of each value and the covariance of the features. A feature that was
-        measured in no patient has equal probabilities. `shrunk_covariance` computes the covariance. Bundles of more
-        than 500 features get no covariance.
+        The background contains the share of each value, and the covariance that `shrunk_covariance` estimates. If no
+        patient was measured for a feature, its values are equally probable. Bundles of more than 500 features get no
+        covariance.
 
         Parameters
         ----------
         values : (n_patients, n_features) float64
             -1, 0, +1, or NaN where not measured; columns in the order of the bundle.
         without : int
-            Row of the patient to plan for, excluded from the shares; None if the patient is not in the table.
+            Row of the patient to plan for, who is excluded from the shares; None if the patient is not in the table.
         name : str
-            Name of the patients in `words`.
+            Name of the group of patients in `words`.
         dependence : bool
             False to treat features as independent.
 
@@ -227,12 +228,12 @@ class Background:
         """Return the background estimated from few patients and the bundle's probabilities.
 
         The bundle's probabilities count as much as `prior` patients. If the bundle has no probabilities, all values of
-        a feature count as equally probable.
+        a feature are taken as equally probable.
 
         Parameters
         ----------
         values : (n_patients, n_features) float64, as in `of_patients`
-        prior : number of patients
+        prior : number of patients that the bundle's probabilities count as
 
         """
         expected = cls.elicited(bundle) if bundle.has_probabilities else cls.uniform(bundle)
@@ -242,11 +243,15 @@ class Background:
 
 
 def counts_of(bundle: Bundle, values: Floats | NDArray[np.int8]) -> Floats:
-    """Return the number of patients with each of the values -1, 0 and +1, (n_features, 3) float64.
+    """Return the number of patients with each value of each feature.
 
     Parameters
     ----------
     values : (n_patients, n_features) float64, as in `Background.of_patients`
+
+    Returns
+    -------
+    counts : (n_features, 3) float64, numbers of patients with -1, 0 and +1
 
     Raises
     ------
@@ -261,7 +266,17 @@ def counts_of(bundle: Bundle, values: Floats | NDArray[np.int8]) -> Floats:
 
 
 def variances_of(probabilities: Floats) -> Floats:
-    """Return the variance of each feature, (n_features,), from the probabilities of -1, 0, +1, (n_features, 3)."""
+    """Return the variance of each feature.
+
+    Parameters
+    ----------
+    probabilities : (n_features, 3) float64, of -1, 0 and +1
+
+    Returns
+    -------
+    variances : (n_features,) float64, from 0 to 1
+
+    """
     p = probabilities
     return np.where(p.max(axis=1) == 1, 0.0, np.maximum(p @ OF_VALUES**2 - (p @ OF_VALUES) ** 2, 0.0))
 
@@ -271,8 +286,8 @@ def _symmetric(covariance: Any) -> Floats:
 
     Parameters
     ----------
-    covariance : a matrix, or M texts: row i of the lower triangle as i + 1 numbers separated by blanks. A text with
-        another count of numbers becomes a row of NaN
+    covariance : a matrix, or M strings, where string i has row i of the lower triangle as i + 1 numbers separated by
+        blanks; a string with a wrong count of numbers becomes a row of NaN
 
     """
     if isinstance(covariance, np.ndarray):
@@ -285,18 +300,23 @@ def _symmetric(covariance: Any) -> Floats:
 
 
 def shrunk_covariance(values: Floats, probabilities: Floats) -> Floats | None:
-    """Return the covariance of features among patients. Cross-validation decides how much the correlations are shrunk.
+    """Return the covariance of features among patients, with correlations shrunk according to cross-validation.
 
     The shrinkage is the value in `SHRINKAGE` with the largest normal log-likelihood of held-out patients, summed over
-    `FOLDS` folds. If the shrinkage is 1, features are independent and the result is None. The result is also None for
-    too few patients or features.
+    `FOLDS` folds. The result is None if the shrinkage is 1 (independent features), or with fewer than 2 `FOLDS`
+    patients or fewer than two features that vary.
 
     Parameters
     ----------
     values : (n_patients, n_features) float64
         -1, 0, +1, or NaN where not measured, which is replaced by the mean.
     probabilities : (n_features, 3) float64
-        Shares of -1, 0, +1 among these patients.
+        Shares of -1, 0 and +1 among these patients.
+
+    Returns
+    -------
+    covariance : (n_features, n_features) float64
+        Symmetric, with the variances of the features as diagonal.
 
     """
     spread = variances_of(probabilities)
@@ -320,13 +340,13 @@ def shrunk_covariance(values: Floats, probabilities: Floats) -> Floats | None:
 
 
 def _held_out(z: Floats, left_out: Floats) -> Floats:
-    """Return the normal log-likelihood of held-out patients for each shrinkage, up to a constant, (n_shares,).
+    """Return the normal log-likelihood of held-out patients, (n_shrinkages,) float64, up to a constant.
 
     With shrinkage t, the correlation matrix is (1 - t) z'z / n + t I.
 
     Parameters
     ----------
-    z : (n, m) float64, standardised values of the patients used to estimate
+    z : (n, m) float64, standardised values of the patients that the correlations are estimated from
     left_out : (n_left_out, m) float64, standardised values of the held-out patients
 
     """
@@ -343,9 +363,9 @@ def _held_out(z: Floats, left_out: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class ScoreTable:
-    """The scores S_v(x) = constant_v + sum_j f_vj(x_j) + sum_{j<l} psi_vjl x_j x_l in a layout shared by all patients.
+    """The scores S_v(x) = constant_v + sum_j f_vj(x_j) + sum_{j<l} psi_vjl x_j x_l in arrays that all patients share.
 
-    A slot is a pair of an entity v and a feature on which S_v depends. Slots are sorted by entity and then by feature.
+    A slot is a pair of an entity v and a feature that S_v depends on. Slots are sorted by entity, then by feature.
 
     Parameters
     ----------
@@ -366,7 +386,7 @@ class ScoreTable:
     groups : tuple of (n_members,) int64
         Exclusive groups of features: each member is 0 or +1, at most one member is +1, and no member is coupled.
     places : (n_entities,) int64
-        Rank of each entity among entities with equal scores; the order of the bundle by default.
+        Rank of each entity among entities with equal scores; by default the order of the bundle.
 
     """
 
@@ -384,7 +404,7 @@ class ScoreTable:
 
     @classmethod
     def of_bundle(cls, bundle: Bundle) -> ScoreTable:
-        """Return the scores S_v of all entities. Couplings that are in both classes cancel and are left out.
+        """Return the `ScoreTable` of a bundle. Couplings that are equal in both classes cancel and are omitted.
 
         Raises
         ------
@@ -414,18 +434,26 @@ class ScoreTable:
 
     @cached_property
     def slots_of(self) -> tuple[Indices, Indices]:
-        """Return the slots sorted by feature, (n_slots,), with the position of each feature's first slot.
+        """Return the slots sorted by feature, and the position of each feature's first slot.
 
-        The positions are (n_features + 1,).
+        Returns
+        -------
+        slots : (n_slots,) int64
+        start : (n_features + 1,) int64
+
         """
         return self._by_feature(self.feature)
 
     @cached_property
     def neighbours(self) -> tuple[Indices, Floats, Indices]:
-        """Return the neighbour and the coupling for each end of each coupling, (2 n_pairs,) each.
+        """Return the slot and the coupling of the other feature, for each of the two features of each coupling.
 
-        A neighbour is the slot at the other end. Both arrays are sorted by the feature at the end in question. A third
-        array contains the position of each feature's first entry, (n_features + 1,).
+        Returns
+        -------
+        there : (2 n_pairs,) int64, slot of the other feature, sorted by the first feature
+        psi : (2 n_pairs,) float64, couplings, nats
+        start : (n_features + 1,) int64, position of each feature's first entry
+
         """
         order, start = self._by_feature(self.feature[np.concatenate(self.ends)])
         return np.concatenate(self.ends[::-1])[order], np.concatenate([self.psi, self.psi])[order], start
@@ -436,26 +464,49 @@ class ScoreTable:
 
     @cached_property
     def pair_features(self) -> Indices:
-        """Return the two features of each coupling, (2, n_pairs)."""
+        """Return the two features of each coupling.
+
+        Returns
+        -------
+        features : (2, n_pairs) int64
+
+        """
         return self.feature[self.ends]
 
     @cached_property
     def distinct_pairs(self) -> tuple[Indices, Indices]:
-        """Return the distinct pairs of coupled features, (2, n_distinct), and the pair of each coupling, (n_pairs,)."""
+        """Return the distinct pairs of coupled features, and the distinct pair of each coupling.
+
+        Returns
+        -------
+        features : (2, n_distinct) int64
+        which : (n_pairs,) int64, index of a distinct pair
+
+        """
         m = len(self.features)
         keys, which = np.unique(self.pair_features[0] * m + self.pair_features[1], return_inverse=True)
         return np.stack(np.divmod(keys, m)), which
 
     @cached_property
     def pairs_pointer(self) -> Indices:
-        """Return the position of each entity's first coupling, (n_entities + 1,)."""
+        """Return the position of each entity's first coupling.
+
+        Returns
+        -------
+        pointer : (n_entities + 1,) int64
+
+        """
         return np.searchsorted(self.owner, np.arange(len(self.entities) + 1))
 
     @cached_property
     def by_pair(self) -> tuple[Indices, Indices]:
-        """Return the couplings sorted by distinct pair, (n_pairs,), with the position of each pair's first coupling.
+        """Return the couplings sorted by distinct pair, and the position of each pair's first coupling.
 
-        The positions are (n_distinct + 1,).
+        Returns
+        -------
+        couplings : (n_pairs,) int64
+        start : (n_distinct + 1,) int64
+
         """
         features, which = self.distinct_pairs
         order = np.argsort(which, kind="stable")
@@ -463,7 +514,13 @@ class ScoreTable:
 
     @cached_property
     def pointer(self) -> Indices:
-        """Return the position of each entity's first slot, (n_entities + 1,)."""
+        """Return the position of each entity's first slot.
+
+        Returns
+        -------
+        pointer : (n_entities + 1,) int64
+
+        """
         return np.searchsorted(self.entity, np.arange(len(self.entities) + 1))
 
     @cached_property
@@ -472,37 +529,58 @@ class ScoreTable:
         return sp.csr_array((np.ones(len(self.feature)), self.feature, self.pointer), shape=shape)
 
     def matrix(self, of_slots: Floats) -> sp.csr_array:
-        """Return `of_slots`, (n_slots,), as a sparse matrix, (n_entities, n_features)."""
-        found = copy(self._by_row)  # all these matrices share their indices
+        """Return one number for each slot as a sparse matrix of entities by features.
+
+        Parameters
+        ----------
+        of_slots : (n_slots,) float64
+
+        Returns
+        -------
+        matrix : (n_entities, n_features) sparse
+
+        """
+        found = copy(self._by_row)  # the matrices of all `of_slots` share their index arrays
         found.data = of_slots
         return found
 
     @cached_property
     def tie(self) -> float:
-        """Return the largest difference between two scores that may be rounding error, nats."""
+        """Return the largest difference between two scores that counts as a rounding error, nats."""
         largest = np.abs(self.constant) + self.by_entity(np.abs(self.terms).max(axis=1, initial=0.0))
         largest += np.bincount(self.owner, weights=np.abs(self.psi), minlength=len(self.entities))
         return 10 * ROUNDING * float(largest.max(initial=0.0))
 
     @cached_property
     def step(self) -> float:
-        """Return 1 if all potentials are whole numbers, else 0.
-
-        If the result is 1, all scores are whole numbers too.
-        """
+        """Return 1 if all potentials, and therefore all scores, are whole numbers, else 0."""
         parts = (self.constant, self.terms, self.psi)
         return float(all((part == np.round(part)).all() for part in parts))
 
     def by_entity(self, of_slots: Floats) -> Floats:
-        """Return the sum of `of_slots`, (n_slots,), over the slots of each entity, (n_entities,)."""
+        """Return the sum of one number for each slot over the slots of each entity.
+
+        Parameters
+        ----------
+        of_slots : (n_slots,) float64
+
+        Returns
+        -------
+        sums : (n_entities,) float64
+
+        """
         return np.asarray(np.bincount(self.entity, weights=of_slots, minlength=len(self.entities)))
 
     def scores(self, values: NDArray[np.int8]) -> Floats:
-        """Return S_v of full configurations, (n, n_entities) nats.
+        """Return S_v at given values of all features.
 
         Parameters
         ----------
         values : (n, n_features) int8, -1, 0 or +1
+
+        Returns
+        -------
+        scores : (n, n_entities) float64, nats
 
         """
         x = np.asarray(values, dtype=np.int64)
@@ -519,8 +597,9 @@ class Differences(NamedTuple):
 
     Attributes
     ----------
-    inside, outside : (k,) and (N - k,) int64, indices of the entities in the top k and of the others, best first
-    mean, variance : (k, N - k) float64, mean and variance of each D_ab
+    inside, outside : (k,) and (N - k,) int64, indices of the entities inside and outside the top k, most preferred
+        first
+    mean, variance : (k, N - k) float64, mean (nats) and variance (nats squared) of each D_ab
 
     """
 
@@ -530,11 +609,16 @@ class Differences(NamedTuple):
     variance: Floats
 
     def weights(self) -> Floats:
-        """Return phi(d / sqrt V) / sqrt V for each difference, scaled to a maximum of 1, (k, N - k).
+        """Return the weight of each difference D_ab: its normal density at 0, scaled to a maximum of 1.
 
-        In the formula, d and V are the mean and the variance of the difference. If V is 0, the weight is 0. The weight
-        is proportional to the normal density of D_ab at 0. A difference that is nearly decided, or that no measurement
-        can change, has a weight near 0. The scaling avoids underflow and does not change any choice.
+        The weight is phi(d / sqrt V) / sqrt V, where d and V are the mean and the variance of D_ab, and 0 if V is 0. A
+        difference that is nearly decided, or that no measurement can change, has a weight near 0. The scaling avoids
+        underflow and does not change the chosen feature.
+
+        Returns
+        -------
+        weights : (k, N - k) float64, from 0 to 1
+
         """
         open_ = self.variance > 0
         v = np.where(open_, self.variance, 1.0)
@@ -561,14 +645,14 @@ class Belief:
     mean : (n_entities,) float64
         Expected score E S_v of each entity, nats.
     middle, spread : (n_features,) float64
-        Mean and variance of each feature. An observed feature has its value as mean, and variance 0.
+        Mean and variance of each feature; for an observed feature, its value and 0.
     joint : (n_features, n_features) float64 or None
-        Covariance of the features, which is 0 for observed features. None if features are treated as independent.
+        Covariance of the features, 0 for observed features; None if features are treated as independent.
     background : Background
-        The given background. If the covariance is ignored, it is removed.
+        The given background, without the covariance if that is ignored.
     observed : (n_features,) bool
-        True for each observed feature. Also True for a feature that must be 0 because another member of its exclusive
-        group is +1.
+        True for each observed feature, and for a feature that must be 0 because another member of its exclusive group
+        is +1.
 
     """
 
@@ -584,7 +668,7 @@ class Belief:
         of, at = p[table.feature], table.feature
         self._expected = (of * table.terms).sum(axis=1)
         self._linear = (of * _standard(OF_VALUES - self.middle[:, None], p)[at] * table.terms).sum(axis=1)
-        # a feature that varies in no patient has no regression; its slope is that of the term
+        # if a feature is constant among all patients, the slope cannot come from a regression
         slope = (table.terms[:, 2] - table.terms[:, 0]) / 2
         self._linear = np.divide(self._linear, np.sqrt(self.spread[at]), out=slope, where=self.spread[at] > 0)
         self._bend = (of * _curve(p)[at] * table.terms).sum(axis=1)
@@ -595,7 +679,7 @@ class Belief:
         self._add_up()
 
     def _add_up(self) -> None:
-        """Compute `mean`, and what the couplings add to each slope, from the features' means and covariances."""
+        """Compute `mean`, and the contribution of couplings to each slope, from the features' means and covariances."""
         self._products: Floats | None = None
         table, (first, second) = self.table, self.table.pair_features
         self._pull = np.zeros(len(table.feature))
@@ -609,11 +693,17 @@ class Belief:
 
     @property
     def slope(self) -> Floats:
-        """Return the slopes c_vj, (n_slots,) nats. To first order, c_vj is the change of E S_v if x_j rises by 1."""
+        """Return the slopes c_vj: to first order, the change of E S_v if x_j rises by 1.
+
+        Returns
+        -------
+        slope : (n_slots,) float64, nats
+
+        """
         return np.asarray(self._linear + self._pull)
 
     def copy(self) -> Belief:
-        """Return an independent copy of the belief."""
+        """Return a copy of the belief that can be changed independently."""
         other = copy(self)
         for name in ("middle", "spread", "observed", "mean", "_value", "_expected", "_pull"):
             setattr(other, name, getattr(self, name).copy())
@@ -627,7 +717,7 @@ class Belief:
         """Update the belief with one observed value.
 
         With a covariance, the mean of every other feature changes by its regression on the observed feature. In an
-        exclusive group, observing 0 raises the probabilities of +1 of the other members. Observing +1 sets the other
+        exclusive group, observing 0 raises the probabilities of the other members, and observing +1 sets the other
         members to 0.
         """
         if self.joint is not None:
@@ -644,10 +734,7 @@ class Belief:
             self.observed[j] = value == 1
 
     def _observe_jointly(self, feature: int, value: int) -> None:
-        """Update the belief with one value if features have a covariance.
-
-        The scores are then linear: f_vj(m_j) = c m_j.
-        """
+        """Update the belief with one value if the background has a covariance, which requires scores linear in x."""
         self.middle = self.middle + self._regression(feature) * (value - self.middle[feature])
         self.middle[feature], self._value[feature], self.observed[feature] = value, value, True
         self._settle(feature)
@@ -655,7 +742,7 @@ class Belief:
         self._add_up()
 
     def _regression(self, feature: int) -> Floats:
-        """Return the change of each feature's mean if `feature` rises by 1, (M,)."""
+        """Return the change of the mean of each feature if `feature` rises by 1, (M,) float64."""
         assert self.joint is not None
         own = self.spread[feature]
         return self.joint[feature] / own if own > 0 else np.zeros(len(self.spread))
@@ -670,7 +757,7 @@ class Belief:
         self.spread[feature] = 0.0
 
     def _set(self, feature: int, middle: float, spread: float, value: int | None) -> None:
-        """Set the mean and variance of a feature, and its value if `value` is not None."""
+        """Set the mean and the variance of a feature, and set its value unless `value` is None."""
         table, step = self.table, middle - self.middle[feature]
         order, start = table.slots_of
         slots = order[start[feature] : start[feature + 1]]
@@ -687,9 +774,12 @@ class Belief:
         self.middle[feature], self.spread[feature] = middle, spread
 
     def order(self) -> Indices:
-        """Return the indices of all entities by decreasing E S_v, (N,) int64.
+        """Return all entities by decreasing E S_v. Entities with equal means, up to rounding, are sorted by `places`.
 
-        Entities whose means are equal up to rounding are sorted by `places`.
+        Returns
+        -------
+        order : (n_entities,) int64
+
         """
         rounded = np.round(self.mean / self.table.tie) if self.table.tie > 0 else self.mean
         places = np.arange(len(rounded)) if self.table.places is None else self.table.places
@@ -697,17 +787,16 @@ class Belief:
 
     @property
     def _through(self) -> Floats:
-        """Return c Sigma, the covariance of each score with each feature to first order, (N, M)."""
+        """Return c Sigma, (N, M) float64: the covariance of each score with each feature, to first order."""
         if self._products is None:
             self._products = np.asarray(self.table.matrix(self.slope) @ self.joint)
         return self._products
 
     def _loadings(self) -> list[tuple[Any, Floats]]:
-        """Return pairs of slopes, (N, M), and variances, (M,), from which the effect of a measurement is computed.
+        """Return pairs (loadings (N, M), scales (M,)) from which the effect of measuring a feature is computed.
 
-        Measuring feature j reduces the variance of a score by c_j^2 s_j if features are independent, so the pair is c
-        and s. With a covariance Sigma of the features, the reduction is (c Sigma)_j^2 / s_j, so the pair is c Sigma and
-        1 / s_j.
+        Measuring feature j reduces the variance of a score by c_j^2 s_j if features are independent; the pair is (c,
+        s). With a covariance Sigma of the features, the reduction is (c Sigma)_j^2 / s_j; the pair is (c Sigma, 1 / s).
         """
         if self.joint is not None:
             inverse = np.divide(1.0, self.spread, out=np.zeros_like(self.spread), where=self.spread > 0)
@@ -718,12 +807,20 @@ class Belief:
         return parts
 
     def covariance(self, entities: Indices | None = None) -> Floats:
-        """Return the covariance of all scores with the scores of some entities, (N, n).
+        """Return the covariance of all scores with the scores of the given entities.
 
-        By default these are all entities. For independent features the result is exact. The result is Cov(S_v, S_w) =
-        sum_j c_vj c_wj s_j + sum_{j<l} psi_vjl psi_wjl s_j s_l, plus terms for exclusive groups and for the non-linear
-        scores of the `explicit` closure. With a covariance Sigma of the features, the first sum becomes c_v Sigma c_w,
-        and the second sum is approximate.
+        For independent features, the covariance is exact: sum_j c_vj c_wj s_j + sum_{j<l} psi_vjl psi_wjl s_j s_l, plus
+        terms for exclusive groups and for the non-linear scores of the `explicit` closure. With a covariance Sigma of
+        the features, the first sum becomes c_v Sigma c_w, and the second sum is approximate.
+
+        Parameters
+        ----------
+        entities : (n,) int64, or None for all entities
+
+        Returns
+        -------
+        covariance : (n_entities, n) float64, nats squared
+
         """
         chosen = np.arange(len(self.mean)) if entities is None else entities
         if self.joint is not None:
@@ -739,7 +836,7 @@ class Belief:
         return total + self._covariance_of_pairs(chosen) if self.exact else total
 
     def _covariance_of_pairs(self, chosen: Indices) -> Floats:
-        """Return the sum over j < l of psi_vjl psi_wjl s_j s_l for all v and the chosen entities w, (N, n)."""
+        """Return the sum over j < l of psi_vjl psi_wjl s_j s_l for all v and the given entities w, (N, n)."""
         table, n = self.table, len(self.mean)
         features, which = table.distinct_pairs
         at, member = _entries(table.pairs_pointer, chosen)
@@ -754,12 +851,18 @@ class Belief:
         return np.stack([np.bincount(owner, weights=psi * row[column], minlength=n) for row in weight], axis=1)
 
     def _open_groups(self) -> list[Indices]:
-        """Return the unobserved members of each exclusive group that has at least two unobserved members."""
+        """Return the unobserved members of each exclusive group with at least two unobserved members."""
         parts = (group[~self.observed[group]] for group in self.table.groups)
         return [part for part in parts if len(part) > 1]
 
     def variances(self) -> Floats:
-        """Return the variance of each score S_v, (N,). The result is the diagonal of `covariance`."""
+        """Return the variance of each score S_v, which is the diagonal of `covariance`.
+
+        Returns
+        -------
+        variances : (n_entities,) float64, nats squared
+
+        """
         table = self.table
         if self.joint is None:
             total = table.by_entity(self.slope**2 * self.spread[table.feature])
@@ -787,10 +890,15 @@ class Belief:
         return Differences(inside, outside, mean, np.where(variance > rounding, variance, 0.0))
 
     def frontier(self, k: int) -> Floats:
-        """Return the gain of measuring each feature, for the current top k, (M,). Observed features have gain 0.
+        """Return the gain of measuring each feature, for the current top k.
 
         The gain of feature j is the sum of w_ab (c_aj - c_bj)^2 s_j over a inside and b outside the top k. Each term is
         the expected reduction of the variance of D_ab, times the weight of D_ab in `Differences.weights`.
+
+        Returns
+        -------
+        gain : (n_features,) float64, 0 for observed features
+
         """
         return self._settled(self.differences(k))
 
@@ -799,13 +907,14 @@ class Belief:
         for matrix, s in self._loadings():
             linear = self.joint is None and matrix.data is not self._bend
             total += _taken_out(of, self._with_groups(matrix) if linear else matrix, s)
-        # Gains as small as the rounding error are set to 0.
+        # gains below the rounding error are set to 0
         return np.where(self.observed | (total <= RELATIVE_TIE * total.max(initial=0.0)), 0.0, total)
 
     def _with_groups(self, slopes: sp.csr_array) -> sp.csr_array:
         """Return the slopes, corrected for exclusive groups.
 
-        A member's value +1 excludes the other members, so their mean slope is subtracted from its slope.
+        If a member of an exclusive group is +1, all other members are 0. Therefore, the mean slope of the other members
+        is subtracted from the slope of each member.
         """
         groups = self._open_groups()
         if not groups:
@@ -820,9 +929,9 @@ class Belief:
     def value_of(self, features: Sequence[int], k: int) -> float:
         """Return the gain of measuring several features at once for the current top k.
 
-        The gain is a sum. Each feature contributes its gain in `frontier`, computed as if all features before it were
-        already measured. Each coupled pair of the features contributes the sum of w_ab (psi_ajl - psi_bjl)^2 s_j s_l
-        over a and b. For several members of one exclusive group, the sum overestimates the gain.
+        The gain is the sum of two parts. Each feature adds its gain in `frontier`, computed as if all features before
+        it were already measured. Each coupled pair of the given features adds the sum of w_ab (psi_ajl - psi_bjl)^2 s_j
+        s_l over a and b. For several members of one exclusive group, the sum overestimates the gain.
         """
         of, chosen, total, ahead = self.differences(k), list(dict.fromkeys(features)), 0.0, self.copy()
         for i, j in enumerate(chosen):
@@ -831,9 +940,9 @@ class Belief:
         return total
 
     def _paired(self, of: Differences, feature: int) -> Floats:
-        """Return how much the gain of each other feature rises if `feature` is measured too, (M,).
+        """Return how much the gain of each other feature rises if `feature` is measured too, (M,) float64.
 
-        The rise is 0 for uncoupled features.
+        The rise is 0 for a feature that is not coupled to `feature`.
         """
         table = self.table
         there, psi, begin = table.neighbours
@@ -853,20 +962,20 @@ class Belief:
         left: float = np.inf,
         first: Sequence[int] = (),
     ) -> list[int]:
-        """Return the features of up to n items to measure at once.
+        """Return the features of up to n items (groups of features) to measure at once.
 
-        Each step chooses the item that adds the most gain for its price.
+        Each step adds the item with the largest gain for its price.
 
         Parameters
         ----------
         n, k : int
             Number of items, and the size of the top set.
         offered : (n_features,) bool
-            Features that can be chosen; all unobserved features by default.
+            Features that can be chosen; by default all unobserved features.
         item_of : (n_features,) int64
             Item that includes each feature; by default each feature is an item.
         price : (n_items,) float64
-            Price of each item, by which its gain is divided (free items by 1); equal by default.
+            Price of each item, by which its gain is divided (free items by 1); by default 0 for all.
         left : float
             Largest total price.
         first : sequence of int
@@ -896,12 +1005,12 @@ class Belief:
             new = [int(best), *(int(j) for j in np.flatnonzero(allowed & (items == items[best])) if j != best)]
 
     def top_probability(self, k: int) -> float:
-        """Return the probability that the current top k is also the top k at full observation. Ties count as right.
+        """Return the probability that the current top k is also the top k at full observation. Ties count as correct.
 
         The probability is estimated from 4,096 samples of a joint normal distribution with the mean and covariance of
-        the belief. The seed is fixed. Outside the top k, only the 100 entities with the largest risk of entering it are
-        sampled. The risks of the remaining entities are subtracted, so that the answer is a lower bound. If scores are
-        whole numbers, ties are frequent. With whole numbers, a difference above -1/2 counts as right (continuity
+        the belief, with a fixed seed. Outside the top k, only the 100 entities with the largest risk of entering the
+        top k are sampled. The risks of all other entities are subtracted, so that the result is a lower bound. If
+        scores are whole numbers, ties are frequent; a difference above -1/2 then counts as correct (continuity
         correction).
         """
         half = max(self.table.step / 2, self.table.tie)
@@ -923,7 +1032,7 @@ class Belief:
 
 
 def _entries(pointer: Indices, rows: Indices) -> tuple[Indices, Indices]:
-    """Return the positions of all entries of some rows, and the row of each entry, (n,) each.
+    """Return the positions of all entries of the given rows, and the row of each entry, (n,) int64 each.
 
     Row i starts at `pointer[i]`.
     """
@@ -933,7 +1042,7 @@ def _entries(pointer: Indices, rows: Indices) -> tuple[Indices, Indices]:
 
 
 def _rows(matrix: sp.csr_array, rows: Indices) -> Floats:
-    """Return some rows of a sparse matrix as a dense array, (n, M)."""
+    """Return the given rows of a sparse matrix as a dense array, (n, M) float64."""
     at, which = _entries(matrix.indptr, rows)
     dense = np.zeros((len(rows), matrix.shape[1]))
     dense[which, matrix.indices[at]] = matrix.data[at]
@@ -966,16 +1075,16 @@ def _taken_out(of: Differences, loadings: sp.csr_array | Floats, s: Floats) -> F
 def _standard(vectors: Floats, p: Floats) -> Floats:
     """Return vectors, (M, 3), scaled to mean square 1 under the probabilities `p`, (M, 3).
 
-    Vectors that vanish under `p` become 0.
+    Vectors that are 0 under `p` become 0.
     """
     size = np.sqrt((p * vectors**2).sum(axis=1, keepdims=True))
     return np.asarray(np.divide(vectors, size, out=np.zeros_like(vectors), where=size > np.sqrt(ROUNDING)))
 
 
 def _curve(p: Floats) -> Floats:
-    """Return the function of each feature x that has mean 0, mean square 1 and no correlation with x, (M, 3).
+    """Return for each feature x the function of x that has mean 0, mean square 1 and no correlation with x, (M, 3).
 
-    The probabilities of x are `p`, (M, 3).
+    `p`, (M, 3), contains the probabilities of x.
     """
     line = _standard(OF_VALUES - (p @ OF_VALUES)[:, None], p)
     square = OF_VALUES**2 - (p @ OF_VALUES**2)[:, None]

@@ -1,8 +1,8 @@
-"""Brackets are intervals for the final value of a score. Brackets can decide a duel before full observation.
+"""Brackets: intervals for the final value of a score, which can decide a duel before all features are observed.
 
-`l1` is rigorous: whatever the unobserved features are, the final score lies in the interval. `kl` and `hanson_wright`
-are heuristic, because they treat observations as a random sample. Observations are not a random sample. All brackets
-apply to one discriminative model, S or D = S_a - S_b. The page docs/decisions.md explains where the brackets here
+`l1` is rigorous: for all values of the unobserved features, the final score is in the interval. `kl` and
+`hanson_wright` are heuristic, because they treat the observed features as a random sample, which they are not. All
+brackets apply to one discriminative model, S or D = S_a - S_b. The page docs/decisions.md explains where these brackets
 differ from the paper.
 """
 
@@ -20,12 +20,13 @@ K1, ALPHA = 405.5, 1.1
 
 
 def l1_budget(evidence: Evidence, *, form: str = "tight") -> float:
-    """Return the largest energy that the unobserved features can still add or remove, nats (eq:unobs-budget).
+    """Return the largest energy that the unobserved features can add or subtract, nats (eq:unobs-budget).
 
     Parameters
     ----------
-    form : `tight` counts only the couplings among unobserved features; `paper` also counts those between observed and
-        unobserved features, which the effective unaries already contain. Both are sound; `tight` is never wider
+    form : `tight` counts only the couplings among unobserved features; `paper` also counts the couplings between
+        observed and unobserved features, which the effective unaries already contain. Both forms give valid bounds,
+        and the bound of `tight` is never larger
 
     """
     unobserved = ~evidence.observed
@@ -37,7 +38,7 @@ def l1_budget(evidence: Evidence, *, form: str = "tight") -> float:
 
 
 def l1_interval(evidence: Evidence, *, form: str = "tight") -> tuple[float, float]:
-    """Return the interval that contains S(x) under every completion (eq:l1-bracket). `form` is as in `l1_budget`."""
+    """Return the interval of S(x) over all values of the unobserved features (eq:l1-bracket, `form` of `l1_budget`)."""
     budget = l1_budget(evidence, form=form)
     return evidence.constant - budget, evidence.constant + budget
 
@@ -45,9 +46,9 @@ def l1_interval(evidence: Evidence, *, form: str = "tight") -> tuple[float, floa
 def duel_interval(a: Evidence, b: Evidence) -> tuple[float, float]:
     """Return the interval that contains E_a(x) - E_b(x) for all values of the unobserved features.
 
-    An unobserved term or pair adds at least its smallest and at most its largest value. A term or pair that is never
-    measured adds nothing. For the paper's models this interval is the tight `l1_interval` of D_ab. For models of
-    probabilities it need not be symmetric.
+    Each unobserved term or pair adds at least its smallest value and at most its largest value. A term that is NaN (a
+    feature that is never measured) adds 0. For the paper's models, this interval is the tight `l1_interval` of D_ab.
+    For models with class-conditional probabilities, this interval can be asymmetric.
     """
     at = a.constant - b.constant
     unary, pairs = difference_terms(a, b)
@@ -65,9 +66,9 @@ def kl_interval(positive: int, negative: int, n: int | None = None, *, gamma: fl
     Parameters
     ----------
     positive, negative : N_+ and N_-, votes for a and for b (`afa.scores.preference.sign_votes`)
-    n : number of observations in the paper's form, where zero votes count against a. If None, n = N_+ + N_-, and the
-        interval of (b, a) mirrors that of (a, b)
-    gamma : fraction of wrong calls allowed
+    n : number of observations; zero votes then count against a, as in the paper. If None, n = N_+ + N_-, and the
+        interval of (b, a) mirrors the interval of (a, b)
+    gamma : allowed fraction of wrong decisions
 
     """
     from scipy.optimize import brentq  # noqa: PLC0415 (slow to import, and needed by this function alone)
@@ -88,18 +89,19 @@ def kl_interval(positive: int, negative: int, n: int | None = None, *, gamma: fl
 def hanson_wright_interval(
     evidence: Evidence, mean: float, variance: float, *, gamma: float = GAMMA
 ) -> tuple[float, float]:
-    """Return an interval in [-1, 1] for the saddle-point score of a duel (eq:hw-bracket). The constants are our own.
+    """Return an interval in [-1, 1] for the saddle-point score of a duel (eq:hw-bracket).
 
-    Let s^2 = sum delta_k^2 + sum_{j<k} delta_jk^2 over the unobserved features, the largest variance of D. Let beta be
-    the largest absolute row sum of their couplings, which bounds the spectral norm. With n_eff = 1 / (1 + beta), the
-    score F and C = sqrt(2) s |F / mu_D|, the half-width is C sqrt(log(2 / gamma) / n_eff). The duel is decided if
-    |mu_D| exceeds a sub-Gaussian deviation of D, which the couplings widen. If nothing is unobserved, the width is 0.
+    The constants of this interval differ from those in the paper. Let s^2 = sum delta_k^2 + sum_{j<k} delta_jk^2 over
+    the unobserved features, the largest variance of D. Let beta be the largest absolute row sum of the couplings
+    between unobserved features, which bounds their spectral norm. With n_eff = 1 / (1 + beta), the score F and C =
+    sqrt(2) s |F / mu_D|, the half-width is C sqrt(log(2 / gamma) / n_eff). The duel is decided if |mu_D| exceeds a
+    sub-Gaussian deviation of D, which grows with the couplings. If all features are observed, the width is 0.
 
     Parameters
     ----------
-    evidence : of the difference model
-    mean, variance : moments of D that `stack_a` uses
-    gamma : fraction of wrong calls allowed
+    evidence : evidence of the difference model D
+    mean, variance : mean and variance of D, as in `stack_a`
+    gamma : allowed fraction of wrong decisions
 
     """
     score = gaussian_sign(mean, variance)

@@ -1,4 +1,4 @@
-"""Rank entities by their duels. The Copeland wins and the top k do not depend on the order of the entities."""
+"""Rank entities by their duels. Copeland wins and the top k do not depend on the order of the entities."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from afa.model.mrf import Floats
 
 
 def copeland_wins(scores: Floats, *, tie: float = 0.0) -> Floats:
-    """Return the number of duels that each entity wins, (N,) float64.
-
-    A score of magnitude at most `tie` counts as half a win.
+    """Return the number of duels that each entity wins. A score of magnitude at most `tie` counts as half a win.
 
     Parameters
     ----------
     scores : (N, N) float64, antisymmetric; a beats b where scores[a, b] > 0
+
+    Returns
+    -------
+    wins : (N,) float64, from 0 to N - 1 in halves
 
     Examples
     --------
@@ -32,16 +34,15 @@ def copeland_wins(scores: Floats, *, tie: float = 0.0) -> Floats:
 
 
 def ranking(scores: Floats, names: Sequence[str], *, tie: float = 0.0) -> list[str]:
-    """Return the names of all entities, best first.
+    """Return the names of all entities, most preferred first.
 
     The names are sorted by wins, then by the sum of scores over opponents, then by name. A sum counts as equal to the
-    next larger sum if they differ by at most the rounding error, `tie` times N. The page docs/decisions.md gives the
-    reason.
+    next larger sum if they differ by at most the rounding error, `tie` times N (docs/decisions.md).
 
     Parameters
     ----------
     scores : (N, N) float64, as in `copeland_wins`
-    names : (N,) in the order of the rows
+    names : (N,) names in the order of the rows
 
     """
     wins = copeland_wins(scores, tie=tie)

@@ -1,8 +1,7 @@
-"""Readable definitions of gains: the expected effect of one more measurement on a duel (sec:gain).
+"""Plain Python definitions of gains: the expected effect of one more measurement on a duel (sec:gain).
 
-`cmi` and `f_target` take the expectation over x_f under the duel's predictive distribution. The predictive distribution
-is the mixture of the two entities' marginals, weighted by their posterior. The page docs/decisions.md gives the
-reasons.
+`cmi` and `f_target` are expectations over x_f under the duel's predictive distribution: the mixture of the two
+entities' marginals, weighted by the posterior probabilities of the two entities (docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -23,10 +22,15 @@ TARGETS = ("linearity", "two_elbo", "stack_a")
 
 
 def wald_magnitude(a: Evidence, b: Evidence) -> Floats:
-    """Return half the range of the duel's effective term u_f for each feature, (M,) nats (eq:wald_mag).
+    """Return half the range of the duel's effective term u_f for each feature (eq:wald_mag).
 
-    The result is 0 for observed features. For the paper's models the result is |delta_f^eff|. |delta_f^eff| is the most
-    that observing the feature can directly add to the running constant. No inference is needed.
+    For the paper's models, the result is |delta_f^eff|: the largest amount that observing the feature can directly add
+    to the running constant. Computing this gain requires no inference.
+
+    Returns
+    -------
+    gain : (M,) float64, nats, 0 for observed features
+
     """
     return half_range(difference_terms(a, b)[0])
 
@@ -34,8 +38,8 @@ def wald_magnitude(a: Evidence, b: Evidence) -> Floats:
 def log_odds(a: Evidence, b: Evidence, *, solver: Solver | None = None) -> float:
     """Return log P(a | x_obs) - log P(b | x_obs), nats.
 
-    The likelihood is log P(x_obs | v) = ELBO_v(x_obs) - ELBO_v(empty). The formula is eq:clamped-marginal for two
-    entities, each with its own normaliser.
+    The likelihood is log P(x_obs | v) = ELBO_v(x_obs) - ELBO_v(empty), which is eq:clamped-marginal for two entities
+    with separate normalisers.
     """
     evidence = [_log_evidence(state, solver) for state in (a, b)]
     return evidence[0] - evidence[1]
@@ -47,16 +51,20 @@ def _log_evidence(state: Evidence, solver: Solver | None) -> float:
 
 
 def cmi(odds: float, of_a: Marginals, of_b: Marginals, observed: NDArray[np.bool_]) -> Floats:
-    """Return I(y; x_f | x_obs) for each feature, (M,) nats (eq:cmi). The information is 0 for observed features.
+    """Return the mutual information I(y; x_f | x_obs) between each feature and the winner y of a duel (eq:cmi).
 
-    Bayes' rule uses the mean-field marginals. The gain is then the Jensen-Shannon divergence of the two predictive
-    marginals, with the posterior as weights. The gain lies in [0, H(y)].
+    By Bayes' rule on the mean-field marginals, the mutual information equals the Jensen-Shannon divergence of the two
+    predictive marginals with the posterior as weights. The mutual information is in [0, H(y)].
 
     Parameters
     ----------
     odds : log-odds of a over b given x_obs, nats
     of_a, of_b : marginals under the two entities
     observed : (M,) bool
+
+    Returns
+    -------
+    information : (M,) float64, nats, 0 for observed features
 
     """
     weight = np.array([expit(odds), expit(-odds)])
@@ -65,12 +73,16 @@ def cmi(odds: float, of_a: Marginals, of_b: Marginals, observed: NDArray[np.bool
 
 
 def information(posterior: Floats, predictive: Floats) -> Floats:
-    """Return I(y; x_f), the mutual information between each feature and the entity y, (M,) nats.
+    """Return I(y; x_f), the mutual information between each feature and the entity y.
 
     Parameters
     ----------
     posterior : (N,) float64, sums to 1
     predictive : (N, M, 3) float64, probabilities of -1, 0, +1 under each entity
+
+    Returns
+    -------
+    information : (M,) float64, nats
 
     """
     mixed = np.einsum("v,vfs->fs", posterior, predictive)
@@ -80,12 +92,16 @@ def information(posterior: Floats, predictive: Floats) -> Floats:
 
 
 def divergence(odds: Floats, one: Floats, other: Floats) -> Floats:
-    """Return the weighted Jensen-Shannon divergence of two distributions, (...) nats.
+    """Return the weighted Jensen-Shannon divergence of two distributions.
 
     Parameters
     ----------
-    odds : (...) float64, log-odds of the first distribution, which give the two weights
+    odds : (...) float64, log-odds of the first distribution against the second, which give the two weights
     one, other : (..., S) float64, probabilities
+
+    Returns
+    -------
+    divergence : (...) float64, nats
 
     """
     weight = expit(odds)[..., None]
@@ -98,18 +114,26 @@ def divergence(odds: Floats, one: Floats, other: Floats) -> Floats:
 
 
 def site_probabilities(marginals: Marginals) -> Floats:
-    """Return the probabilities of -1, 0, +1 for each feature, (M, 3).
+    """Return the probabilities of the values of each feature, which are uniform outside the support.
 
-    The probabilities are uniform outside the support.
+    Returns
+    -------
+    probabilities : (M, 3) float64, of -1, 0, +1
+
     """
     return probabilities_of(marginals.first, marginals.second)
 
 
 def f_target(a: Evidence, b: Evidence, *, target: str = "linearity", solver: Solver | None = None) -> Floats:
-    """Return E_{x_f}[ |F(x_obs, x_f) - F(x_obs)| ] for each feature, (M,) (eq:smart_delta).
+    """Return E_{x_f}[ |F(x_obs, x_f) - F(x_obs)| ] for each feature, where F is the score `target` (eq:smart_delta).
 
-    The result is 0 for observed features. F is the score named by `target`. For each value of x_f, the conditioned
-    models are solved again from the uniform start. The second solution gives the score after the observation.
+    For each value of x_f, the models of both entities are conditioned on this value and solved again from the uniform
+    start.
+
+    Returns
+    -------
+    gain : (M,) float64, in the unit of the score, 0 for observed features
+
     """
     score = _SCORE[target]
     now = [mean_field(state.mrf, state, solver=solver) for state in (a, b)]

@@ -1,9 +1,9 @@
 """Preference scores V_ab between entities (sec:pref_scores). If V_ab > 0, a beats b; V_ab = 0 is a tie.
 
-Each function takes the evidence of one patient, with one item for each entity in bundle order. Each function returns
-the (N, N) matrix of all duels. The matrix of duels is antisymmetric except for `kl`. The binary setting is the duel of
-the two half-potential models (`afa.model.closure`). The difference of these models is S. `afa.engine` contains the
-compiled form for whole cohorts. The page docs/decisions.md gives the reasons.
+The functions take one patient's evidence under the model of each entity, in bundle order, and return the (N, N) matrix
+of all duels. The matrix is antisymmetric except for `kl`. A binary task is the duel of two half-potential models
+(`afa.model.closure`), whose difference is S. `afa.engine` contains compiled kernels for whole cohorts. The page
+docs/decisions.md gives the reasons for these definitions.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ from afa.model.mrf import ROUNDING, Evidence, Floats, PairwiseMRF, difference_te
 
 
 def tie_of(models: Sequence[PairwiseMRF]) -> float:
-    """Return the largest difference of two energies that counts as rounding error, nats."""
+    """Return the largest difference between two energies that counts as rounding error, nats."""
     return ROUNDING * max((model.reach for model in models), default=0.0)
 
 
 def wald(evidence: Sequence[Evidence]) -> Floats:
-    """Return the differences Lambda_ab of running constants, nats (supp:Wald_simple).
+    """Return the differences Lambda_ab of running constants, the energies of the observed features (supp:Wald_simple).
 
-    A running constant is the energy of the observed features.
+    Returns
+    -------
+    scores : (N, N) float64, nats
+
     """
     constants = np.array([state.constant for state in evidence])
     difference: Floats = constants[:, None] - constants[None, :]
@@ -34,11 +37,16 @@ def wald(evidence: Sequence[Evidence]) -> Floats:
 
 
 def linearity(evidence: Sequence[Evidence], marginals: Sequence[Marginals], *, moments: str = "mixture") -> Floats:
-    """Return E_Q[D_ab | x_obs] under the mixture Q of the two entities' product measures, nats (eq:f1-criterion).
+    """Return E_Q[D_ab | x_obs] under the mixture Q of the two entities' product measures (eq:f1-criterion).
 
-    By linearity the score is 1/2 (E_a[S_a] - E_a[S_b] + E_b[S_a] - E_b[S_b]). With `moments="product"` the expectation
-    is under one product measure with the averaged moments, as in the printed formula of supp:f1-approx. This result
-    differs.
+    By linearity, the score is 1/2 (E_a[S_a] - E_a[S_b] + E_b[S_a] - E_b[S_b]). With `moments="product"`, the
+    expectation is under one product measure with the averaged moments, as in the printed formula of supp:f1-approx,
+    which gives another value.
+
+    Returns
+    -------
+    scores : (N, N) float64, nats
+
     """
     if moments == "mixture":
         return duels_of(cross_expectations(evidence, marginals))
@@ -54,9 +62,13 @@ def _mixture(a: Marginals, b: Marginals) -> Marginals:
 
 
 def cross_expectations(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Floats:
-    """Return E_{q_u}[S_v | x_obs], (N, N) nats (supp:pair-level).
+    """Return E_{q_u}[S_v | x_obs] for all entities u and v (supp:pair-level).
 
-    Row u gives the marginals, and column v gives the score.
+    Returns
+    -------
+    cross : (N, N) float64, nats
+        Row u has expectations under the marginals of u, and column v those of the score of v.
+
     """
     return np.array([[expected_score(state, of) for state in evidence] for of in marginals])
 
@@ -72,25 +84,45 @@ def expected_score(evidence: Evidence, marginals: Marginals) -> float:
 
 
 def duels_of(cross: Floats) -> Floats:
-    """Return the antisymmetric matrix 1/2 (C_aa - C_ab + C_ba - C_bb) of cross expectations C, (N, N)."""
+    """Return the antisymmetric matrix 1/2 (C_aa - C_ab + C_ba - C_bb) of cross expectations C.
+
+    Parameters
+    ----------
+    cross : (N, N) float64, nats
+
+    Returns
+    -------
+    scores : (N, N) float64, nats
+
+    """
     own = np.diag(cross)
     scores: Floats = 0.5 * ((own[:, None] - own[None, :]) + (cross.T - cross))
     return scores
 
 
 def two_elbo(solutions: Sequence[MeanField]) -> Floats:
-    """Return F_a - F_b, the difference of log-partition estimates given x_obs, nats (eq:two-elbo-def)."""
+    """Return F_a - F_b, the difference of the entities' log-partition estimates given x_obs (eq:two-elbo-def).
+
+    Returns
+    -------
+    scores : (N, N) float64, nats
+
+    """
     elbo = np.array([solution.elbo for solution in solutions])
     difference: Floats = elbo[:, None] - elbo[None, :]
     return difference
 
 
 def background(evidence: Sequence[Evidence], frequencies: Floats) -> Floats:
-    """Return E[S_a | x_obs] - E[S_b | x_obs], nats. Unobserved features are independent and have the given frequencies.
+    """Return E[S_a | x_obs] - E[S_b | x_obs], if unobserved features are independent and have the given frequencies.
 
     Parameters
     ----------
     frequencies : (M, 3) float64, probabilities of -1, 0 and +1, for example shares among unlabelled patients
+
+    Returns
+    -------
+    scores : (N, N) float64, nats
 
     """
     second = frequencies[:, 2] + frequencies[:, 0]
@@ -102,11 +134,15 @@ def background(evidence: Sequence[Evidence], frequencies: Floats) -> Floats:
 
 
 def stack_a(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Floats:
-    """Return 2 Phi(mu_D / sigma_D) - 1, which lies in [-1, 1].
+    """Return 2 Phi(mu_D / sigma_D) - 1, the Gaussian estimate of E_Q[sign D_ab] (eq:fsp, eq:f2-criterion-stacka).
 
-    This score is the Gaussian estimate of E_Q[sign D_ab] (eq:fsp). The score estimates eq:f2-criterion-stacka. The mean
-    mu_D is `linearity`. `linearity` is eq:mu-D with the observed features added. If sigma_D is 0, the score is the sign
-    of mu_D.
+    The mean mu_D is `linearity`: eq:mu-D plus the energy of the observed features. If sigma_D is 0, the score is the
+    sign of mu_D.
+
+    Returns
+    -------
+    scores : (N, N) float64, from -1 to 1
+
     """
     means = linearity(evidence, marginals)
     means[np.abs(means) <= tie_of([state.mrf for state in evidence])] = 0.0
@@ -130,11 +166,15 @@ def duel_variance(a: Evidence, b: Evidence, of_a: Marginals, of_b: Marginals) ->
 
 
 def half_range(values: Floats) -> Floats:
-    """Return half the range of each row of `values`, ignoring NaN, (n,).
+    """Return half the range of each row of `values`, ignoring NaN.
 
     Parameters
     ----------
     values : (n, k) float64
+
+    Returns
+    -------
+    half_range : (n,) float64
 
     """
     spread: Floats = (np.nanmax(values, axis=1) - np.nanmin(values, axis=1)) / 2 if len(values) else np.zeros(0)
@@ -142,7 +182,7 @@ def half_range(values: Floats) -> Floats:
 
 
 def gaussian_sign(mean: float, variance: float) -> float:
-    """Return E[sign X] of a Gaussian X, which is 2 Phi(mean / sd) - 1. If the variance is 0, it is sign(mean)."""
+    """Return E[sign X] of a Gaussian X: 2 Phi(mean / sd) - 1, or the sign of the mean if the variance is 0."""
     if variance <= 0:
         return float(np.sign(mean))
     return float(erf(mean / np.sqrt(2 * variance)))
@@ -151,13 +191,17 @@ def gaussian_sign(mean: float, variance: float) -> float:
 def kl(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> Floats:
     """Return 2 N_+ / |B| - 1, where N_+ of the |B| observations vote for a (supp:KL_sign_vote).
 
-    Zero votes count against a. A vote uses the effective unary at the time of the observation. The matrix is not
-    antisymmetric: entry (a, b) asks whether a beats b. Before any observation all entries are 0. At full observation
-    the score is eq:kl-fullobs.
+    An observation without a vote counts against a. A vote uses the effective unary at the time of the observation. The
+    matrix is not antisymmetric: entry (a, b) is high if a beats b, and entry (b, a) counts the votes for b. Before any
+    observation, all entries are 0. If all features are observed, the score equals eq:kl-fullobs.
 
     Parameters
     ----------
-    observations : pairs (feature index, value) in the order made
+    observations : pairs (feature index, value), in the order of observation
+
+    Returns
+    -------
+    scores : (N, N) float64, from -1 to 1
 
     """
     positive, _ = sign_votes(models, observations)
@@ -166,9 +210,16 @@ def kl(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -
 
 
 def kl_nonzero(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> Floats:
-    """Return (N_+ - N_-) / (N_+ + N_-), the sign vote without zero votes.
+    """Return (N_+ - N_-) / (N_+ + N_-), the mean of the non-zero sign votes, or 0 without votes.
 
-    The result is 0 if there are no votes. The arguments are those of `kl`.
+    Parameters
+    ----------
+    models, observations : as in `kl`
+
+    Returns
+    -------
+    scores : (N, N) float64, from -1 to 1
+
     """
     positive, negative = sign_votes(models, observations)
     votes = positive + negative
@@ -177,10 +228,15 @@ def kl_nonzero(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, 
 
 
 def sign_votes(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> tuple[Floats, Floats]:
-    """Return the numbers of observations that vote for a and for b, (N, N) each.
+    """Return for each pair (a, b) the numbers of observations that vote for a and for b.
 
-    An observation votes by the sign of u_i(x_i) at the time it is made. For the paper's models u_i(x_i) is delta_i^eff
-    x_i, and a value of 0 does not vote.
+    The vote of an observation is the sign of u_i(x_i) at the time of the observation. For the paper's models, u_i(x_i)
+    is delta_i^eff x_i, and a value of 0 does not vote.
+
+    Returns
+    -------
+    positive, negative : (N, N) float64, whole numbers
+
     """
     tie = tie_of(models)
     evidence = [Evidence.of(model) for model in models]

@@ -1,7 +1,7 @@
-"""A bundle contains the potentials of N entities on the same M features.
+"""A bundle: the elicited potentials of N entities on the same M features, as a folder or as a read-only object.
 
-A bundle is a folder on disk, or a read-only object in memory. `afa.model.bundle.format` describes the folder. The
-writer is imported at its first use, because pandas is slow to import.
+The format of the folder is described in `afa.model.bundle.format`. The functions that write a bundle are imported
+lazily because pandas is slow to import.
 """
 
 from __future__ import annotations

@@ -3,22 +3,22 @@
     bundle.yaml    name, version; optional: entities, features, value_domain, provenance, licence, digests
     unary.csv      entity,feature,potential[,p_low_with,p_high_with,p_low_without,p_high_without]
                    [,n_with,n_without][,confidence][,evidence]
-                   (a row with probabilities may leave its potential empty; n_with and n_without are the numbers of
+                   (if a row has probabilities, its potential may be empty; n_with and n_without are the numbers of
                    labelled patients from whom `afa update` estimated the probabilities)
-    pairwise.csv   entity,feature_a,feature_b,potential[,scope][,confidence][,evidence]
     priors.csv     entity,probability     (or entity,log_odds; optional; `afa.model.bundle.priors`)
-    costs.csv      feature,cost           (optional; a cost for every feature, or for the measurement it comes from)
+    costs.csv      feature,cost           (optional; a cost for every feature, or for its measurement)
     aliases.csv    feature,alias          (optional; several rows a feature are allowed)
-    display.csv    name,display           (optional; what people are shown for an entity or a feature)
+    display.csv    name,display           (optional; the name of an entity or a feature that people see)
     features.csv   feature,kind,unit,low,high,values,missing,p_low,p_high,definition (optional; all features)
-    groups.csv     feature,measurement,exclusive    (optional; what comes together, and what excludes each other)
+    groups.csv     feature,measurement,exclusive    (optional; features measured together; features of which at most
+                   one can be +1)
 
-Where `bundle.yaml` lists `entities` or `features`, a row with a name outside the list is an error. Without a list,
+If `bundle.yaml` lists `entities` or `features`, a row with a name outside the list is an error. Without a list,
 entities are ordered by their first appearance in unary.csv and then in pairwise.csv. Features are ordered as in
-features.csv or, without that file, alphabetically.
+features.csv or, if this file is missing, alphabetically.
 
-The functions below check the rows of each table, convert names to indices and text to numbers, and record every error
-by line and column.
+The functions in this module check the rows of each table, convert names to indices and text to numbers, and record
+every error by line and column.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ REQUIRED_COLUMNS: Mapping[str, tuple[str, ...]] = {
 ANNOTATIONS = ("confidence", "evidence")
 SHARES = ("p_low_with", "p_high_with", "p_low_without", "p_high_without")
 COUNTS = ("n_with", "n_without")
-"""Labelled patients behind the probabilities with and without the entity, in a bundle that `afa update` made."""
+"""Columns with the numbers of labelled patients, with and without the entity, in a bundle made by `afa update`."""
 OPTIONAL_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "unary.csv": (*SHARES, *COUNTS, *ANNOTATIONS),
     "pairwise.csv": ("scope", *ANNOTATIONS),
@@ -65,7 +65,7 @@ OPTIONAL_COLUMNS: Mapping[str, tuple[str, ...]] = {
 REQUIRED_FILES = ("unary.csv", "pairwise.csv")
 VALUE_DOMAIN = [-1, 0, 1]
 LARGEST_SPACE = 100_000_000
-"""Entities times features: their table of unary potentials is dense."""
+"""Largest number of entities times features, because the table of unary potentials is dense."""
 PROVENANCE_KEYS = ("model", "prompts", "date", "consensus")
 
 
@@ -95,7 +95,7 @@ Text = Annotated[str, BeforeValidator(_quoted_text)]
 
 
 class Header(BaseModel):
-    """The fields of `bundle.yaml`."""
+    """The contents of `bundle.yaml`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -128,14 +128,14 @@ class Header(BaseModel):
 
 @dataclass(frozen=True)
 class Potentials:
-    """Rows of unary.csv or pairwise.csv as indices.
+    """Rows of unary.csv or pairwise.csv, with names replaced by indices.
 
     Attributes
     ----------
     entity : (n_rows,) int64, index of the entity
     features : (n_rows, 1) or (n_rows, 2) int64, indices of the features, the smaller one first
     value : (n_rows,) float64, potential, nats; finite
-    scope : (n_rows,) int8, indices of `SCOPES`; None if no row has a scope
+    scope : (n_rows,) int8, indices of `SCOPES`, or None if no row has a scope
 
     """
 
@@ -153,11 +153,11 @@ def digests_of(folder: str | Path) -> dict[str, str]:
 def potential_rows(table: CsvTable, codes: list[NDArray[np.int64]]) -> Potentials:
     """Return the potentials in unary.csv or pairwise.csv.
 
-    A row of unary.csv that has only probabilities gets potential 0.
+    If a row of unary.csv has probabilities but no potential, its potential is 0.
 
     Parameters
     ----------
-    codes : arrays (n_rows,) int64, the indices of the entities and of each column of features; -1 for an unknown name
+    codes : arrays (n_rows,) int64, indices of the entities and of each column of features; -1 for an unknown name
 
     """
     entity, features = codes[0], np.sort(np.column_stack(codes[1:]), axis=1)
@@ -196,7 +196,7 @@ def _states(table: CsvTable) -> NDArray[np.bool_]:
 
 
 def probability_rows_of(table: CsvTable, unary: Potentials, rates: Rates) -> ProbabilityRows:
-    """Return the rows of unary.csv that have probabilities.
+    """Return the rows of unary.csv with probabilities, sorted by entity and feature.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def probability_rows_of(table: CsvTable, unary: Potentials, rates: Rates) -> Pro
     """
     entity, feature = unary.entity, unary.features[:, 0]
     states = _states(table) & (entity >= 0) & (feature >= 0)
-    # An unknown feature has index -1. This index selects the row appended here, which allows all three values.
+    # An unknown feature has index -1, which selects the row appended here: all three values are possible.
     possible, background = np.vstack([rates.possible, [True] * 3]), np.append(rates.has_background, False)
     wrong, both = np.zeros(len(table), dtype=bool), {}
     for state in ("with", "without"):
@@ -231,9 +231,9 @@ def probability_rows_of(table: CsvTable, unary: Potentials, rates: Rates) -> Pro
 
 
 def _patients(table: CsvTable, states: NDArray[np.bool_]) -> NDArray[np.int64] | None:
-    """Return the numbers of patients in the columns `COUNTS`, (n_rows, 2) int64.
+    """Return the numbers of labelled patients in the columns `COUNTS`, (n_rows, 2) int64, or None if all are empty.
 
-    The result is None if all cells are empty. If any cell has a number, an empty cell counts as 0.
+    If some cells have a number, an empty cell counts as 0.
 
     Parameters
     ----------
@@ -251,14 +251,17 @@ def _patients(table: CsvTable, states: NDArray[np.bool_]) -> NDArray[np.int64] |
 
 
 def cost_rows(table: CsvTable, item: NDArray[np.int64], n_features: int, measurements: Group) -> NDArray[np.float64]:
-    """Return the cost of each feature, (n_features,) float64.
+    """Return the cost of each feature.
 
-    The cost is NaN if neither the feature nor its measurement has a row. The cost of a measurement is divided equally
-    among its features.
+    The cost of a measurement is divided equally among its features.
 
     Parameters
     ----------
     item : (n_rows,) int64, index of a feature, or n_features plus the index of a measurement; -1 for an unknown name
+
+    Returns
+    -------
+    costs : (n_features,) float64, NaN if neither the feature nor its measurement has a row
 
     """
     value = number_column(table, "cost", low=0.0)
@@ -276,7 +279,15 @@ def cost_rows(table: CsvTable, item: NDArray[np.int64], n_features: int, measure
 
 
 def alias_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return feature -> aliases. An alias that is a feature's name, or that occurs twice, is recorded as an error."""
+    """Return a mapping from features to aliases.
+
+    An alias that occurs twice, or that is a feature's name, is recorded as an error.
+
+    Parameters
+    ----------
+    feature : (n_rows,) int64, index of each row's feature, or -1 for an unknown name
+
+    """
     name_column(table, "alias")
     names, known = table.columns["alias"], set(features)
     taken = [row for row, alias in enumerate(names) if alias in known]
@@ -299,12 +310,12 @@ def display_rows(
     name: str = "name",
     display: str = "display",
 ) -> dict[str, str]:
-    """Return entity or feature -> display name. Two equal display names are recorded as an error.
+    """Return a mapping from entities and features to display names. Two equal display names are recorded as an error.
 
     Parameters
     ----------
-    aliases : other names, by feature
-    name, display : the columns of the table with the name and the display name
+    aliases : feature -> its other names
+    name, display : names of the two columns of `table`
 
     """
     names = list(dict.fromkeys([*entities, *features]))
@@ -323,10 +334,7 @@ def display_rows(
 
 
 def feature_rows(table: CsvTable, features: Sequence[str]) -> tuple[Features | None, list[Fault]]:
-    """Return features.csv in the order of `features`, and a list of errors.
-
-    If there are errors, such as a feature without a row, the features are None.
-    """
+    """Return features.csv in the order of `features` and an empty list, or None and the errors."""
     try:
         read = checked_features(table)
     except CohortError as error:
@@ -338,15 +346,20 @@ def feature_rows(table: CsvTable, features: Sequence[str]) -> tuple[Features | N
 
 
 def lacking_faults(table: CsvTable, what: str, names: Sequence[str], expected: str) -> list[Fault]:
-    """Return one error that lists `names`, the features that a file lacks. There is no error if `names` is empty."""
+    """Return one error that lists `names`, the features without a row, or no error if `names` is empty."""
     step = "add the missing rows or remove the file"
     return [Fault(table.faults.path, f"no {what} {few(names)}", expected, step)] if names else []
 
 
 def group_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[str]) -> list[Group]:
-    """Return the groups of features that share a measurement, and the exclusive groups.
+    """Return two groupings of features: features with a common measurement, and exclusive groups.
 
     At most one feature of an exclusive group can be +1.
+
+    Parameters
+    ----------
+    feature : (n_rows,) int64, index of each row's feature, or -1 for an unknown name
+
     """
     table.once(feature, "each feature once")
     groups, known = list[Group](), set(features)
@@ -373,7 +386,7 @@ def group_faults(
 ) -> list[Fault]:
     """Return the errors of exclusive groups.
 
-    A group may not contain a feature that can be -1, a coupled feature, or only one feature.
+    A group must have at least two features, all of which are 0 or +1 and have no couplings.
     """
     faults, where = [], groups.faults.path
     pairs = pairwise.features[pairwise.value != 0]

@@ -1,10 +1,10 @@
 """Convert bundles to and from graphs of NetworkX: features are nodes, couplings are edges.
 
 One entity becomes an undirected `Graph`: each node has the attribute `unary`, and each edge has the attribute
-`coupling`. A whole bundle becomes a `MultiGraph`. Each edge has the attribute `entity`, which is also its key. Each
-node has an attribute `unary:<entity>` for every entity with a unary potential on that feature. Costs are an attribute
-of the nodes. The attributes of the graph contain all other parts of the bundle, with lists as JSON text. Every
-attribute is a number or a text. Therefore GraphML and node-link JSON files preserve the digest of the bundle.
+`coupling`. A whole bundle becomes a `MultiGraph`: each edge has the attribute `entity`, which is also its key, and each
+node has an attribute `unary:<entity>` for every entity with a unary potential on the feature. Costs are an attribute of
+the nodes. The attributes of the graph contain all other parts of the bundle, with lists as JSON text. All attributes
+are numbers or strings. Therefore, writing GraphML or node-link JSON and reading it again preserves the bundle's digest.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from afa.model.bundle.read import bundle_of_tables
 UNARY, COUPLING, ENTITY, COST = "unary", "coupling", "entity", "cost"
 GRAPHML = ".graphml"
 NO_SUCH_GRAPH = (ValueError, KeyError, TypeError, AttributeError, RecursionError, ParseError)
-"""Errors that the readers of NetworkX raise for a file without a graph."""
+"""Errors that NetworkX raises if a file contains no graph."""
 
 
 def to_networkx(bundle: Bundle, entity: str | None = None) -> Any:
     """Return the graph of one entity, or of the whole bundle if `entity` is None.
 
-    The nodes are all M features, in the bundle's order.
+    The nodes are all M features in the bundle's order.
 
     Raises
     ------
-    BundleError : the bundle has probabilities, which a graph cannot represent
+    BundleError : the bundle has probabilities or scopes, which a graph cannot represent
 
     Examples
     --------
@@ -75,7 +75,7 @@ def to_networkx(bundle: Bundle, entity: str | None = None) -> Any:
 
 
 def _attributes(bundle: Bundle) -> dict[str, str]:
-    """Return the properties of the bundle other than features and couplings, as text."""
+    """Return all parts of the bundle other than features, costs and couplings, as text."""
     held: dict[str, Any] = {
         "entities": bundle.entities,
         "priors": {name: x for name, x in zip(bundle.entities, bundle.log_odds.tolist(), strict=True) if x},
@@ -90,7 +90,7 @@ def _attributes(bundle: Bundle) -> dict[str, str]:
 
 
 def _from_json(value: Any) -> Any:
-    """Return the list or mapping that a JSON text contains. A value that is not a text is returned unchanged."""
+    """Parse a JSON text into a list or mapping. Return any other value unchanged."""
     try:
         return json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):
@@ -112,11 +112,11 @@ def from_networkx(
 ) -> Bundle:
     """Return the bundle of a graph made by `to_networkx`, or of any undirected graph with the same attributes.
 
-    Node names must be texts. A node without a unary potential gets potential 0. Every edge needs a coupling.
+    Node names must be strings. A node without a unary potential gets potential 0. Every edge must have a coupling.
 
     Parameters
     ----------
-    name, version : replace those of the graph; a graph without them gets the name of its entity and version "1"
+    name, version : replace those of the graph; if missing in both, the name of the entity and version "1"
     entity : name of the entity, for a graph without a list of entities
 
     Raises
@@ -173,14 +173,12 @@ def from_networkx(
 
 
 def bundle_of_rows(where: str, header: Mapping[str, Any], rows: Mapping[str, Sequence[tuple[Any, ...]]]) -> Bundle:
-    """Return the bundle made from a header and the rows of its files.
-
-    The rows are checked by the rules of the bundle format.
+    """Return the bundle of a header and the rows of its files, checked like a folder.
 
     Parameters
     ----------
-    where : name of the source in error messages; rows are named by their entities and features
-    rows : file name -> rows
+    where : name of the source in error messages, which identify a row by its entity and features
+    rows : file name -> rows of the file
 
     Raises
     ------
@@ -199,7 +197,7 @@ def bundle_of_rows(where: str, header: Mapping[str, Any], rows: Mapping[str, Seq
 def write_graph(bundle: Bundle, path: str | Path, *, entity: str | None = None) -> None:
     """Write the graph of a bundle, or of one entity, as a `.graphml` or `.json` file.
 
-    Equal bundles give equal bytes.
+    Equal bundles give files with equal bytes.
     """
     target = Path(path)
     form, graph, networkx = _form_of(target), to_networkx(bundle, entity), library("networkx")
@@ -215,8 +213,8 @@ def read_graph(
 ) -> Bundle:
     """Return the bundle in a graph file. Options and errors are those of `from_networkx`.
 
-    In node-link JSON, the edges are read from the key `edges` or else from `links`. NetworkX before 3.6 and d3 write
-    `links`. A file without a graph raises a `BundleError`.
+    In node-link JSON, the edges are read from the key `edges` or, if it is missing, from `links`, which NetworkX before
+    3.6 and d3 write. A file without a graph raises a `BundleError`.
     """
     source = Path(path)
     form, networkx = _form_of(source), library("networkx")
@@ -239,7 +237,7 @@ def read_graph(
 
 
 def _form_of(path: Path) -> str:
-    """Return the file's suffix, which selects the format."""
+    """Return the file's suffix, which determines the format."""
     form = path.suffix.lower()
     if form not in (GRAPHML, ".json"):
         found = f"the suffix {path.suffix!r}"
@@ -248,10 +246,7 @@ def _form_of(path: Path) -> str:
 
 
 def library(module: str) -> Any:
-    """Return the module of an optional library.
-
-    If the library is not installed, the `AfaError` says how to install it.
-    """
+    """Return a module of an optional library. If the library is missing, the `AfaError` says how to install it."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -1,10 +1,11 @@
 """Convert entities to and from Markov networks of pgmpy.
 
 A network has one variable for each feature, with the states -1, 0 and +1. The network has one factor exp(theta_j x_j)
-for each feature and one factor exp(psi_jl x_j x_l) for each coupling (eq:mrf-general). The scale of a factor does not
-affect the distribution and is ignored. The network's attribute `log_odds` contains the prior log-odds of the entity. In
-a bundle with probabilities, each entity has two networks, one for each class (docs/decisions.md, Base rates). The
-variables of these networks have only the states that can occur. Such networks cannot be converted back.
+for each feature and one factor exp(psi_jl x_j x_l) for each coupling (eq:mrf-general). Multiplying a factor by a
+constant does not change the distribution, so the scale of a factor is ignored. The network's attribute `log_odds` is
+the prior log-odds of the entity. If a bundle has probabilities, each entity has two networks, one for each class
+(docs/decisions.md, Base rates), whose variables have only the possible states. Networks of one class cannot be
+converted back to a bundle.
 """
 
 from __future__ import annotations
@@ -24,25 +25,23 @@ from afa.model.mrf import VALUES, Floats
 
 LOG_ODDS = "log_odds"
 LARGEST_POTENTIAL = 300.0
-"""Largest potential in a network, nats, because a factor stores exp(potential), which overflows."""
+"""Largest potential in a network, nats. A factor stores exp(potential), which overflows for larger potentials."""
 TOLERANCE = 1e-9
 X = np.array(VALUES, dtype=np.float64)
 
 
 def to_markov_network(bundle: Bundle, entity: str, *, holds: bool | None = None) -> Any:
-    """Return the `DiscreteMarkovNetwork` of an entity, on all M features.
-
-    The states are named -1, 0 and 1, so that evidence can be given in the values of a bundle.
+    """Return the `DiscreteMarkovNetwork` of an entity on all M features, with states named -1, 0 and 1.
 
     Parameters
     ----------
-    holds : for a bundle with probabilities: True for the class with the entity, which has the prior, False for the
-        class without the entity. None for other bundles
+    holds : for a bundle with probabilities: True for the class with the entity (with the prior), False for the class
+        without it; None for other bundles
 
     Raises
     ------
-    BundleError : `holds` does not fit the bundle, a potential is beyond `LARGEST_POTENTIAL`, or the bundle has
-        exclusive groups, which factors of two features cannot represent
+    BundleError : `holds` does not fit the bundle, a potential exceeds `LARGEST_POTENTIAL`, or the bundle has exclusive
+        groups, which factors of two features cannot represent
 
     """
     where = f"bundle {bundle.name}, {entity}"
@@ -80,18 +79,18 @@ def to_markov_network(bundle: Bundle, entity: str, *, holds: bool | None = None)
 def from_markov_networks(networks: Mapping[str, Any], *, name: str, version: str = "1") -> Bundle:
     """Return a bundle with one entity for each Markov network.
 
-    The variables are the features, in order of first appearance. A variable has three states, named -1, 0 and 1. The
-    names 0, 1 and 2, which pgmpy gives to unnamed states, also stand for -1, 0 and 1. The logarithm of a factor must be
-    a constant plus terms in x_j and x_j x_l. Terms of several factors on the same variables are added.
+    The variables are the features, in order of first appearance. A variable has three states named -1, 0 and 1, or 0, 1
+    and 2 (pgmpy's names of unnamed states) in the same order. The logarithm of a factor must be a constant plus terms
+    in x_j and x_j x_l. Terms of several factors on the same variables are added.
 
     Parameters
     ----------
     networks : entity -> network
-    name, version : of the new bundle
+    name, version : name and version of the new bundle
 
     Raises
     ------
-    BundleError : names every factor of another form
+    BundleError : lists every factor of another form
 
     """
     potentials = dict[tuple[str, ...], float]()  # each key is an entity and one or two features
@@ -124,7 +123,7 @@ def from_markov_networks(networks: Mapping[str, Any], *, name: str, version: str
 
 
 def _terms_of(factor: Any, where: str) -> dict[tuple[str, ...], float] | Fault:
-    """Return the coefficients of x_j and x_j x_l in a factor's logarithm, by variables, or the error in the factor."""
+    """Return the coefficients of x_j and x_j x_l in a factor's logarithm, by variables, or the error of the factor."""
     scope = list(factor.scope())
     place = f"{where}, factor of {', '.join(map(str, scope))}"
     if not all(isinstance(variable, str) for variable in scope):

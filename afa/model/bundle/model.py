@@ -1,7 +1,7 @@
-"""A bundle expresses a language model's statements about N entities as potentials on the same M ternary features.
+"""A bundle: a language model's statements about N entities, as potentials on the same M ternary features.
 
-`afa.model.bundle.format` describes the folder. A `Bundle` is read-only. A `Bundle` does not contain the columns
-confidence and evidence, which remain in the files.
+The folder format is described in `afa.model.bundle.format`. A `Bundle` is read-only, and omits the columns `confidence`
+and `evidence` of the files.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class PackedCouplings:
     pointer : (N + 1,) int64, the couplings of entity n are pointer[n] to pointer[n + 1] - 1
     row, column : (n_pairs,) int32, features of each coupling, row < column
     value : (n_pairs,) float64, coupling, nats
-    scope : (n_pairs,) int8, indices of `SCOPES`; None where no coupling has a scope, which says whether it is in both
-        classes
+    scope : (n_pairs,) int8, index in `SCOPES`, which tells if the coupling is in both classes; None if no coupling has
+        a scope
 
     """
 
@@ -53,23 +53,36 @@ class PackedCouplings:
     scope: NDArray[np.int8] | None = None
 
     def of(self, entity: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
-        """Return the rows, columns and values of one entity's couplings, (n,) each."""
+        """Return the rows, columns and values of one entity's couplings.
+
+        Returns
+        -------
+        row, column : (n,) int32, feature indices
+        value : (n,) float64, nats
+
+        """
         part = slice(int(self.pointer[entity]), int(self.pointer[entity + 1]))
         return self.row[part], self.column[part], self.value[part]
 
     @property
     def owner(self) -> NDArray[np.int64]:
-        """Return the entity index of each coupling, (n_pairs,) int64."""
+        """Return the entity index of each coupling.
+
+        Returns
+        -------
+        owner : (n_pairs,) int64
+
+        """
         return np.repeat(np.arange(len(self.pointer) - 1), np.diff(self.pointer))
 
     def renumbered(
         self, entities: NDArray[np.int64], features: NDArray[np.int64], included: NDArray[np.bool_] | bool = True
     ) -> PackedCouplings:
-        """Return the couplings marked in `included` with new indices of entities and features.
+        """Return the couplings marked in `included`, with new indices of entities and features.
 
         Parameters
         ----------
-        entities, features : (N,) and (M,) int64, new indices; -1 drops the entity or the feature
+        entities, features : (N,) and (M,) int64, new index of each entity and feature, or -1 to drop it
         included : (n_pairs,) bool, True for couplings to keep
 
         """
@@ -84,10 +97,9 @@ class PackedCouplings:
 class Bundle:
     """N entities with pairwise potentials on the same M features; all arrays are read-only.
 
-    Two bundles contain the same model exactly when their `digest` is equal. `load_bundle` makes a bundle from a folder
-    and checks it. `packed` has the couplings of all entities, `aliases` has other names of features, and
-    `display_names` has the names shown to people. `name`, `version`, `provenance` and `licence` are those of
-    bundle.yaml.
+    Two bundles have the same model if and only if their `digest` is equal. `load_bundle` reads and checks a folder.
+    `packed` contains the couplings of all entities, `aliases` other names of features, and `display_names` the names
+    shown to people. `name`, `version`, `provenance` and `licence` are read from bundle.yaml.
 
     Examples
     --------
@@ -108,19 +120,19 @@ class Bundle:
     """(N, M), unary potentials, nats."""
     packed: PackedCouplings
     priors: NDArray[np.float64]
-    """(N,), log-odds, nats, or log weights where one entity holds; zeros without priors.csv."""
+    """(N,), log-odds in nats, or log weights if exactly one entity is present; zeros without priors.csv."""
     costs: NDArray[np.float64] | None = None
-    """(M,), non-negative; None where all features cost the same."""
+    """(M,), non-negative; None if all features have the same cost."""
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     display_names: Mapping[str, str] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     licence: str | None = None
     rates: Rates | None = None
-    """Class-conditional probabilities, possible values, and exclusive groups; None where the bundle has none."""
+    """Class-conditional probabilities, possible values, and exclusive groups; None if the bundle has none."""
     shares: NDArray[np.float64] | None = None
-    """(N,), probabilities before anything is measured; None where priors.csv has log-odds or is absent."""
+    """(N,), probabilities before any measurement; None if priors.csv has log-odds or is absent."""
     digest: str = field(init=False)
-    """SHA-256 of entities, features, non-zero potentials, priors and costs, independent of the files' layout."""
+    """SHA-256 of entities, features, non-zero potentials, priors and costs, independent of the layout of the files."""
 
     def __post_init__(self) -> None:
         packed = (self.packed.pointer, self.packed.row, self.packed.column, self.packed.value, self.packed.scope)
@@ -133,16 +145,13 @@ class Bundle:
         return f"<Bundle {self.name} {self.version}: {len(self.entities)} entities, {len(self.features)} features>"
 
     def _repr_html_(self) -> str:
-        """Return the table that a notebook shows.
-
-        The table contains the unary potentials, with entities as rows and features as columns.
-        """
+        """Return the table that a notebook displays: unary potentials of entities (rows) on features (columns)."""
         table = pd.DataFrame(self.unary, index=list(self.entities), columns=list(self.features))
         heading = f"<p><b>{escape(self.name)} {escape(self.version)}</b>: unary potentials</p>"
         return heading + table.to_html(max_rows=20, max_cols=20, float_format="{:g}".format)
 
     def index(self, entity: str) -> int:
-        """Return the position of an entity. An unknown entity raises a `BundleError`."""
+        """Return the index of an entity, or raise a `BundleError` if the entity is unknown."""
         try:
             return self.entities.index(entity)
         except ValueError:
@@ -151,11 +160,15 @@ class Bundle:
             raise BundleError(Fault(where, f"no entity {entity!r}", "one of its entities", step)) from None
 
     def couplings(self, entity: str, included: NDArray[np.bool_] | None = None) -> sp.csr_array:
-        """Return the couplings of an entity, (M, M) sparse, symmetric with zero diagonal, nats.
+        """Return the couplings of an entity.
 
         Parameters
         ----------
-        included : (n_pairs,) bool over all entities, couplings to include; all if None
+        included : (n_pairs,) bool over all entities, True for couplings to include, or None for all
+
+        Returns
+        -------
+        couplings : (M, M) sparse, symmetric with zero diagonal, nats
 
         """
         v = self.index(entity)
@@ -168,12 +181,11 @@ class Bundle:
         return sp.coo_array((np.concatenate([value, value]), indices), shape=shape).tocsr()
 
     def mrf(self, entity: str) -> PairwiseMRF:
-        """Return the model of an entity on all M features.
+        """Return the model of an entity on all M features, with all its couplings and its prior (eq:disc_score).
 
-        The model has all couplings and the prior log-odds of the entity (eq:disc_score). The energy of this model is
-        S_v, unless the bundle has couplings in both classes. If the bundle has couplings in both classes, `contrast`
-        returns the model of S_v. If a feature has only two possible values, the model counts each value from their
-        midpoint (docs/decisions.md, Base rates).
+        The energy of this model is S_v, unless some couplings are in both classes; `contrast` then returns the model of
+        S_v. If a feature has only two possible values, its term is linear in the distance from the midpoint of these
+        values (docs/decisions.md, Base rates).
         """
         return self._model(self.index(entity), self.couplings(entity))
 
@@ -182,17 +194,21 @@ class Bundle:
         return PairwiseMRF(*parts) if self.ternary else PairwiseMRF.on_values(self.possible, *parts)
 
     def energies(self, values: ArrayLike, closure: str = "differential", kappa: ArrayLike = 0.0) -> NDArray[np.float64]:
-        """Return S_v(x) of every patient and entity, (n, N) float64, nats (eq:disc_score).
+        """Return S_v(x) of every patient and entity (eq:disc_score).
 
         Parameters
         ----------
-        values : (n, M) float, -1, 0 or +1; NaN where not measured, which adds nothing
+        values : (n, M) float, -1, 0 or +1; NaN if not measured, which adds 0
         closure : `differential`, `shared` or `explicit`
-        kappa : (N,) log Z_1 - log Z_0 without observations, for `explicit`
+        kappa : (N,) log Z_1 - log Z_0 without observations, nats, for `explicit`
+
+        Returns
+        -------
+        energies : (n, N) float64, nats
 
         Raises
         ------
-        PlannerError : a value cannot occur
+        PlannerError : a value is not possible for its feature
 
         """
         kappas = np.broadcast_to(kappa, len(self.entities))
@@ -202,12 +218,16 @@ class Bundle:
     def energies_of(
         self, entity: str, values: ArrayLike, closure: str = "differential", kappa: float = 0.0
     ) -> NDArray[np.float64]:
-        """Return S_v(x) of one entity for every patient, (n,) nats. The result is one column of `energies`.
+        """Return S_v(x) of one entity for every patient, which is one column of `energies`.
 
         Parameters
         ----------
-        values : (n, M) float, -1, 0 or +1; NaN where not measured, which adds nothing
+        values : (n, M) float, -1, 0 or +1; NaN if not measured, which adds 0
         closure, kappa : as in `energies`
+
+        Returns
+        -------
+        energies : (n,) float64, nats
 
         """
         if closure != "explicit":
@@ -216,9 +236,7 @@ class Bundle:
         return np.asarray(one.energies(values) - zero.energies(values) + exclusive_log_odds(self, entity, values))
 
     def contrast(self, entity: str, closure: str = "differential") -> PairwiseMRF:
-        """Return the model of S_v = log p_1 - log p_0 of one entity.
-
-        Couplings that are in both classes cancel in this difference.
+        """Return the model of S_v = log p_1 - log p_0 of one entity, in which couplings of both classes cancel.
 
         Parameters
         ----------
@@ -230,10 +248,10 @@ class Bundle:
         return self._model(self.index(entity), self.couplings(entity, included))
 
     def contrasts(self) -> Bundle:
-        """Return the bundle for computing duels. This bundle has no couplings that are in both classes.
+        """Return the bundle for computing duels, which omits the couplings that are in both classes.
 
-        Couplings in both classes cancel in S_v = log p_1 - log p_0. A bundle without such couplings is returned
-        unchanged. If the bundle has such couplings, the provenance of the new bundle contains the digest of this bundle
+        Couplings in both classes cancel in S_v = log p_1 - log p_0. A bundle without couplings of both classes is
+        returned unchanged. If couplings are removed, `provenance` of the new bundle contains the digest of this bundle
         as `restricted_from`.
         """
         scope = self.packed.scope
@@ -245,42 +263,53 @@ class Bundle:
 
     @property
     def exclusive(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        """Return the exclusive groups by name. At most one feature of a group can be +1."""
+        """Return (name, features) of each exclusive group. At most one feature of a group can be +1."""
         return () if self.rates is None else self.rates.exclusive
 
     @property
     def holds(self) -> Holds:
-        """Return how many entities hold for one patient according to the bundle: `several`, `one` or `one or none`."""
+        """Return how many entities one patient can have: `several`, `one` or `one or none`."""
         return "several" if self.rates is None else self.rates.holds
 
     @property
     def log_odds(self) -> NDArray[np.float64]:
-        """Return the prior log-odds of each entity against its absence, (N,) nats.
+        """Return the prior log-odds of each entity against its absence, for questions about one entity alone.
 
-        These log-odds serve questions about one entity alone. The log-odds equal `priors`, unless priors.csv has
-        probabilities.
+        The log-odds equal `priors` unless priors.csv has probabilities.
+
+        Returns
+        -------
+        log_odds : (N,) float64, nats
+
         """
         return self.priors if self.shares is None else np.log(self.shares) - np.log1p(-self.shares)
 
     @property
     def floor(self) -> float:
-        """Return the smallest probability that a possible value can have."""
+        """Return the smallest probability of a possible value."""
         return FLOOR if self.rates is None else self.rates.floor
 
     @property
     def possible(self) -> NDArray[np.bool_]:
-        """Return which of -1, 0, +1 each feature can take, (M, 3) bool.
+        """Return which of -1, 0, +1 each feature can take: all, unless features.csv excludes some.
 
-        All are possible unless features.csv excludes some.
+        Returns
+        -------
+        possible : (M, 3) bool
+
         """
         return np.ones((len(self.features), 3), dtype=bool) if self.rates is None else self.rates.possible
 
     @property
     def kinds(self) -> NDArray[np.int64]:
-        """Return a number for each feature, (M,) int64.
+        """Return a number for each feature. A permutation may exchange only features with equal numbers.
 
-        A permutation may exchange two features only if their numbers are equal. Features have equal numbers if they
-        have the same possible values, or belong to the same exclusive group.
+        Features have equal numbers if they have the same possible values, or are in the same exclusive group.
+
+        Returns
+        -------
+        kinds : (M,) int64
+
         """
         kinds: NDArray[np.int64] = self.possible @ np.array([1, 2, 4])
         for number, (_, members) in enumerate(self.exclusive):
@@ -301,9 +330,12 @@ class Bundle:
 
     @property
     def background(self) -> NDArray[np.float64]:
-        """Return the background probabilities of -1, 0, +1, (M, 3).
+        """Return the background probabilities: given ones, else pooled over the classes, else uniform ones.
 
-        A row is given, else pooled over the classes, else uniform.
+        Returns
+        -------
+        background : (M, 3) float64, probabilities of -1, 0, +1
+
         """
         return self._rates().background
 
@@ -314,14 +346,18 @@ class Bundle:
         return self.rates
 
     def how_often(self, entity: str) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
-        """Return P_1 and P_0 of an entity, and the indices of the features that its model covers.
+        """Return the class-conditional probabilities of an entity, and the features that its model covers.
 
-        P_1 and P_0 are (M, 3) arrays of the probabilities of -1, 0 and +1. For a feature that the model does not cover,
-        P_1 and P_0 equal the background.
+        Returns
+        -------
+        with_entity, without : (M, 3) float64
+            P_1 and P_0: probabilities of -1, 0, +1; the background for features that the model does not cover.
+        at : (n,) intp
+            Indices of the features that the model covers.
 
         Raises
         ------
-        BundleError : the bundle has directions alone, neither probabilities nor features.csv
+        BundleError : the bundle has neither probabilities nor features.csv
 
         """
         v = self.index(entity)
@@ -329,10 +365,14 @@ class Bundle:
         return self._rates().of_entity(v, self.unary[v], np.concatenate([row, column]))
 
     def patients_behind(self, entity: str) -> NDArray[np.int64]:
-        """Return the numbers of labelled patients from whom an entity's probabilities are estimated, (M, 2) int64.
+        """Return the numbers of labelled patients from whom an entity's probabilities were estimated.
 
-        The first column counts patients with the entity, the second patients without. All numbers are 0 unless
-        `afa.update` made the bundle.
+        All numbers are 0 unless `afa.update` made the bundle.
+
+        Returns
+        -------
+        counts : (M, 2) int64, patients with the entity and without
+
         """
         counts = np.zeros((len(self.features), 2), dtype=np.int64)
         if self.rates is not None and self.rates.probability_rows.patients is not None:
@@ -343,7 +383,12 @@ class Bundle:
     def scoped(self, entity: str) -> tuple[sp.csr_array, sp.csr_array]:
         """Return the couplings of an entity in both classes, and its couplings only in the class with the entity.
 
-        A row of pairwise.csv without a scope is only in the class with the entity.
+        A row of pairwise.csv without a scope applies only to the class with the entity.
+
+        Returns
+        -------
+        shared, condition : (M, M) sparse, nats
+
         """
         if self.packed.scope is None:
             matrix = self.couplings(entity)
@@ -352,7 +397,13 @@ class Bundle:
         return self.couplings(entity, shared), self.couplings(entity, ~shared)
 
     def support(self, entity: str) -> NDArray[np.intp]:
-        """Return the sorted indices of the features on which an entity has a non-zero unary potential or a coupling."""
+        """Return the features on which an entity has a non-zero unary potential or a coupling.
+
+        Returns
+        -------
+        support : (n,) intp, ascending feature indices
+
+        """
         index = self.index(entity)
         row, column, _ = self.packed.of(index)
         used = self.unary[index] != 0
@@ -361,19 +412,16 @@ class Bundle:
         return np.flatnonzero(used)
 
     def shown(self, name: str) -> str:
-        """Return the name that people are shown for an entity or a feature.
-
-        The name itself is shown unless display.csv has another one.
-        """
+        """Return the display name of an entity or a feature, or the name itself if display.csv has none."""
         other = name.removeprefix("not ")
         if name not in self.display_names and name != other and other not in self.features:
             return f"not {self.display_names.get(other, other)}"
         return self.display_names.get(name, name)
 
     def restrict(self, features: Sequence[str]) -> Bundle:
-        """Return the bundle on these features only, in the given order. Potentials on other features are dropped.
+        """Return the bundle on the given features only, in this order, without potentials on other features.
 
-        The provenance of the new bundle contains the digest of this bundle as `restricted_from`.
+        `provenance` of the new bundle contains the digest of this bundle as `restricted_from`.
 
         Raises
         ------
@@ -383,17 +431,14 @@ class Bundle:
         return self._chosen(self.entities, features)
 
     def restrict_entities(self, entities: Sequence[str]) -> Bundle:
-        """Return the bundle of these entities only, in the given order, on all features.
+        """Return the bundle of the given entities only, in this order, on all features.
 
-        Errors and provenance are as in `restrict`.
+        Errors and provenance are those of `restrict`.
         """
         return self._chosen(entities, self.features)
 
     def _chosen(self, entities: Sequence[str], features: Sequence[str]) -> Bundle:
-        """Return the bundle of these entities on these features, in the given order.
-
-        If nothing would change, this bundle is returned.
-        """
+        """Return the bundle of the given entities and features, in this order, or this bundle if nothing changes."""
         if (tuple(entities), tuple(features)) == (self.entities, self.features):
             return self
         where, faults, positions, numbers = f"bundle {self.name}, restricted", list[Fault](), [], []
@@ -430,10 +475,7 @@ class Bundle:
 
 
 def packed_couplings(pairwise: Potentials, n_entities: int) -> PackedCouplings:
-    """Return the non-zero couplings, sorted by entity, row and column.
-
-    Each pair occurs once, with the lower feature first.
-    """
+    """Return the non-zero couplings, sorted by entity, row and column. Each pair has the lower feature first."""
     present = pairwise.value != 0
     entity, features, value = pairwise.entity[present], pairwise.features[present], pairwise.value[present]
     order = np.lexsort((features[:, 1], features[:, 0], entity))
@@ -444,7 +486,7 @@ def packed_couplings(pairwise: Potentials, n_entities: int) -> PackedCouplings:
 
 
 def _digest(bundle: Bundle) -> str:
-    """Return the SHA-256 of length-prefixed parts. Numbers are stored as little-endian 64-bit values."""
+    """Return the SHA-256 of the parts, each preceded by its length, with numbers as little-endian 64-bit values."""
     entity, feature = np.nonzero(bundle.unary)
     packed = bundle.packed
     integers: list[ArrayLike] = [entity, feature, packed.pointer, packed.row, packed.column]

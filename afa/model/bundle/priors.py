@@ -1,7 +1,7 @@
-"""The entities' priors, which apply before anything is measured, and the file `priors.csv`.
+"""The priors of the entities (their odds before any measurement), and the file `priors.csv`.
 
 `priors.csv` has the columns `entity,probability` or `entity,log_odds`. Without the file, each entity has probability
-1/2 if several entities may hold for a patient. If at most one holds, all entities have the same probability.
+1/2 if a patient can have several entities. If a patient has at most one entity, all entities are equally probable.
 """
 
 from __future__ import annotations
@@ -22,23 +22,30 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 COLUMNS = ("log_odds", "probability")
 ROUNDED = 0.01
-"""Largest rounding error in the sum of probabilities, which is 1 where exactly one entity holds."""
+"""Largest accepted rounding error of a sum of probabilities that must be 1 (exactly one entity is present)."""
 
 
 def prior_rows(
     table: CsvTable, entity: NDArray[np.int64], n_entities: int, holds: Holds
 ) -> tuple[Floats, Floats | None]:
-    """Return the priors in priors.csv, (N,) float64, and the probabilities, (N,).
+    """Return the priors of the entities from priors.csv, and the probabilities, or None if the file has log-odds.
 
-    If the file has log-odds, the probabilities are None. If several entities may hold, a prior is the log-odds of the
-    entity against its absence. If at most one entity holds, a prior is the logarithm of the entity's weight, and the
-    state without any entity has weight 1. In a file of log-odds, an entity without a row has log-odds 0. In a file of
-    probabilities it has probability 1/2 if several entities may hold. If at most one entity may hold, the entities
+    If a patient can have several entities, a prior is the log-odds of the entity against its absence. If a patient has
+    at most one entity, a prior is the logarithm of the entity's weight, where having none of the entities has weight 1.
+
+    In a file of log-odds, an entity without a row has log-odds 0. In a file of probabilities, an entity without a row
+    has probability 1/2 if a patient can have several entities. If a patient has at most one entity, the entities
     without a row share the remaining probability equally.
 
     Parameters
     ----------
-    entity : (n_rows,) int64, index of each row's entity, -1 where the name is unknown
+    entity : (n_rows,) int64, index of each row's entity, or -1 for an unknown name
+    holds : how many entities a patient can have
+
+    Returns
+    -------
+    priors : (N,) float64, nats
+    shares : (N,) float64, probabilities, or None
 
     """
     table.once(entity, "each entity once")
@@ -71,7 +78,7 @@ def prior_rows(
 
 
 def _ask_back(table: CsvTable, value: Floats) -> None:
-    """Record an error if all log-odds lie between 0 and 1 and have no sign, because they may be probabilities."""
+    """Record an error if all log-odds are unsigned and between 0 and 1, because they may be probabilities."""
     texts = [text.strip() for text in table.columns["log_odds"]]
     if len(value) and bool(((value > 0) & (value < 1)).all()) and not any(text.startswith("+") for text in texts):
         found = f"{few(texts)}, all between 0 and 1, as probabilities are"
@@ -83,10 +90,9 @@ def _ask_back(table: CsvTable, value: Floats) -> None:
 
 
 def _completed(table: CsvTable, shares: Floats, holds: Holds) -> Floats:
-    """Return the probabilities of all entities, (N,) float64.
+    """Return the probabilities of all entities, (N,) float64, after filling in the entities without a row (NaN).
 
-    NaN in `shares` marks an entity without a row, which gets a value here. An impossible sum of the probabilities is
-    recorded as an error of the table.
+    An impossible sum of the probabilities is recorded as an error of the table.
     """
     without_row = np.isnan(shares)
     if holds == "several":
@@ -104,9 +110,9 @@ def _completed(table: CsvTable, shares: Floats, holds: Holds) -> Floats:
 
 
 def signed(priors: Mapping[str, Any]) -> dict[str, float | str]:
-    """Return log-odds as they are written to priors.csv.
+    """Return log-odds in the form of priors.csv.
 
-    If all lie between 0 and 1, they get plus signs, because they look like probabilities.
+    If all log-odds are between 0 and 1, they get plus signs to distinguish the log-odds from probabilities.
     """
     if not priors or not all(isinstance(value, float) and 0 < value < 1 for value in priors.values()):
         return dict(priors)
@@ -114,11 +120,15 @@ def signed(priors: Mapping[str, Any]) -> dict[str, float | str]:
 
 
 def starting(bundle: Bundle, holds: Holds | None = None) -> Floats:
-    """Return the probability of each entity before anything is measured, (N,).
+    """Return the probability of each entity before any measurement.
 
     Parameters
     ----------
-    holds : how many entities hold; the bundle's setting if None
+    holds : how many entities a patient can have, or None for the bundle's setting
+
+    Returns
+    -------
+    probabilities : (N,) float64
 
     """
     holds = holds or bundle.holds
@@ -129,12 +139,12 @@ def starting(bundle: Bundle, holds: Holds | None = None) -> Floats:
 
 
 def starting_point(bundle: Bundle, holds: Holds | None = None, entity: str | None = None) -> str:
-    """Return a sentence that states the probabilities before anything is measured.
+    """Return a sentence that states the probabilities of the entities before any measurement.
 
     Parameters
     ----------
-    holds : how many entities hold; the bundle's setting if None
-    entity : the only entity in question, if there is one
+    holds : how many entities a patient can have, or None for the bundle's setting
+    entity : the only entity in question, or None
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Probabilities of each feature value with and without an entity, and the models made from them.
+"""Probabilities of each feature value with and without an entity, and the models computed from them.
 
-docs/decisions.md explains the decisions behind this module. F1 says which values can occur. F2 and F3 define the
-`explicit` closure, which has two class models for an entity. F5 defines the background, F7 the pooling of several
-distributions, and F10 the step from the rows of a bundle to probabilities.
+The decisions behind this module are in docs/decisions.md: F1 on the possible values; F2 and F3 on the `explicit`
+closure, with two class models for an entity; F5 on the background; F7 on pooling several distributions; F10 on the
+probabilities that the rows of a bundle imply.
 """
 
 from __future__ import annotations
@@ -25,29 +25,47 @@ if TYPE_CHECKING:
 
 Indices = npt.NDArray[np.int64]
 Group = tuple[tuple[str, tuple[int, ...]], ...]
-"""Features, by index, by the name of what they have in common."""
+"""(name, feature indices) of each group of features, for example of one measurement."""
 FLOOR = 0.01
-"""Least probability of a value that can occur, in elicited answers."""
+"""Smallest probability of a possible value in elicited answers."""
 Holds = Literal["several", "one", "one or none"]
 HOLDS: tuple[Holds, ...] = get_args(Holds)
 SCOPES = ("", "shared", "condition")
-"""Values of a coupling's `scope`, by index: not given, in both classes, in the entity's class alone."""
+"""Values of a coupling's `scope`, by index: not given, in both classes, only in the class with the entity."""
 SHARED, CONDITION = 1, 2
 VALUES = np.array([-1.0, 0.0, 1.0])
 LARGEST_TILT = 300.0
-"""A larger potential, in nats, would give a value that can occur the probability 0 in 64 bits."""
+"""Largest potential, in nats; with a larger one, a possible value would get probability 0 in double precision."""
 
 
 def three_values(p_low: npt.ArrayLike, p_high: npt.ArrayLike) -> Floats:
-    """Return the probabilities of -1, 0, +1, (..., 3), from the shares below and above the cut points, (...) each."""
+    """Return the probabilities of the three values from the shares below and above the cut points.
+
+    Parameters
+    ----------
+    p_low, p_high : (...) float64, shares
+
+    Returns
+    -------
+    probabilities : (..., 3) float64, of -1, 0, +1
+
+    """
     low, high = np.asarray(p_low, dtype=np.float64), np.asarray(p_high, dtype=np.float64)
     return np.stack([low, 1.0 - low - high, high], axis=-1)
 
 
 def floored(probabilities: npt.ArrayLike, possible: npt.ArrayLike, floor: float = FLOOR) -> Floats:
-    """Return probabilities, (..., 3), that are at least `floor` for values that can occur.
+    """Return distributions in which every possible value has at least the probability `floor` before normalisation.
 
-    Other values get 0, and then each distribution is normalised.
+    Parameters
+    ----------
+    probabilities : (..., 3) float64, of -1, 0, +1
+    possible : (..., 3) bool, True for possible values; other values get probability 0
+
+    Returns
+    -------
+    floored : (..., 3) float64, each row sums to 1
+
     """
     raised = np.where(np.asarray(possible, dtype=bool), np.maximum(probabilities, floor), 0.0)
     return np.asarray(raised / raised.sum(axis=-1, keepdims=True))
@@ -58,21 +76,21 @@ def pool(probabilities: npt.ArrayLike, possible: npt.ArrayLike, floor: float = F
 
     \[ P(s) \propto \exp\Bigl(\frac{1}{n} \sum_i \log P_i(s)\Bigr), \quad s \in V_j \]
 
-    First, each voter's distribution `P_i` is floored and normalised. The log-ratio of two values is then the mean of
-    the voters' log-ratios.
+    First, each voter's distribution `P_i` is floored and normalised. The pooled log-ratio of two values is then the
+    mean of the voters' log-ratios.
 
     Parameters
     ----------
     probabilities
-        (n_voters, ..., 3) float64, probabilities of -1, 0, +1; all three NaN for a voter without an answer.
+        (n_voters, ..., 3) float64, probabilities of -1, 0, +1; all three NaN if a voter gave no answer.
     possible
-        (..., 3) bool, True where a value can occur (`afa.model.features.Features.possible`).
+        (..., 3) bool, True for possible values (`afa.model.features.Features.possible`).
     floor
-        Smallest probability of a value that can occur, before normalisation.
+        Smallest probability of a possible value, before normalisation.
 
     Returns
     -------
-    ndarray : (..., 3) float64; 0 for values that cannot occur, NaN where no voter has an answer
+    ndarray : (..., 3) float64; 0 for impossible values, NaN if no voter gave an answer
 
     >>> pool([[0.1, 0.3, 0.6], [0.0, 0.4, 0.6], [0.2, 0.5, 0.3]], [True, True, True]).round(5).tolist()
     [0.06314, 0.42269, 0.51417]
@@ -90,15 +108,15 @@ def pool(probabilities: npt.ArrayLike, possible: npt.ArrayLike, floor: float = F
 
 @dataclass(frozen=True, eq=False)
 class ProbabilityRows:
-    """The n rows of unary.csv that have probabilities, sorted by entity and then by feature.
+    """The n rows of unary.csv with probabilities, sorted by entity and then by feature.
 
     Attributes
     ----------
     entity, feature : (n,) int64, indices
-    with_entity, without : (n, 3) float64, probabilities of -1, 0, +1 in each class; all NaN where the row has none
+    with_entity, without : (n, 3) float64, probabilities of -1, 0, +1 in each class; all NaN if the row has none
     directed : (n,) bool, True if the row also has a potential
-    patients : (n, 2) int64, labelled patients behind `with_entity` and `without`; None unless `afa update` made the
-        bundle
+    patients : (n, 2) int64, labelled patients from whom `with_entity` and `without` were estimated; None unless
+        `afa update` made the bundle
 
     """
 
@@ -120,25 +138,26 @@ NO_ROWS = ProbabilityRows(
 
 @dataclass(frozen=True, eq=False)
 class Rates:
-    """The parts of a bundle other than potentials and priors: probabilities, possible values, and groups of features.
+    """Probabilities, possible values and groups of features of a bundle (the parts other than potentials and priors).
 
     Parameters
     ----------
     n_features
-        M of the bundle.
+        Number of features M.
     table
-        `features.csv`, in the order of the bundle's features; None without the file, when every feature has three
-        values.
+        `features.csv` in the order of the bundle's features; None without the file (every feature then has three
+        values).
     probability_rows
         The probabilities by entity and feature, from unary.csv.
     measurements, exclusive
-        `groups.csv`: the features of each measurement; the features of which at most one can be +1.
+        `groups.csv`: the features of each measurement; the groups in which at most one feature can be +1.
     encoding
-        How the values behind the probabilities were encoded: `ranges`, `controls` or `cohort`; None if unknown (F10a).
+        Encoding of the values from which the probabilities came: `ranges`, `controls` or `cohort`; None if unknown
+        (F10a).
     floor
-        Smallest probability of a value that can occur.
+        Smallest probability of a possible value.
     holds
-        How many entities hold for one patient: `several`, `one`, or `one or none` (F6).
+        How many entities one patient can have: `several`, `one`, or `one or none` (F6).
 
     """
 
@@ -153,12 +172,24 @@ class Rates:
 
     @cached_property
     def possible(self) -> npt.NDArray[np.bool_]:
-        """Return which of -1, 0, +1 each feature can take, (M, 3) bool (F1)."""
+        """Return which of -1, 0, +1 each feature can take (F1).
+
+        Returns
+        -------
+        possible : (M, 3) bool
+
+        """
         return np.ones((self.n_features, 3), dtype=bool) if self.table is None else self.table.possible
 
     @cached_property
     def has_background(self) -> npt.NDArray[np.bool_]:
-        """Return True for each feature with a background in features.csv or in a class without an entity, (M,) bool."""
+        """Return True for each feature with a background in features.csv or with probabilities without an entity.
+
+        Returns
+        -------
+        has_background : (M,) bool
+
+        """
         found = np.zeros(self.n_features, dtype=bool)
         if self.table is not None:
             found |= np.isfinite(self.table.p_low)
@@ -167,11 +198,15 @@ class Rates:
 
     @cached_property
     def background(self) -> Floats:
-        """Return the background probabilities of -1, 0, +1 among all people, (M, 3) float64 (F5).
+        """Return the background probabilities of the values among all people (F5).
 
-        A row comes from features.csv if it is given there. A row that features.csv does not give is pooled from the
-        classes without an entity. If there is no such class either, the row is uniform. Given and pooled probabilities
-        are floored.
+        A feature's background is read from features.csv or, if missing there, pooled from the probabilities without an
+        entity. Without either, the background is uniform. Given and pooled probabilities are floored.
+
+        Returns
+        -------
+        background : (M, 3) float64, probabilities of -1, 0, +1
+
         """
         uniform = self.possible / self.possible.sum(axis=1, keepdims=True)
         found = np.full((self.n_features, 3), np.nan) if self.table is None else self.table.background
@@ -188,15 +223,20 @@ class Rates:
     def of_entity(
         self, entity: int, unary: Floats, paired: npt.ArrayLike
     ) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
-        """Return P_1 and P_0 of one entity, (M, 3) each, and the indices of the features that its model covers (F10).
+        """Return P_1 and P_0 of one entity, and the features that its model covers (F10).
 
-        A feature that the model does not cover has P_1 = P_0 = b, the background. A model that covers one member of an
+        A feature that the model does not cover has the background as P_1 and P_0. A model that covers one member of an
         exclusive group covers all its members, because the value of one member limits the others.
 
         Parameters
         ----------
         unary : (M,) float64, unary potentials of the entity, nats
         paired : (n,) int, indices of the features in couplings of the entity
+
+        Returns
+        -------
+        with_entity, without : (M, 3) float64, P_1 and P_0: probabilities of -1, 0, +1
+        at : (n_covered,) intp, indices of the features that the model covers
 
         """
         with_entity, without = self.background.copy(), self.background.copy()
@@ -224,14 +264,14 @@ class Rates:
     def contents(self) -> list[bytes]:
         """Return the parts that affect a model, as bytes for the digest of a bundle.
 
-        The encoding and the descriptions of features are not among them.
+        The encoding and the descriptions of features do not affect a model.
         """
         probability_rows = self.probability_rows
         numbers: list[Floats] = [probability_rows.with_entity, probability_rows.without, np.array([self.floor])]
         if self.table is not None:
             numbers += [self.table.possible.astype(np.float64), self.table.p_low, self.table.p_high]
         integers = [probability_rows.entity, probability_rows.feature, probability_rows.directed.astype(np.int64)]
-        # Version 0.2 stored implications here. The empty tuple preserves the digest of a bundle without implications.
+        # the empty tuple, where version 0.2 stored implications, preserves the digest of other bundles
         words = repr((self.measurements, self.exclusive, (), self.holds)).encode()
         return [
             *(array.astype("<i8").tobytes() for array in integers),
@@ -240,9 +280,12 @@ class Rates:
         ]
 
     def directions(self) -> Floats:
-        """Return sign(mu_1 - mu_0) for each row with probabilities, (n,).
+        """Return sign(mu_1 - mu_0) for each row with probabilities, which is the potential of a row without one (F10).
 
-        The sign is the potential of a row without a potential (F10).
+        Returns
+        -------
+        directions : (n,) float64, -1, 0 or +1
+
         """
         probability_rows, b = self.probability_rows, self.background[self.probability_rows.feature]
         means = []
@@ -253,9 +296,12 @@ class Rates:
         return np.where(np.abs(gap) <= 1e-12, 0.0, np.sign(gap))
 
     def renumbered(self, entities: Indices, features: Indices) -> Rates:
-        """Return these rates with new indices of entities, (N,), and of features, (M,).
+        """Return the same rates with new indices of entities and features.
 
-        The index -1 drops an entity or a feature.
+        Parameters
+        ----------
+        entities, features : (N,) and (M,) int64, new index of each entity and feature, or -1 to drop it
+
         """
         probability_rows, remaining = self.probability_rows, np.argsort(features)[np.count_nonzero(features < 0) :]
         entity, feature = entities[probability_rows.entity], features[probability_rows.feature]
@@ -283,7 +329,7 @@ class Rates:
 
 
 STRENGTH = 0.9
-"""Beta L^2 that couplings in both classes are scaled down to: below 1, the paper's contraction condition."""
+"""Value of beta L^2 to which shared couplings are scaled down, below 1 to satisfy the paper's contraction condition."""
 
 
 def explicit_models(
@@ -298,16 +344,16 @@ def explicit_models(
 ) -> tuple[PairwiseMRF, PairwiseMRF]:
     """Return the models of class 1 and class 0 from the probabilities of each value (docs/decisions.md, F2 and F3).
 
-    All couplings are multiplied by the same factor, which is at most 1. Mean-field then has one fixed point for any
+    All couplings are multiplied by one factor of at most 1, so that mean-field has one fixed point for all
     observations.
 
     Parameters
     ----------
     with_entity, without : (M, 3) float64, P_1 and P_0: the probabilities of -1, 0, +1
-    shared, condition : (M, M) float64, couplings of both classes, and couplings added in class 1 alone, nats
+    shared, condition : (M, M) float64, couplings in both classes, and couplings only in class 1, nats
     prior : log-odds before any observation, nats
     kappa : log Z_1 - log Z_0 without observations, nats; 0 in mean-field. Class 1 has the prior `prior - kappa`, so
-        that E_1 - E_0 is S and F_1 - F_0 is the log-odds
+        that E_1 - E_0 is S, and F_1 - F_0 is the log-odds
     features : M distinct names
 
     >>> one, zero = explicit_models([[0, 0.2, 0.8]], [[0, 0.8, 0.2]], [[0]], [[0]])
@@ -323,16 +369,19 @@ def explicit_models(
 
 
 def strength_factor(models: Iterable[tuple[npt.ArrayLike, sp.csr_array]]) -> float:
-    """Return the factor, at most 1, by which the couplings of all these models are multiplied (F2d).
+    """Return the factor, at most 1, by which the couplings of all given models are multiplied (F2d).
 
-    Each model is a pair of probabilities and couplings.
+    Parameters
+    ----------
+    models : pairs of (M, 3) float64, probabilities of -1, 0, +1, and (M, M) sparse, couplings in nats
+
     """
     rows = [float((slopes_bound(p) * abs(psi).sum(axis=1)).max(initial=0.0)) for p, psi in models]
     return STRENGTH / max([*rows, STRENGTH])
 
 
 def slopes_bound(probabilities: npt.ArrayLike) -> Floats:
-    """Return upper bounds on the derivative of each feature's mean with respect to a field h, (M,) (F2d).
+    """Return upper bounds on the derivative of each feature's mean with respect to a field h (F2d).
 
     The feature's distribution is P(s) exp(h s), normalised, where P is its row of `probabilities`. For two possible
     values the bound is 1/4. For three values, let r = sqrt(P(+) P(-)) / P(0). The bound is 2r/(1 + 2r) if r is at least
@@ -341,6 +390,10 @@ def slopes_bound(probabilities: npt.ArrayLike) -> Floats:
     Parameters
     ----------
     probabilities : (M, 3) float64, of -1, 0, +1
+
+    Returns
+    -------
+    bounds : (M,) float64, from 0 to 1
 
     """
     low, middle, high = np.asarray(probabilities, dtype=np.float64).T
@@ -353,14 +406,13 @@ def slopes_bound(probabilities: npt.ArrayLike) -> Floats:
 def bundle_models(
     bundle: Bundle, entity: str, kappa: float = 0.0, features: npt.NDArray[np.intp] | None = None
 ) -> tuple[PairwiseMRF, PairwiseMRF]:
-    """Return an entity's models of class 1 and class 0, made by `explicit_models`.
+    """Return an entity's models of class 1 and class 0 by `explicit_models`.
 
-    Features of an exclusive group have the background distribution in both classes. `exclusive_log_odds` adds their
-    evidence.
+    Features of an exclusive group have the same distribution in both classes; `exclusive_log_odds` adds their evidence.
 
     Parameters
     ----------
-    features : (n,) int, indices of the features of the models, all M by default. Features that the entity does not
+    features : (n,) int, indices of the features of the models, or None for all M. Features that the entity does not
         cover have equal terms in both classes and cancel in E_1 - E_0
 
     Raises
@@ -383,9 +435,9 @@ def hypotheses_of(bundle: Bundle) -> list[tuple[PairwiseMRF, npt.NDArray[np.intp
 
     A model covers the features of its entity and of all exclusive groups. Features of exclusive groups have the
     background distribution, as in `bundle_models`. If any entity couples two features in both classes, every entity
-    that covers both features has a coupling of them. The coupling comes from the entity's own row if there is one. A
-    coupling without a row is the mean over the entities that have this coupling. All couplings of the bundle are
-    multiplied by the same factor. The `prior` of a model is the entity's element of `Bundle.priors`.
+    that covers both features has this coupling: its own value if it has a row, else the mean over the entities with a
+    row. All couplings of the bundle are multiplied by one common factor. The `prior` of a model is the entity's element
+    of `Bundle.priors`.
     """
     together = [j for _, members in bundle.exclusive for j in members]
     both = [bundle.scoped(entity)[0] for entity in bundle.entities]
@@ -408,15 +460,19 @@ def hypotheses_of(bundle: Bundle) -> list[tuple[PairwiseMRF, npt.NDArray[np.intp
 def exclusive_log_odds(
     bundle: Bundle, entity: str, values: npt.ArrayLike, features: npt.NDArray[np.intp] | None = None
 ) -> Floats:
-    """Return the log-odds that exclusive groups add for an entity, (n,) nats (F13).
+    """Return the log-odds of an entity that the values of exclusive groups add (F13).
 
-    At most one member of a group is +1. If a member is +1, the group adds log(P_1 / P_0) of that member. If no member
-    is +1, the group adds log(P_1 / P_0) of all states that remain after the members observed as 0.
+    At most one member of a group is +1. If a member is +1, the group adds log(P_1 / P_0) of this member. If no member
+    is observed as +1, the group adds log(P_1 / P_0) of the event that all members observed as 0 are 0.
 
     Parameters
     ----------
-    values : (n, M) float64, -1, 0 or +1; NaN where not measured
-    features : (k,) int, indices of the columns of `values`, all M features by default
+    values : (n, M) float64, -1, 0 or +1; NaN if not measured
+    features : (k,) int, indices of the columns of `values`, or None for all M features
+
+    Returns
+    -------
+    log_odds : (n,) float64, nats
 
     """
     x = np.asarray(values, dtype=np.float64)
@@ -436,10 +492,16 @@ def exclusive_log_odds(
 
 
 def with_groups(bundle: Bundle, model: PairwiseMRF, at: npt.NDArray[np.intp], probabilities: Floats) -> PairwiseMRF:
-    """Return a model on the features `at` with other probabilities for the members of exclusive groups.
+    """Return a copy of a model on the features `at`, with given P(+1) for members of exclusive groups.
 
-    Each member has its P(+1) from `probabilities`, (M, 3). The model treats the members of a group as separate
-    features. The caller must account for the fact that they exclude each other (F13).
+    The copy treats the members of a group as separate features. The caller must account for the fact that the members
+    of a group exclude each other (F13).
+
+    Parameters
+    ----------
+    at : (n,) intp, feature indices
+    probabilities : (M, 3) float64, of -1, 0, +1
+
     """
     if not bundle.exclusive:
         return model
@@ -451,14 +513,27 @@ def with_groups(bundle: Bundle, model: PairwiseMRF, at: npt.NDArray[np.intp], pr
 
 
 def exclusive_of(bundle: Bundle, at: npt.NDArray[np.intp]) -> tuple[tuple[int, ...], ...]:
-    """Return the exclusive groups whose members are among the features `at`, each as ascending indices."""
+    """Return the exclusive groups whose members are among the features `at`, each as ascending indices.
+
+    Parameters
+    ----------
+    at : (n,) intp, feature indices
+
+    """
     return tuple(tuple(sorted(members)) for _, members in bundle.exclusive if members[0] in at)
 
 
 def group_states(probabilities: Floats, floor: float) -> Floats:
-    """Return P(+1) of each member of an exclusive group, (n,).
+    """Return P(+1) of each member of an exclusive group, scaled down if less than `floor` remains for no +1.
 
-    If needed, all are scaled down so that at least `floor` remains for the state without a +1.
+    Parameters
+    ----------
+    probabilities : (n,) float64, P(+1) before scaling
+
+    Returns
+    -------
+    states : (n,) float64, which sum to at most 1 - `floor`
+
     """
     total = float(probabilities.sum())
     return np.asarray(probabilities * min(1.0, (1.0 - floor) / total))

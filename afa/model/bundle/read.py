@@ -1,7 +1,4 @@
-"""Read a bundle folder.
-
-The reader reports every error by file, line and column, and notes on choices that deserve a check.
-"""
+"""Read a bundle folder. The reader reports every error by file, line and column, and notes on points worth checking."""
 
 from __future__ import annotations
 
@@ -49,16 +46,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 IMPLICATIONS = "implies.csv"
-"""The file with which bundles of version 0.2 could declare that a feature implies another feature."""
+"""The file with implications between features, which only bundles of version 0.2 could have."""
 USED_IN = ("unary.csv", "pairwise.csv")
 USED = f"used in {' or '.join(USED_IN)}"
 
 
 @dataclass
 class BundleReading:
-    """The result of reading a folder.
+    """The bundle in a folder, with errors and notes.
 
-    If there are errors, `faults` lists them and `bundle` is None. Notes are never errors.
+    If there are errors, `faults` lists them and `bundle` is None. Notes are not errors.
     """
 
     bundle: Bundle | None = None
@@ -67,7 +64,7 @@ class BundleReading:
 
 
 def load_bundle(path: str | Path) -> Bundle:
-    """Return the bundle in a folder; raise a `BundleError` that lists every error.
+    """Return the bundle in a folder, or raise a `BundleError` that lists every error.
 
     >>> len(load_bundle("tests/data/bundle_tiny").features)
     5
@@ -82,7 +79,7 @@ def load_bundle(path: str | Path) -> Bundle:
 
 
 def validate_bundle(path: str | Path) -> tuple[list[Fault], list[str]]:
-    """Return every error of a bundle folder by file, line and column, and the notes. Notes are never errors.
+    """Return every error of a bundle folder by file, line and column, and the notes, which are not errors.
 
     >>> faults, notes = validate_bundle("nowhere")
     >>> [fault.next_step for fault in faults], notes
@@ -93,10 +90,7 @@ def validate_bundle(path: str | Path) -> tuple[list[Fault], list[str]]:
 
 
 def entities_of(path: str | Path) -> int:
-    """Return the number of entities in the folder of a bundle or field.
-
-    The number is 2 if the folder cannot be read.
-    """
+    """Return the number of entities in the folder of a bundle or field, or 2 if the folder cannot be read."""
     folder, names = Path(path), set()
     try:
         header = read_mapping(folder / HEADER) if (folder / HEADER).is_file() else {}
@@ -111,7 +105,7 @@ def entities_of(path: str | Path) -> int:
 
 
 def read_folder(path: str | Path) -> BundleReading:
-    """Return the bundle in a folder with all errors and notes. An invalid bundle does not raise an exception."""
+    """Return the bundle in a folder with all errors and notes, without raising an exception for an invalid bundle."""
     if not isinstance(path, str | Path):
         return BundleReading(faults=[Fault("bundle", type(path).__name__, "the path of its folder", "give the path")])
     folder = Path(path)
@@ -149,10 +143,7 @@ def _read_folder(folder: Path) -> BundleReading:
 
 
 def header_of(document: Path | Mapping[str, Any], where: str) -> tuple[Header, list[Fault]]:
-    """Return the header and its errors.
-
-    If a field is invalid, the header is empty. A list with duplicate names is an error.
-    """
+    """Return the header and its errors. If a field is invalid, the header is empty. Duplicate names are errors."""
     try:
         header = check_model(read_mapping(document) if isinstance(document, Path) else document, Header, where)
     except ConfigError as error:
@@ -179,7 +170,7 @@ def bundle_of_tables(
     where : name of the source, for error messages
     document : the content of bundle.yaml
     frames : file name -> rows
-    names : file name -> a name for each row, which error messages use instead of a line number
+    names : file name -> a label for each row, which error messages use instead of a line number
 
     Raises
     ------
@@ -209,12 +200,12 @@ def assembled(
     tables: Mapping[str, CsvTable],
     digest_faults: Sequence[Fault] = (),
 ) -> BundleReading:
-    """Return the bundle made from a header and tables by file name, or all their errors.
+    """Return the bundle of a header and tables (file name -> table), or all their errors.
 
     Parameters
     ----------
     place : the folder, or the name of the source of tables in memory
-    faults, digest_faults : errors found before
+    faults, digest_faults : errors that were found before this call
 
     """
     listed = f"listed in {HEADER if isinstance(place, Path) else place}"
@@ -256,7 +247,7 @@ def assembled(
     )
     probability_rows = probability_rows_of(rows["unary.csv"], unary, rates)
 
-    if table_faults:  # rows about an unknown feature would repeat the same error
+    if table_faults:  # every row about a feature that features.csv lacks would repeat the same error
         return BundleReading(faults=first_of([*faults, *table_faults], place, "check again"))
     faults = [*faults, *_sound_faults(rows), *digest_faults]
     if not faults:
@@ -309,7 +300,8 @@ def _no_rows(file: str) -> CsvTable:
 def _sound_faults(rows: Mapping[str, CsvTable]) -> list[Fault]:
     """Return the errors of all tables.
 
-    If rows of potentials are faulty, `unknown name` errors of other tables are left out.
+    If rows of unary.csv or pairwise.csv have errors, `unknown name` errors of other tables are omitted, because valid
+    names may be in these rows.
     """
     listed = {name: read.faults.listed() for name, read in rows.items()}
     lost = any(listed[name] for name in USED_IN)
@@ -324,10 +316,7 @@ def _sound_faults(rows: Mapping[str, CsvTable]) -> list[Fault]:
 def _names(
     listed: Sequence[str] | None, tables: Iterable[CsvTable], columns: Sequence[str], listed_in: str
 ) -> tuple[tuple[str, ...], str]:
-    """Return the known names and the place that lists them.
-
-    Without a list, the valid names in the tables of potentials are known.
-    """
+    """Return the known names, and the place that lists them: the header, or else the tables of potentials."""
     if listed is not None:
         return tuple(dict.fromkeys(listed)), listed_in
     seen: dict[str, None] = {}
@@ -339,16 +328,16 @@ def _names(
 
 
 ALIKE = 0.9
-"""Share of common letters from which two names are taken for the same name."""
+"""Share of common letters above which two names are taken as spellings of the same name."""
 MOST_COMPARED = 500
 LARGE = 10
-"""A potential, in nats, that multiplies odds by more than 20,000: rather a percentage or a score."""
+"""Potentials above this, in nats, multiply odds by more than 20,000 and may be percentages or scores by mistake."""
 
 
 def _notes(
     folder: Path, header: Header, bundle: Bundle, unary: Potentials, pairwise: Potentials, n_priors: int
 ) -> Iterator[str]:
-    """Yield the notes on a bundle folder, given its header and the rows of its potentials."""
+    """Yield notes on a bundle folder, from its header and the rows of its potentials."""
     lacking = [key for key in PROVENANCE_KEYS if key not in header.provenance]
     if lacking:
         yield f"{HEADER}: provenance does not say {', '.join(lacking)}"
@@ -423,10 +412,10 @@ def _notes_on_rates(bundle: Bundle, rates: Rates, spoken: NDArray[np.bool_]) -> 
 
 
 def _much_alike(names: Sequence[str], uses: NDArray[np.intp]) -> Iterator[tuple[str, str]]:
-    """Yield pairs of a name that occurs once and a similar name that may be meant. A large bundle gives no pairs.
+    """Yield pairs of a name that occurs once and a similar name that may be meant; none for a large bundle.
 
-    Names that differ in a digit, or only in their last letter, are taken as different names, because gene symbols often
-    are so similar.
+    Names that differ in a digit, or only in their last letter, count as different names, because many gene symbols
+    differ only so.
     """
     if len(names) > MOST_COMPARED:
         return

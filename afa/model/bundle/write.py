@@ -1,7 +1,4 @@
-"""Write a bundle folder in canonical form, update the digests in `bundle.yaml`, or create an empty bundle.
-
-`afa.model.bundle.read` checks tables in memory in the same way as folders.
-"""
+"""Write a bundle folder in canonical form, update the digests in `bundle.yaml`, or create an empty bundle."""
 
 from __future__ import annotations
 
@@ -61,23 +58,23 @@ def write_bundle(
 ) -> None:
     """Write a bundle folder in canonical form.
 
-    Rows are in the order of `entities` and `features`, and `bundle.yaml` contains the digests of the files. The same
-    content gives the same bytes. If an error is raised, nothing is written.
+    Rows are in the order of `entities` and `features`, and `bundle.yaml` contains the digests of the files. Equal
+    content gives equal bytes. If an error is raised, no file is written.
 
     Parameters
     ----------
-    unary, pairwise : tables with the columns of their files. Only the names and the potential are required; columns of
-        probabilities, labelled patients and scope are written if any row has a value there
-    priors, probabilities : entity -> log-odds, or instead entity -> probability
+    unary, pairwise : tables with the columns of unary.csv and pairwise.csv; only the columns of names and the potential
+        are required, and optional columns without any value are not written
+    priors, probabilities : entity -> log-odds, or entity -> probability; at most one of the two
     costs : feature or measurement -> cost
     aliases : feature -> other names
-    display_names : entity or feature -> the name shown to people
+    display_names : entity or feature -> the name that people see
     table : the content of features.csv
     groups : a table with the columns of groups.csv
-    name, version, licence : texts of bundle.yaml
+    name, version, licence : texts for bundle.yaml
     provenance : a mapping for bundle.yaml, with any keys
     encoding : `ranges`, `controls` or `cohort`
-    probability_floor : the smallest probability of a value that can occur, above 0
+    probability_floor : smallest probability of a possible value, above 0
     holds : how many entities a patient can have: `several`, `one` or `one or none`
 
     Raises
@@ -116,7 +113,7 @@ def write_bundle(
 
 
 def save_bundle(bundle: Bundle, path: str | Path) -> None:
-    """Write a `Bundle` as a folder with its non-zero potentials. A `Bundle` has no confidence and evidence to write."""
+    """Write a `Bundle` as a folder, without `confidence` and `evidence`, which a `Bundle` does not contain."""
     names, space, rates = np.array(bundle.entities, dtype=object), np.array(bundle.features, dtype=object), bundle.rates
     probability_rows = NO_ROWS if rates is None else rates.probability_rows
     written = bundle.unary != 0
@@ -181,7 +178,7 @@ def save_bundle(bundle: Bundle, path: str | Path) -> None:
 
 
 def stamp_bundle(path: str | Path) -> None:
-    """Rewrite the digests in `bundle.yaml` from the present files. The other lines remain as they are.
+    """Rewrite the digests in `bundle.yaml` from the present files, without changing the other lines.
 
     Raises
     ------
@@ -201,16 +198,15 @@ def stamp_bundle(path: str | Path) -> None:
         is_sound = yaml.safe_load(edited) == stamped
     except yaml.YAMLError:
         is_sound = False
-    # If the edited text does not parse to the expected content, rewrite the whole file. An example is a mapping in
-    # braces.
+    # if the edit fails, for example because the digests are a mapping in braces, rewrite the whole file
     write_text(header, edited if is_sound else _yaml_text(stamped))
 
 
 def _canonical(table: pd.DataFrame, file: str, entities: Sequence[str], features: Sequence[str]) -> pd.DataFrame:
-    """Return a table as the texts of its file, in the order of entities and features. Unknown names come last.
+    """Return a table as the texts of its file, in the order of entities and features, with unknown names last.
 
-    The columns are those that the table has, in the order of the file. A file of potentials always has the columns
-    `ANNOTATIONS`, and its other optional columns only if any row has a value there.
+    The columns of the table are sorted as in the file. A file of potentials always has the columns `ANNOTATIONS`, and
+    other optional columns only if any row has a value there.
     """
     known = (*REQUIRED_COLUMNS[file], *OPTIONAL_COLUMNS.get(file, ()))
     none = [""] * len(table)
@@ -235,17 +231,17 @@ def _canonical(table: pd.DataFrame, file: str, entities: Sequence[str], features
 
 
 def _ranks(names: Sequence[str], order: Sequence[str]) -> list[int]:
-    """Return the position of each name in `order`. Unknown names follow in alphabetical order."""
+    """Return the position of each name in `order`, where unknown names follow in alphabetical order."""
     place = {name: i for i, name in enumerate([*order, *sorted(set(names) - set(order))])}
     return [place[name] for name in names]
 
 
 def _cell(value: Any) -> str:
-    """Return a value as the text of a cell.
+    """Return a value as the text of a CSV cell.
 
-    A missing value gives an empty text. A number gives the shortest text that reads back as the same number. Line ends
-    become newlines, and whole numbers have no decimal point. Invalid numbers stay as they are, so that the check
-    reports them.
+    A missing value becomes an empty text. A number becomes the shortest text that reads back as the same number,
+    without a decimal point for whole numbers. Line ends become newlines. Invalid numbers are not changed, so that the
+    check of the bundle reports them.
     """
     if isinstance(value, str):
         return value.replace("\r\n", "\n").replace("\r", "\n")
@@ -287,14 +283,14 @@ def bundle_from_frame(
     unary : entities as rows and features as columns, with potentials in nats (a missing one is 0); or rows of `entity`,
         `feature` and `potential`, as in unary.csv
     pairwise : rows as in pairwise.csv
-    name, version : of the new bundle, as in bundle.yaml
+    name, version : name and version of the new bundle, as in bundle.yaml
     costs : feature -> cost, for every feature
-    priors, probabilities : entity -> log-odds before any measurement, or instead entity -> probability; for all or some
+    priors, probabilities : entity -> log-odds before any measurement, or entity -> probability; for all or some
         entities
 
     Raises
     ------
-    BundleError : lists every error by the file and line that the row would have
+    BundleError : lists every error by the file and line of the row in a folder
 
     Examples
     --------
@@ -330,14 +326,11 @@ def bundle_from_frame(
 
 
 TEMPLATE = Path(__file__).with_name("template.txt")
-"""Template of `bundle.yaml` for a new bundle, with comments on its files."""
+"""Template of `bundle.yaml` for a new bundle, with comments that explain the files."""
 
 
 def write_template(name: str, folder: Path) -> Path:
-    """Create the bundle folder `<folder>/<name>` and return its path.
-
-    A name that is invalid or taken raises an error.
-    """
+    """Create the bundle folder `<folder>/<name>`, and return its path. An invalid or existing name raises an error."""
     path = folder / name
     if not re.fullmatch(r"\w[\w-]*", name):
         step = "choose another name, and --folder"
