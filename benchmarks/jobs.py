@@ -137,8 +137,8 @@ def _solve_along(
         solves[patient] = len(packed.prior)
         for feature in orders[patient]:
             condition(packed, state, feature, values[patient, feature])
-            for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
-                solve_entity(packed, state, packed.owner[packed.holder[h]], later)
+            for h in range(packed.first_feature_slot[feature], packed.first_feature_slot[feature + 1]):
+                solve_entity(packed, state, packed.owner[packed.feature_slots[h]], later)
                 solves[patient] += 1
 
 

@@ -154,13 +154,13 @@ def update_budgets(packed: Packed, edges: DuelEdges, state: State, budgets: Budg
     for e in range(edges.first_edge[feature], edges.first_edge[feature + 1]):
         if not state.observed[edges.other[e]]:
             budgets.coupled[0, edges.duel[e]] -= edges.size[0, e]
-            if packed.of_probabilities:
+            if packed.class_conditional:
                 budgets.coupled[1, edges.duel[e]] -= edges.size[1, e]
-    first, last = packed.first_holder[feature], packed.first_holder[feature + 1]
+    first, last = packed.first_feature_slot[feature], packed.first_feature_slot[feature + 1]
     for h in range(first, last):
-        _sum_terms(packed, state, budgets, packed.owner[packed.holder[h]])
+        _sum_terms(packed, state, budgets, packed.owner[packed.feature_slots[h]])
     for h in range(first, last):
-        _sum_budgets(packed, state, budgets, packed.owner[packed.holder[h]])
+        _sum_budgets(packed, state, budgets, packed.owner[packed.feature_slots[h]])
 
 
 @kernel(borrows=True)
@@ -168,7 +168,7 @@ def _sum_terms(packed: Packed, state: State, budgets: Budgets, entity: int) -> N
     """Write how far the features of one entity outside exclusive groups can lower and raise its score."""
     below, above = 0.0, 0.0
     for slot in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
-        if not packed.of_probabilities:
+        if not packed.class_conditional:
             below += abs(state.field[slot])
             above = below
         elif not state.observed[packed.feature[slot]] and packed.site[NEXT, slot] < 0.0:
@@ -200,7 +200,7 @@ def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> No
         below, above = norm[0, a] + norm[1, b], norm[1, a] + norm[0, b]
         for i in range(overlaps.first[a * n + b], overlaps.first[a * n + b + 1]):
             slot_a, slot_b = packed.first_slot[a] + overlaps.of_u[i], packed.first_slot[b] + overlaps.of_v[i]
-            if not packed.of_probabilities:
+            if not packed.class_conditional:
                 of_a, of_b = state.field[slot_a], state.field[slot_b]
                 below -= abs(of_a) + abs(of_b) - abs(of_a - of_b)
                 continue
@@ -218,7 +218,7 @@ def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> No
             below += below_both - (below_a + above_b)
             above += above_both - (above_a + below_b)
         whole[0, p] = below + coupled[0, p]
-        whole[1, p] = above + coupled[1, p] if packed.of_probabilities else whole[0, p]
+        whole[1, p] = above + coupled[1, p] if packed.class_conditional else whole[0, p]
 
 
 @kernel(entrance=True)
@@ -258,7 +258,7 @@ def range_of_pair(
         the entity are ignored
 
     """
-    if not packed.of_probabilities:
+    if not packed.class_conditional:
         return abs(of_a - of_b), abs(of_a - of_b)
     site = packed.site
     one, other = (slot_a, other_a) if of_a != 0.0 else (slot_b, other_b)
@@ -359,7 +359,7 @@ def moments_at(packed: Packed, state: State, slot: int, other: int) -> tuple[flo
     """
     if slot >= 0:
         return state.m[slot], state.q[slot]
-    if not packed.of_probabilities:
+    if not packed.class_conditional:
         return 0.0, UNIFORM_SECOND
     return packed.site[SILENT, other], packed.site[SILENT_SECOND, other]
 
@@ -371,7 +371,7 @@ def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int) -> tup
     A slot of -1 means that the feature is outside the support of this entity. At least one of the two slots must be 0
     or more. If the feature cannot have the value s, u(s) is set to u(0).
     """
-    if not packed.of_probabilities:
+    if not packed.class_conditional:
         high = (state.field[slot_a] if slot_a >= 0 else 0.0) - (state.field[slot_b] if slot_b >= 0 else 0.0)
         return -high, 0.0, high
     site, slot = packed.site, max(slot_a, slot_b)
@@ -394,7 +394,7 @@ def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int) -> tup
 
 
 @kernel(inline=True)
-def settled(lead: float, below: float, above: float, tie: float) -> int:
+def resolved_sign(lead: float, below: float, above: float, tie: float) -> int:
     """Return the sign of D if all values of the unobserved features give the same sign, else 0.
 
     Parameters

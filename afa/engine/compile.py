@@ -38,14 +38,14 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 PARTS = 8
-LIST = "compiled.json"
+LIST_FILE = "compiled.json"
 """File in the cache folder with the digest of each cached file and the names of the fully compiled kernel groups."""
-ROOM = 48 * 2**20
+CACHE_BYTES = 48 * 2**20
 """Upper bound on the size in bytes of all kernels in the cache folder."""
-FIRST = "afa: compiling kernels, about 40 s for a planner, once for this installation ..."
-ALL, PLANNERS = "all", "planners"
+FIRST_MESSAGE = "afa: compiling kernels, about 40 s for a planner, once for this installation ..."
+ALL_KERNELS, PLANNER_KERNELS = "all", "planners"
 """Groups of kernels that the list can mark as complete."""
-PATIENCE = 15
+SECONDS_BETWEEN_MESSAGES = 15
 """Seconds between two progress messages of the compilation."""
 INT: Any = np.int64
 """Integer type of kernel arguments. If a caller passes another type or a literal, numba compiles the kernel again."""
@@ -98,7 +98,7 @@ def keeps_kernels() -> bool:
 
 def _read_list(folder: Path) -> dict[str, Any]:
     try:
-        found = json.loads((folder / LIST).read_text(encoding="utf-8"))
+        found = json.loads((folder / LIST_FILE).read_text(encoding="utf-8"))
         return {"files": dict(found["files"]), "groups": dict(found["groups"])}
     except (OSError, ValueError, KeyError, TypeError):
         return {"files": {}, "groups": {}}
@@ -111,7 +111,7 @@ def write_list(*groups: str) -> None:
         return
     done = {**_read_list(folder)["groups"], **dict.fromkeys(groups, True)}
     try:
-        with atomic_file(folder / LIST) as file:
+        with atomic_file(folder / LIST_FILE) as file:
             Path(file).write_text(json.dumps({"groups": done, "files": _digests(folder)}, indent=1) + "\n")
     except OSError as error:
         _not_kept(folder, error)
@@ -143,7 +143,7 @@ def _usable_folder() -> Path | None:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:  # in a read-only folder, numba would use another cache folder
             if not listed["groups"] and hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, ROOM)
+                os.posix_fallocate(file.fileno(), 0, CACHE_BYTES)
     except OSError as error:
         _not_kept(folder, error)
         return None
@@ -233,7 +233,7 @@ def kernel(*, entrance: bool = False, inline: bool = False, borrows: bool = Fals
 
 @cache
 def _tell_of_compiling() -> None:
-    """Log one line when the first kernel is compiled, then a count of compiled kernels every `PATIENCE` seconds."""
+    """Log one line when the first kernel is compiled, then a count of compiled kernels every `SECONDS_BETWEEN_MESSAGES` seconds."""
     from numba.core import event  # noqa: PLC0415 (numba is loaded here already)
 
     class CompileCounter(event.Listener):
@@ -246,11 +246,11 @@ def _tell_of_compiling() -> None:
             if event.data["dispatcher"].py_func not in _kernels:
                 return  # a function of another package
             if not self.since:
-                _log.warning(FIRST)
+                _log.warning(FIRST_MESSAGE)
                 atexit.register(write_list)
                 self.since = time.monotonic()
             self.n += 1
-            if time.monotonic() - self.since > PATIENCE:
+            if time.monotonic() - self.since > SECONDS_BETWEEN_MESSAGES:
                 _log.warning("afa: %d kernels compiled", self.n)
                 self.since = time.monotonic()
 

@@ -16,7 +16,7 @@ from afa.engine.budgets import (
     number_of,
     range_of_group,
     range_of_pair,
-    settled,
+    resolved_sign,
     terms_of_duel,
     variance_of_group,
 )
@@ -63,7 +63,7 @@ def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
         at_b = packed.feature[slot_b] if slot_b < last_b else packed.n_features
         at = min(at_a, at_b)
         here_a, here_b = (slot_a if at_a == at else -1), (slot_b if at_b == at else -1)
-        if packed.of_probabilities and packed.site[NEXT, max(here_a, here_b)] >= 0.0:
+        if packed.class_conditional and packed.site[NEXT, max(here_a, here_b)] >= 0.0:
             if packed.site[NEXT, here_a] <= here_a:  # an exclusive group is processed at its last member
                 least, most = range_of_group(packed.site, state.m, here_a, here_b)
                 below += least
@@ -85,7 +85,7 @@ def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
             m_a, q_a = moments_at(packed, state, here_a, here_b)
             m_b, q_b = moments_at(packed, state, here_b, here_a)
             first, second = 0.5 * (m_a + m_b), 0.5 * (q_a + q_b)
-            if not packed.of_probabilities:
+            if not packed.class_conditional:
                 variance += high * high * (second - first * first)
             else:
                 p_low, p_high = 0.5 * (second - first), 0.5 * (second + first)
@@ -129,7 +129,7 @@ def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) ->
             below += least
             above += most
             square += (0.5 * (least + most)) ** 2
-        elif not packed.of_probabilities and state.observed[at]:
+        elif not packed.class_conditional and state.observed[at]:
             seen += abs(of_a - of_b)
     return below, above, seen, square
 
@@ -162,7 +162,7 @@ def vote(packed: Packed, state: State, votes: NDArray[np.int64], feature: int, v
     votes : (Q, 2) int64, votes for a and for b of each duel, changed in place
 
     """
-    holders = packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]
+    holders = packed.feature_slots[packed.first_feature_slot[feature] : packed.first_feature_slot[feature + 1]]
     terms = np.empty(len(holders))
     for h in range(len(holders)):
         terms[h] = term(packed, state, holders[h], value)
@@ -224,8 +224,8 @@ def bracket_calls(
 
     """
     lead = state.constant[a] - state.constant[b]
-    calls[0] = settled(lead, sums.budget, sums.above, packed.tie)
-    calls[1] = settled(lead, sums.budget + sums.between, sums.above + sums.between, packed.tie)
+    calls[0] = resolved_sign(lead, sums.budget, sums.above, packed.tie)
+    calls[1] = resolved_sign(lead, sums.budget + sums.between, sums.above + sums.between, packed.tie)
     calls[2] = sign(mean, math.sqrt(2.0 * sums.spread * math.log(2.0 / gamma) * (1.0 + sums.beta)))
     calls[3] = vote_call(votes[0], votes[0] + votes[1], gamma)
     calls[4] = vote_call(votes[0], n_observed, gamma)
@@ -256,7 +256,7 @@ def refresh_budgets(
     duels: Indices,
     pairs: Pairs,
     budget: Floats,
-    made_at: NDArray[np.int32],
+    computed_at: NDArray[np.int32],
     changed_at: Indices,
     now: int,
 ) -> None:
@@ -267,16 +267,16 @@ def refresh_budgets(
     duels : (q,) int64, indices of duels
     pairs : (q, 2) int64, entities of these duels
     budget : (Q,) float64, budgets of all duels, nats; written
-    made_at : (Q,) int32, round in which each budget was computed, or 0 for never; written
+    computed_at : (Q,) int32, round in which each budget was computed, or 0 for never; written
     changed_at : (N,) int64, round in which each entity last changed, from 1 on
     now : the present round
 
     """
     for i in range(len(duels)):
         p, a, b = duels[i], pairs[i, 0], pairs[i, 1]
-        if is_stale(changed_at, made_at[p], a, b):
+        if is_stale(changed_at, computed_at[p], a, b):
             budget[p] = duel(packed, state, a, b).budget
-            made_at[p] = now
+            computed_at[p] = now
 
 
 @kernel()
@@ -288,15 +288,15 @@ def gaussian_sign(mean: float, variance: float) -> float:
 
 
 @kernel(inline=True)
-def is_stale(changed_at: Indices, made_at: int, a: int, b: int) -> bool:
-    """Return True if an observation has changed entity a or b since round `made_at`.
+def is_stale(changed_at: Indices, computed_at: int, a: int, b: int) -> bool:
+    """Return True if an observation has changed entity a or b since round `computed_at`.
 
     Parameters
     ----------
     changed_at : (N,) int64, round in which an observation last changed each entity
 
     """
-    return bool(max(changed_at[a], changed_at[b]) > made_at)
+    return bool(max(changed_at[a], changed_at[b]) > computed_at)
 
 
 def all_pairs(n: int) -> Pairs:

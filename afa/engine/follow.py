@@ -112,7 +112,7 @@ def follow(
     """
     check_exclusive(bundle, values)
     flat = laid_out(orders.reshape(prod(orders.shape[:-1]), orders.shape[-1]).copy())
-    held, rounds = np.diff(pack(bundle).first_holder) > 0, None
+    held, rounds = np.diff(pack(bundle).first_feature_slot) > 0, None
     if settings.get("only_changes"):  # rounds in which no score changes are skipped
         rounds = np.nonzero(held[flat])[1].reshape(len(flat), held.sum()) + 1
         flat = laid_out(np.take_along_axis(flat, rounds - 1, axis=1))
@@ -182,23 +182,23 @@ def run_of(
     packed, n, m = pack(bundle), len(bundle.entities), len(bundle.features)
     packed = packed if tie is None else packed._replace(tie=tie)
     pairs, nothing = all_pairs(n), all_pairs(0)
-    weighs = rule not in (GIVEN, LARGEST_UNARY, INFORMATION)
-    bounding = weighs or bool(read & (CERTAIN | BOUNDARY | LARGEST | CHOICE))
+    uses_weights = rule not in (GIVEN, LARGEST_UNARY, INFORMATION)
+    bounding = uses_weights or bool(read & (CERTAIN | BOUNDARY | LARGEST | CHOICE))
     ranking = (
-        (weighs and rule != GREEDY)
+        (uses_weights and rule != GREEDY)
         or bool(read & (CERTAIN | BOUNDARY))
         or (bool(read & RANKS) and "linearity" in ranks)
     )
-    crossing = ranking or bool(read & (MOMENTS | DUELS | CALLS))
-    crossing |= bool(read & SIGNS) and not {"linearity", "stack_a"}.isdisjoint(signs)
+    needs_cross = ranking or bool(read & (MOMENTS | DUELS | CALLS))
+    needs_cross |= bool(read & SIGNS) and not {"linearity", "stack_a"}.isdisjoint(signs)
     gain = None if rule == INFORMATION else gain  # `information` is the name of a rule and of a gain
     gains_read = gain is not None and bool(read & (CHOICE | LARGEST))
-    kind = GAIN_KINDS[gain or "wald_magnitude", target] if weighs or gains_read else NO_GAIN
-    crossing |= kind >= F_LINEARITY
+    kind = GAIN_KINDS[gain or "wald_magnitude", target] if uses_weights or gains_read else NO_GAIN
+    needs_cross |= kind >= F_LINEARITY
     iteration = iteration_of(solver)
     state = _start_of(bundle, packed, iteration)
     empty = elbos(state, m)
-    if kind >= F_LINEARITY and packed.of_probabilities:
+    if kind >= F_LINEARITY and packed.class_conditional:
         found, step = "f_target on a bundle that says how often", "ask for cmi"
         raise BundleError(Fault("option gain", found, "cmi or wald_magnitude", step))
     lookahead = new_lookahead(packed, kind)
@@ -208,11 +208,11 @@ def run_of(
         every = np.ones(len(pairs), dtype=np.bool_)
         bring_up_to_date(packed, state, lookahead, gains, empty, kind, iteration, every, of_entity[CHANGED], 0)
     edges = duel_edges(packed, pairs if bounding else nothing)
-    rescore, asked = (np.ones(size, dtype=np.bool_) for size in (n_rounds, n_rounds + 1))
+    rescore, rounds_requested = (np.ones(size, dtype=np.bool_) for size in (n_rounds, n_rounds + 1))
     if rescoring is not None:
         rescore[:] = np.isin(np.arange(n_rounds), list(rescoring))
     if rounds is not None:
-        asked[:] = np.isin(np.arange(n_rounds + 1), list(rounds))
+        rounds_requested[:] = np.isin(np.arange(n_rounds + 1), list(rounds))
     path_state = PathState(
         state=state,
         budgets=new_budgets(packed, edges, state) if bounding else Budgets(*np.empty((3, 2, 0))),
@@ -240,12 +240,12 @@ def run_of(
         rescore=rescore,
         k=k,
         iteration=iteration._replace(warm=start == "warm"),
-        reads=read,
-        crossing=crossing,
+        requested=read,
+        needs_cross=needs_cross,
         ranking=ranking,
         bounding=bounding,
         voting=bool(read & CALLS) or (bool(read & SIGNS) and any(name.startswith("kl") for name in signs)),
-        asked=asked,
+        rounds_requested=rounds_requested,
         only_changes=only_changes,
         numbered=False,
         signed=np.array([SCORES.index(name) for name in signs], dtype=np.int64),
@@ -312,15 +312,15 @@ def new_followed(run: RunSettings, order: NDArray[np.int64], n_rows: int | None 
     n_rows : largest number of rounds with results of a path, or None for no limit
 
     """
-    reads, n, k, q = run.reads, len(run.name_rank), len(run.packed.feature), len(run.pairs)
-    t = int(run.asked.sum())
+    requested, n, k, q = run.requested, len(run.name_rank), len(run.packed.feature), len(run.pairs)
+    t = int(run.rounds_requested.sum())
     if run.only_changes:
-        held = int((np.diff(run.packed.first_holder) > 0).sum())
+        held = int((np.diff(run.packed.first_feature_slot) > 0).sum())
         t = min(t, held + 1)
     t = t if n_rows is None else min(t, n_rows)
 
     def space(group: int, dtype: type, *shape: int, rounds: int = t) -> NDArray[Any]:
-        return np.zeros((len(order), rounds if reads & group else 0, *shape), dtype=dtype)
+        return np.zeros((len(order), rounds if requested & group else 0, *shape), dtype=dtype)
 
     brackets, s = len(BRACKETS), len(run.signed)
     return WalkResults(

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from afa.engine.compile import in_threads, kernel, laid_out
 from afa.engine.layout import Indices
 from afa.engine.ranks import name_places
+from afa.engine.rules import NONE
 from afa.model.mrf import RELATIVE_TIE, Floats
 from afa.scores.belief import OF_VALUES, Background, ScoreTable, variances_of
-
-NONE = -1
 
 
 class FrontierPaths(NamedTuple):

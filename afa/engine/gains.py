@@ -69,18 +69,18 @@ def bring_up_to_date(
     now : the present round
 
     """
-    pairs, made_at, lookahead_at = gains.pairs, gains.made_at, lookahead.made_at
+    pairs, computed_at, lookahead_at = gains.pairs, gains.computed_at, lookahead.computed_at
     if kind >= F_LINEARITY:
         for row in range(len(wanted)):
-            if wanted[row] and is_stale(changed_at, made_at[row], pairs[row, 0], pairs[row, 1]):
+            if wanted[row] and is_stale(changed_at, computed_at[row], pairs[row, 0], pairs[row, 1]):
                 for entity in pairs[row]:
                     if changed_at[entity] > lookahead_at[entity]:
                         solve_ahead(packed, state, lookahead, entity, iteration)
                         lookahead_at[entity] = now
     for row in range(len(wanted)):
-        if wanted[row] and is_stale(changed_at, made_at[row], pairs[row, 0], pairs[row, 1]):
+        if wanted[row] and is_stale(changed_at, computed_at[row], pairs[row, 0], pairs[row, 1]):
             refresh_duel(packed, state, lookahead, gains, empty, kind, row)
-            made_at[row] = now
+            computed_at[row] = now
 
 
 @kernel(inline=True)
@@ -226,7 +226,7 @@ class Lookahead(NamedTuple):
     constant : (3 K + N,) float64, running constant, nats
     bound : (3 K + N,) float64, ELBO minus log 3 for each unobserved feature, nats (the logarithms cancel in a duel)
     own : (3 K + N,) float64, E_q[S_v] of the entity, nats
-    made_at : (N,) int64, round of each entity's last lookahead, or -1 for never
+    computed_at : (N,) int64, round of each entity's last lookahead, or -1 for never
 
     """
 
@@ -237,7 +237,7 @@ class Lookahead(NamedTuple):
     constant: Floats
     bound: Floats
     own: Floats
-    made_at: Indices
+    computed_at: Indices
 
 
 def new_lookahead(packed: Packed, kind: int) -> Lookahead:
@@ -253,9 +253,9 @@ def new_lookahead(packed: Packed, kind: int) -> Lookahead:
 @kernel(inline=True)
 def copy_lookahead(lookahead: Lookahead) -> Lookahead:
     """Return a copy of the lookahead that can be changed independently."""
-    start, field, m, q, constant, bound_, own, made_at = lookahead
+    start, field, m, q, constant, bound_, own, computed_at = lookahead
     of_places = field.copy(), m.copy(), q.copy()
-    return Lookahead(start, *of_places, constant.copy(), bound_.copy(), own.copy(), made_at.copy())
+    return Lookahead(start, *of_places, constant.copy(), bound_.copy(), own.copy(), computed_at.copy())
 
 
 @kernel()

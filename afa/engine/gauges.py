@@ -1,7 +1,7 @@
 """Compute every duel in two gauges for many patients along given observation orders (supp:maxent-vs-truegauge).
 
 A duel D_ab = S_a - S_b compares two class models. In the *true* gauge, the class models are the models of the entities
-a and b. In the *closed* gauge (`maxent` in `READINGS`), the class models are the half-potential models +D/2 and -D/2,
+a and b. In the *closed* gauge (`maxent` in `SCORE_GAUGES`), the class models are the half-potential models +D/2 and -D/2,
 which depend only on the difference of the two entities' models (eq:half-potential). Tests compare the kernels with the
 plain Python definitions in `afa.model.closure` and `afa.scores.preference`.
 """
@@ -25,7 +25,7 @@ from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
 from afa.model.mrf import LOG3, Floats
 
-READINGS = (("two_elbo", "true"), ("two_elbo", "maxent"), ("stack_a", "true"), ("stack_a", "maxent"), ("wald", ""))
+SCORE_GAUGES = (("two_elbo", "true"), ("two_elbo", "maxent"), ("stack_a", "true"), ("stack_a", "maxent"), ("wald", ""))
 MODELS = ("entity", "half_positive", "half_negative")
 COUNTS = ("solves", "iterations", "capped", "ascended")
 ENTITY, POSITIVE = 0, 1
@@ -38,7 +38,7 @@ class GaugePaths:
     Attributes
     ----------
     pairs : (Q, 2) int64, entity indices a < b
-    signs : (score, gauge) of `READINGS` -> (P, S, M + 1, Q) int8, +1 if a is preferred, -1 if b is preferred, 0 for a
+    signs : (score, gauge) of `SCORE_GAUGES` -> (P, S, M + 1, Q) int8, +1 if a is preferred, -1 if b is preferred, 0 for a
         tie; the score `wald` is equal in both gauges and has the gauge ""
     scalars : (score, gauge) -> (P, S, G, Q) float64 at the G rounds of the grid, without `wald`; `two_elbo` is in nats,
         and `stack_a` is in [-1, 1]
@@ -66,8 +66,8 @@ class Read(NamedTuple):
 
     Attributes
     ----------
-    signs : (5, P, S, M + 1, Q) int8, with the first axis in the order of `READINGS`
-    scalars : (4, P, S, G, Q) float64, with the first axis in the order of `READINGS` without `wald`
+    signs : (5, P, S, M + 1, Q) int8, with the first axis in the order of `SCORE_GAUGES`
+    scalars : (4, P, S, G, Q) float64, with the first axis in the order of `SCORE_GAUGES` without `wald`
     counts : (3, 4, P, S, M + 1) int32, by model of `MODELS` and count of `COUNTS`
 
     """
@@ -124,13 +124,13 @@ def gauge_paths(
     gauge = GaugeRun(packed, new_gains(packed, pairs), iteration_of(solver or Solver()))
     shape = (*orders.shape[:2], orders.shape[2] + 1)
     found = Read(
-        signs=np.zeros((len(READINGS), *shape, len(pairs)), dtype=np.int8),
-        scalars=np.zeros((len(READINGS) - 1, *shape[:2], len(grid), len(pairs))),
+        signs=np.zeros((len(SCORE_GAUGES), *shape, len(pairs)), dtype=np.int8),
+        scalars=np.zeros((len(SCORE_GAUGES) - 1, *shape[:2], len(grid), len(pairs))),
         counts=np.zeros((len(MODELS), len(COUNTS), *shape), dtype=np.int32),
     )
     place_in_grid = np.full(shape[2], -1)
     place_in_grid[list(grid)] = np.arange(len(grid))
-    start = new_state(packed), np.zeros((len(READINGS), len(pairs)))
+    start = new_state(packed), np.zeros((len(SCORE_GAUGES), len(pairs)))
     start_counts = np.zeros((len(MODELS), len(COUNTS)), dtype=np.int32)
     _read_changed(gauge, *start, np.ones(len(bundle.entities), dtype=np.bool_), start_counts)
     found.counts[..., 0] = start_counts[:, :, None, None]
@@ -138,8 +138,8 @@ def gauge_paths(
     in_threads(_follow, shape[0] * shape[1], threads, gauge, *start, *given)
     return GaugePaths(
         pairs,
-        dict(zip(READINGS, found.signs, strict=True)),
-        dict(zip(READINGS, found.scalars, strict=False)),
+        dict(zip(SCORE_GAUGES, found.signs, strict=True)),
+        dict(zip(SCORE_GAUGES, found.scalars, strict=False)),
         dict(zip(MODELS, found.counts, strict=True)),
     )
 
@@ -167,8 +167,8 @@ def _follow(
                 feature = orders[p, s, t - 1]
                 condition(packed, state, feature, INT(values[p, feature]))
                 changed[:] = False
-                for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
-                    changed[packed.owner[packed.holder[h]]] = True
+                for h in range(packed.first_feature_slot[feature], packed.first_feature_slot[feature + 1]):
+                    changed[packed.owner[packed.feature_slots[h]]] = True
                 counts[:] = 0
                 _read_changed(gauge, state, scores, changed, counts)
                 for model in range(len(MODELS)):
@@ -198,7 +198,7 @@ def _read_changed(
 
 @kernel(inline=True)
 def _read(gauge: GaugeRun, state: State, p: int, scores: Floats, counts: NDArray[np.int32]) -> None:
-    """Write the scores of duel p into column p of `scores`, with the rows in the order of `READINGS`."""
+    """Write the scores of duel p into column p of `scores`, with the rows in the order of `SCORE_GAUGES`."""
     packed, a, b = gauge.packed, gauge.unions.pairs[p, 0], gauge.unions.pairs[p, 1]
     duel = _difference(packed, state, gauge.unions, p)
     # add log 3 for every unobserved feature outside one support; outside both supports, the terms cancel

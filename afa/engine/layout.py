@@ -74,16 +74,16 @@ class Packed(NamedTuple):
         ascending feature
     other_slot : (2 E,) int64, slot at the other end of a coupling, in the same entity
     coupling : (2 E,) float64, coupling, nats
-    first_holder : (M + 1,) int64, the slots of feature f are holder[first_holder[f] : first_holder[f + 1]]
-    holder : (K,) int64, slots sorted by feature
+    first_feature_slot : (M + 1,) int64, the slots of feature f are holder[first_holder[f] : first_holder[f + 1]]
+    feature_slots : (K,) int64, slots sorted by feature
     prior : (N,) float64, prior log-odds of each entity, nats
-    overlaps : Overlaps, or `WITHOUT` if no kernel has needed them yet
+    overlaps : Overlaps, or `NO_OVERLAPS` if no kernel has needed them yet
     n_features : int, M
     tie : float, largest magnitude of a score that is rounding error and counts as a tie
     site : (15, K) float64, parameters of models with class-conditional probabilities, in the rows listed below; (15, 0)
         for the paper's models
     volume : float, log-partition of a feature outside the support, nats: log 3 in the paper's models, else 0
-    of_probabilities : bool, True for models with class-conditional probabilities
+    class_conditional : bool, True for models with class-conditional probabilities
 
     Notes
     -----
@@ -110,15 +110,15 @@ class Packed(NamedTuple):
     first_edge: Indices
     other_slot: Indices
     coupling: Floats
-    first_holder: Indices
-    holder: Indices
+    first_feature_slot: Indices
+    feature_slots: Indices
     prior: Floats
     overlaps: Overlaps
     n_features: int
     tie: float
     site: Floats
     volume: float
-    of_probabilities: bool
+    class_conditional: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,9 +167,9 @@ class Models:
         return self.at[self.entities.index(entity)]
 
 
-KNOWN: WeakKeyDictionary[Bundle | Models, Packed] = WeakKeyDictionary()
-NOTHING = np.empty(0, dtype=np.int64)
-WITHOUT = Overlaps(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, np.empty(0))
+PACKED: WeakKeyDictionary[Bundle | Models, Packed] = WeakKeyDictionary()
+NO_INDICES = np.empty(0, dtype=np.int64)
+NO_OVERLAPS = Overlaps(NO_INDICES, NO_INDICES, NO_INDICES, NO_INDICES, NO_INDICES, NO_INDICES, np.empty(0))
 
 
 def pack(bundle: Bundle | Models, *, overlaps: bool = True) -> Packed:
@@ -180,7 +180,7 @@ def pack(bundle: Bundle | Models, *, overlaps: bool = True) -> Packed:
 
     Parameters
     ----------
-    overlaps : if False, `Packed.overlaps` may be `WITHOUT`, which is enough for the kernels of `afa.engine.sharing` and
+    overlaps : if False, `Packed.overlaps` may be `NO_OVERLAPS`, which is enough for the kernels of `afa.engine.sharing` and
         for kernels that read single entities
 
     Raises
@@ -188,14 +188,14 @@ def pack(bundle: Bundle | Models, *, overlaps: bool = True) -> Packed:
     BundleError : a feature of a bundle of the paper's models cannot take all three values
 
     """
-    packed = KNOWN.get(bundle)
+    packed = PACKED.get(bundle)
     if packed is None and isinstance(bundle, Bundle) and not bundle.ternary:
         found, step = "features that cannot be -1, or cannot be +1", "use afa.BinaryPlanner or afa.TopKPlanner"
         raise BundleError(Fault(f"bundle {bundle.name}", found, "features with three values", step))
     if packed is None:
-        packed = KNOWN[bundle] = _lay_out(bundle) if isinstance(bundle, Bundle) else _lay_out_models(bundle)
+        packed = PACKED[bundle] = _lay_out(bundle) if isinstance(bundle, Bundle) else _lay_out_models(bundle)
     if overlaps and not len(packed.overlaps.first):
-        packed = KNOWN[bundle] = packed._replace(overlaps=_overlaps(packed))
+        packed = PACKED[bundle] = packed._replace(overlaps=_overlaps(packed))
     return packed
 
 
@@ -247,7 +247,7 @@ def _lay_out_models(bundle: Models) -> Packed:
         tie=ROUNDING * max(model.reach for model in bundle.models),
         site=site,
         volume=0.0,
-        of_probabilities=True,
+        class_conditional=True,
     )
 
 
@@ -268,7 +268,7 @@ def _by_slot(slots: Indices, row: Indices, column: Indices, value: Floats, prior
     one, other = np.concatenate([here, there]), np.concatenate([there, here])
     order = np.argsort(one * len(slots) + other)
     first_edge = np.concatenate([[0], np.cumsum(np.bincount(one, minlength=len(slots)))])
-    first_holder = np.concatenate([[0], np.cumsum(np.bincount(feature, minlength=m))])
+    first_feature_slot = np.concatenate([[0], np.cumsum(np.bincount(feature, minlength=m))])
     return Packed(
         first_slot=first_slot.astype(np.int64),
         feature=feature.astype(np.int64),
@@ -277,15 +277,15 @@ def _by_slot(slots: Indices, row: Indices, column: Indices, value: Floats, prior
         first_edge=first_edge.astype(np.int64),
         other_slot=other[order].astype(np.int64),
         coupling=np.concatenate([value, value])[order].astype(np.float64),
-        first_holder=first_holder.astype(np.int64),
-        holder=np.argsort(feature, kind="stable").astype(np.int64),
+        first_feature_slot=first_feature_slot.astype(np.int64),
+        feature_slots=np.argsort(feature, kind="stable").astype(np.int64),
         prior=prior,
-        overlaps=WITHOUT,
+        overlaps=NO_OVERLAPS,
         n_features=m,
         tie=0.0,
         site=np.empty((NEXT + 1, 0)),
         volume=LOG3,
-        of_probabilities=False,
+        class_conditional=False,
     )
 
 
@@ -327,7 +327,7 @@ class Gains(NamedTuple):
     slot_a, slot_b : (n_entries,) int64, slot of the feature in each entity, or -1 if the feature is outside the
         entity's support
     gain : (n_entries,) float64, gains, in nats for `cmi`, else in the unit of the score
-    made_at : (Q,) int64, round in which the gains of a duel were last computed, or -1 for never
+    computed_at : (Q,) int64, round in which the gains of a duel were last computed, or -1 for never
 
     """
 
@@ -337,7 +337,7 @@ class Gains(NamedTuple):
     slot_a: NDArray[np.int64]
     slot_b: NDArray[np.int64]
     gain: Floats
-    made_at: Indices
+    computed_at: Indices
 
 
 @kernel(entrance=True)
@@ -376,5 +376,5 @@ def new_gains(packed: Packed, pairs: Pairs) -> Gains:
 @kernel(inline=True)
 def copy_gains(gains: Gains) -> Gains:
     """Return a copy of the gains that can be changed independently."""
-    pairs, first, feature, slot_a, slot_b, gain, made_at = gains
-    return Gains(pairs, first, feature, slot_a, slot_b, gain.copy(), made_at.copy())
+    pairs, first, feature, slot_a, slot_b, gain, computed_at = gains
+    return Gains(pairs, first, feature, slot_a, slot_b, gain.copy(), computed_at.copy())

@@ -189,7 +189,7 @@ def _kinds(found: WalkResults, longest: float) -> list[NDArray[Any]]:
     ]
 
 
-class Snapshots(NamedTuple):
+class StateSamples(NamedTuple):
     """States of P patients at R rounds, for N entities, K slots and Q pairs.
 
     Attributes
@@ -230,7 +230,7 @@ def snapshots(
     solver: Solver | None = None,
     duels: bool = True,
     threads: int | None = None,
-) -> Snapshots:
+) -> StateSamples:
     """Return the states of P patients at the given rounds. Every solve starts from uniform marginals.
 
     Parameters
@@ -244,15 +244,15 @@ def snapshots(
     read = ENTITIES | MOMENTS | (DUELS | CALLS if duels else 0)
     found = follow(bundle, values, orders, read, rounds=rounds, solver=solver, threads=threads)
     pairs = all_pairs(len(bundle.entities) if duels else 0)
-    read_of = {name: getattr(found, name) for name in Snapshots._fields[3:]}
-    return Snapshots(pack(bundle), pairs, np.array(rounds, dtype=np.int64), **read_of)
+    read_of = {name: getattr(found, name) for name in StateSamples._fields[3:]}
+    return StateSamples(pack(bundle), pairs, np.array(rounds, dtype=np.int64), **read_of)
 
 
 AS_PROBABLE = 0.005
 """Two posterior probabilities count as equal if they differ by at most this much."""
 
 
-class Watched(NamedTuple):
+class StoppingQuantities(NamedTuple):
     """Quantities of stopping rules on P paths of N entities, for t from 0 to r, by `linearity` and the gain `cmi`.
 
     Attributes
@@ -272,7 +272,7 @@ class Watched(NamedTuple):
     gain: Floats
 
 
-class WatchedTask(NamedTuple):
+class TaskStoppingQuantities(NamedTuple):
     """Quantities of stopping rules on P paths of one binary task, for t from 0 to M, by the score `two_elbo`.
 
     Attributes
@@ -292,7 +292,7 @@ class WatchedTask(NamedTuple):
     gain: Floats
 
 
-def watch(
+def stopping_quantities(
     bundle: Bundle,
     values: NDArray[np.int8],
     orders: NDArray[np.int64],
@@ -300,7 +300,7 @@ def watch(
     k: int = 5,
     solver: Solver | None = None,
     threads: int | None = None,
-) -> Watched:
+) -> StoppingQuantities:
     """Run P patients along one order each and return the quantities of stopping rules.
 
     The result does not depend on the number of threads.
@@ -322,10 +322,10 @@ def watch(
     places = np.sort(found.place[:, :, 0], axis=2)
     tie = places[:, :, k - 1] == places[:, :, k]
     tie |= np.where(inside, -np.inf, each).max(axis=2) > np.where(inside, each, np.inf).min(axis=2) - AS_PROBABLE
-    return Watched(inside, found.certified, found.probability, np.where(tie, 0.0, posterior), found.gain)
+    return StoppingQuantities(inside, found.certified, found.probability, np.where(tie, 0.0, posterior), found.gain)
 
 
-def watch_task(
+def task_stopping_quantities(
     task: ClassTask,
     values: NDArray[np.int8],
     orders: NDArray[np.int64] | None,
@@ -333,7 +333,7 @@ def watch_task(
     gain: str = "cmi",
     target: str | None = None,
     threads: int | None = None,
-) -> WatchedTask:
+) -> TaskStoppingQuantities:
     """Run P patients of a binary task and return the quantities of stopping rules.
 
     The result does not depend on the number of threads.
@@ -360,4 +360,4 @@ def watch_task(
     every = np.arange(values.shape[1] + 1)
     row = np.array([np.searchsorted(t, every, side="right") - 1 for t in found.t]).reshape(len(values), len(every))
     read_at: tuple[NDArray[Any], ...] = (odds, decision, found.resolved[:, :, 0], probability, found.gain)
-    return WatchedTask(*(np.take_along_axis(array, row, axis=1) for array in read_at))
+    return TaskStoppingQuantities(*(np.take_along_axis(array, row, axis=1) for array in read_at))

@@ -16,8 +16,8 @@ from afa.engine.patient_state import PatientState
 from afa.engine.ranks import RankTable, copy_table, new_table, rank_all, refresh_table
 from afa.engine.rules import total_unary
 from afa.engine.sharing import (
-    GainBook,
-    Mirror,
+    GainCache,
+    FeatureMajorState,
     add_weighted,
     copy_mirror,
     gain_by_row,
@@ -36,7 +36,7 @@ from afa.model.mrf import Evidence, Floats
 from afa.scores.gain import information
 from afa.scores.preference import gaussian_sign
 
-Start = tuple[State, Mirror, RankTable]
+Start = tuple[State, FeatureMajorState, RankTable]
 STARTS: WeakKeyDictionary[Bundle, dict[Iteration, Start]] = WeakKeyDictionary()
 """Bundle -> solver settings -> state before any observation, a copy of it for `sharing`, and its scores."""
 
@@ -81,7 +81,7 @@ class Patient(PatientState):
         self._empty = self.elbo()
         self._offset = (self._empty - self.packed.prior) * calibrated
         lookahead = first_round._replace(warm="warm" in (start, look_ahead))
-        self._gains = GainBook(self.packed, kind, self._empty, lookahead)
+        self._gains = GainCache(self.packed, kind, self._empty, lookahead)
         self._round = 1  # the state before any observation
         self._changed_at = np.ones(n, dtype=np.int64)
         self._budget = np.zeros(self.n_duels)
@@ -105,7 +105,7 @@ class Patient(PatientState):
     def observe(self, feature: int, value: int) -> None:
         """Observe one value. Entities without the feature in their support do not change."""
         packed, state = self.packed, self.state
-        slots = packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]
+        slots = packed.feature_slots[packed.first_feature_slot[feature] : packed.first_feature_slot[feature + 1]]
         entities = packed.owner[slots]
         self._ballots.append((entities, state.field[slots] * value))
         if self._exact:
@@ -226,8 +226,8 @@ class Patient(PatientState):
         chosen, pairs, now = np.arange(self.n_duels) if duels is None else duels, self.sides(duels), self._round
         refresh_budgets(self.packed, self.state, chosen, pairs, self._budget, self._budget_at, self._changed_at, now)
         lead = self.lead(duels) - (self._offset[pairs[:, 0]] - self._offset[pairs[:, 1]])
-        settled: NDArray[np.bool_] = np.abs(lead) > self._budget[chosen] + self.packed.tie
-        return settled
+        resolved_sign: NDArray[np.bool_] = np.abs(lead) > self._budget[chosen] + self.packed.tie
+        return resolved_sign
 
     def gains(self, duels: NDArray[np.bool_]) -> Floats:
         """Return the gain of each feature for each of the given duels.

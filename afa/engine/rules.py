@@ -202,7 +202,7 @@ def total_unary(packed: Packed, state: State) -> Floats:
 
     """
     total = np.zeros(packed.n_features)
-    if packed.of_probabilities and len(packed.prior) == 2:
+    if packed.class_conditional and len(packed.prior) == 2:
         union = new_gains(packed, np.array([[0, 1]]))
         for i in range(len(union.feature)):
             feature = union.feature[i]
@@ -239,14 +239,14 @@ def information_of(packed: Packed, state: State, empty: Floats) -> Floats:
     posterior /= posterior.sum()
     total, slots, predictive = np.zeros(packed.n_features), np.empty(n, dtype=np.int64), np.empty((n, 3))
     for feature in range(packed.n_features):
-        first, last = packed.first_holder[feature], packed.first_holder[feature + 1]
+        first, last = packed.first_feature_slot[feature], packed.first_feature_slot[feature + 1]
         if state.observed[feature] or first == last:
             continue
         slots[:] = -1
         for h in range(first, last):
-            slots[packed.owner[packed.holder[h]]] = packed.holder[h]
+            slots[packed.owner[packed.feature_slots[h]]] = packed.feature_slots[h]
         for entity in range(n):
-            m, q = moments_at(packed, state, slots[entity], packed.holder[first])
+            m, q = moments_at(packed, state, slots[entity], packed.feature_slots[first])
             for x in range(3):
                 predictive[entity, x] = probability(m, q, x)
         for x in range(3):

@@ -85,10 +85,10 @@ class RunSettings(NamedTuple):
     rescore : (r,) bool, entry t is True if the rule computes gains again after t observations
     k : size of the top set
     iteration : settings of all mean-field solves after the first
-    reads : mask of the groups of results to write
-    crossing, ranking, bounding, voting : True if the run needs cross expectations (`crossing`), ranks by `linearity`
+    requested : mask of the groups of results to write
+    needs_cross, ranking, bounding, voting : True if the run needs cross expectations (`needs_cross`), ranks by `linearity`
         (`ranking`), tight `l1` budgets (`bounding`), sign votes (`voting`)
-    asked : (r + 1,) bool, True for the rounds whose results are written
+    rounds_requested : (r + 1,) bool, True for the rounds whose results are written
     only_changes : True to write only rounds whose feature is in the support of an entity
     numbered : True if `WalkResults.t` lists the rounds to walk, because all other rounds change nothing
     signed, ranked : (S,) int64, numbers of the scores whose signs and ranks are written
@@ -108,12 +108,12 @@ class RunSettings(NamedTuple):
     rescore: NDArray[np.bool_]
     k: int
     iteration: Iteration
-    reads: int
-    crossing: bool
+    requested: int
+    needs_cross: bool
     ranking: bool
     bounding: bool
     voting: bool
-    asked: NDArray[np.bool_]
+    rounds_requested: NDArray[np.bool_]
     only_changes: bool
     numbered: bool
     signed: Indices
@@ -202,43 +202,43 @@ def _put(place: NDArray[Any], numbers: NDArray[Any]) -> None:
 
 
 @kernel(borrows=True)
-def read_round(  # noqa: PLR0912 (one branch for each group of results)
+def write_round(  # noqa: PLR0912 (one branch for each group of results)
     run: RunSettings, path_state: PathState, now: RoundView, t: int, results: WalkResults, path: int, row: int
 ) -> None:
     """Write the requested results of round t of one path into `row` of `results`."""
-    packed, state, reads = run.packed, path_state.state, run.reads
+    packed, state, requested = run.packed, path_state.state, run.requested
     n_unobserved = packed.n_features - t
     results.t[path, row] = t
-    if reads & SIGNS:
+    if requested & SIGNS:
         _write_signs(run, path_state, t, n_unobserved, results.signs[path, row])
-    if reads & RANKS:
+    if requested & RANKS:
         for i in range(len(run.ranked)):
             if run.ranked[i] == LINEARITY:
                 _put(results.place[path, row, i], now.ranks.place)
             else:
                 place = results.place[path, row, i]
                 _write_places(run.ranked[i], state, run.name_rank, n_unobserved, packed.tie, place)
-    if reads & CERTAIN:
+    if requested & CERTAIN:
         _put(results.resolved[path, row], now.resolved)
         results.certified[path, row] = is_certified(run.pairs, now.ranks.order, run.k, now.lead, now.resolved)
-    if reads & BOUNDARY:
+    if requested & BOUNDARY:
         results.probability[path, row] = _least_likely(run, path_state, now, t)
-    if reads & LARGEST:
+    if requested & LARGEST:
         results.gain[path, row] = _largest_gain(path_state.gains, now.resolved, path_state.closed)
-    if reads & ENTITIES:
+    if requested & ENTITIES:
         _put(results.constant[path, row], state.constant)
         for entity in range(len(state.bound)):
             results.elbo[path, row, entity] = elbo(state, entity, n_unobserved)
-    if reads & MOMENTS:
+    if requested & MOMENTS:
         _put(results.m[path, row], state.m)
         _put(results.q[path, row], state.q)
         _put(results.cross[path, row], state.cross)
-    if reads & SOLVES:
+    if requested & SOLVES:
         for entity in range(len(packed.prior)):
             if path_state.of_entity[SOLVED, entity] == t:
                 results.iterations[path, row, entity] = state.solves[ITERATIONS, entity]
                 results.ascended[path, row, entity] = state.solves[ASCENDED, entity]
-    if reads & (DUELS | CALLS):
+    if requested & (DUELS | CALLS):
         _write_duels(run, path_state, t, results, path, row)
 
 
@@ -298,31 +298,31 @@ def _write_vote_signs(score: int, votes: NDArray[np.int64], t: int, signs: NDArr
 def _write_duels(run: RunSettings, path_state: PathState, t: int, results: WalkResults, path: int, row: int) -> None:
     """Write sums, scores and bracket decisions of all duels. Brackets are recomputed only for changed duels."""
     packed, state, pairs, calls, votes = run.packed, path_state.state, run.pairs, path_state.calls, path_state.votes
-    changed_at, made_at = path_state.of_entity[CHANGED], path_state.of_duel[CALLED]
+    changed_at, computed_at = path_state.of_entity[CHANGED], path_state.of_duel[CALLED]
     for p in range(len(pairs)):
         a, b = pairs[p, 0], pairs[p, 1]
-        if run.reads & CALLS:
+        if run.requested & CALLS:
             results.votes[path, row, p] = votes[p, 0]
-        if not (is_stale(changed_at, made_at[p], a, b) or run.reads & DUELS):
+        if not (is_stale(changed_at, computed_at[p], a, b) or run.requested & DUELS):
             calls[p, 4] = vote_call(votes[p, 0], t, GAMMA)
             continue
-        made_at[p] = t
+        computed_at[p] = t
         sums = duel(packed, state, a, b)
         mean = mean_difference(state.cross, a, b)
         if abs(mean) <= packed.tie:
             mean = 0.0
-        if run.reads & DUELS:
+        if run.requested & DUELS:
             results.mean[path, row, p] = mean
             results.stack_a[path, row, p] = gaussian_sign(mean, sums.variance)
             for i in range(len(sums)):
                 results.sums[path, row, p, i] = sums[i]
-        if run.reads & CALLS:
+        if run.requested & CALLS:
             share = run.budget_share
             counted = Duel(
                 share * sums.budget, share * sums.between, sums.variance, sums.spread, sums.beta, share * sums.above
             )
             bracket_calls(packed, state, a, b, counted, mean, votes[p], t, GAMMA, calls[p])
-    if run.reads & CALLS:
+    if run.requested & CALLS:
         _put(results.calls[path, row], calls)
 
 

@@ -3,7 +3,7 @@
 Most pairs of entities in a large bundle share no feature. If entities u and v share no feature, E_{q_u}[S_v] is the
 running constant of v. The kernels of this module loop over the entities whose support includes a feature, so that pairs
 of entities without a shared feature take no time and no memory. The kernels add numbers in the order of
-`afa.engine.state.expected_score`, so that the results are equal to the last bit. `Sharing` stores slots by feature, so
+`afa.engine.state.expected_score`, so that the results are equal to the last bit. `FeatureMajorModel` stores slots by feature, so
 that kernels read the memory in order.
 """
 
@@ -25,8 +25,8 @@ from afa.model.bundle import Bundle
 from afa.model.mrf import Floats
 
 
-class Mirror(NamedTuple):
-    """Copies of `field` and `m` of a `State`, sorted by feature (the order of `Packed.holder`).
+class FeatureMajorState(NamedTuple):
+    """Copies of `field` and `m` of a `State`, sorted by feature (the order of `Packed.feature_slots`).
 
     Attributes
     ----------
@@ -42,19 +42,23 @@ class Mirror(NamedTuple):
     by_entity: Floats
 
 
-def new_mirror(packed: Packed) -> Mirror:
-    """Return a `Mirror` whose arrays are all 0."""
+def new_mirror(packed: Packed) -> FeatureMajorState:
+    """Return a `FeatureMajorState` whose arrays are all 0."""
     n_slots = len(packed.feature)
-    return Mirror(np.zeros(n_slots), np.zeros(n_slots), np.zeros(packed.n_features), np.zeros(len(packed.prior)))
+    return FeatureMajorState(
+        np.zeros(n_slots), np.zeros(n_slots), np.zeros(packed.n_features), np.zeros(len(packed.prior))
+    )
 
 
-def copy_mirror(mirror: Mirror) -> Mirror:
+def copy_mirror(mirror: FeatureMajorState) -> FeatureMajorState:
     """Return a copy of the mirror that can be changed independently."""
-    return Mirror(*(array.copy() for array in mirror))
+    return FeatureMajorState(*(array.copy() for array in mirror))
 
 
 @kernel(entrance=True)
-def solve_every(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, iteration: Iteration) -> None:
+def solve_every(
+    packed: Packed, sharing: FeatureMajorModel, state: State, mirror: FeatureMajorState, iteration: Iteration
+) -> None:
     """Solve every entity and fill `cross`, like `afa.engine.state.solve_all` but without `Packed.overlaps`."""
     n = len(packed.prior)
     for entity in range(n):
@@ -66,11 +70,19 @@ def solve_every(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, 
 
 @kernel(entrance=True)
 def observe_among(
-    packed: Packed, sharing: Sharing, state: State, mirror: Mirror, feature: int, value: int, iteration: Iteration
+    packed: Packed,
+    sharing: FeatureMajorModel,
+    state: State,
+    mirror: FeatureMajorState,
+    feature: int,
+    value: int,
+    iteration: Iteration,
 ) -> None:
     """Observe one feature, solve the entities with it in their support, and update their entries of `cross`."""
     condition(packed, state, feature, value)
-    holders = packed.owner[packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]]
+    holders = packed.owner[
+        packed.feature_slots[packed.first_feature_slot[feature] : packed.first_feature_slot[feature + 1]]
+    ]
     for entity in holders:
         solve_entity(packed, state, entity, iteration)
         _reflect(packed, sharing, state, mirror, entity)
@@ -85,7 +97,7 @@ def observe_among(
 
 
 @kernel()
-def _reflect(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, entity: int) -> None:
+def _reflect(packed: Packed, sharing: FeatureMajorModel, state: State, mirror: FeatureMajorState, entity: int) -> None:
     """Copy the effective unaries and first moments of one entity into the mirror."""
     place, from_field, from_m, field, m = sharing.place, state.field, state.m, mirror.field, mirror.m
     for slot in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
@@ -93,10 +105,10 @@ def _reflect(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, ent
 
 
 @kernel()
-def _write_row(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, u: int) -> None:
+def _write_row(packed: Packed, sharing: FeatureMajorModel, state: State, mirror: FeatureMajorState, u: int) -> None:
     """Write E_{q_u}[S_v] for every entity v into row u of `cross`."""
     # unpack the tuples here: inside the loops, unpacking would take longer than the sums
-    feature, first_holder, owner, field = packed.feature, packed.first_holder, sharing.owner, mirror.field
+    feature, first_feature_slot, owner, field = packed.feature, packed.first_feature_slot, sharing.owner, mirror.field
     first_link, partner, first_member = sharing.first_link, sharing.partner, sharing.first_member
     member, value, m, m_at = sharing.member, sharing.value, state.m, mirror.by_feature
     row, first, last = state.cross[u], packed.first_slot[u], packed.first_slot[u + 1]
@@ -105,7 +117,7 @@ def _write_row(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, u
         at, weight = feature[slot], m[slot]
         m_at[at] = weight
         if weight != 0.0:
-            for h in range(first_holder[at], first_holder[at + 1]):
+            for h in range(first_feature_slot[at], first_feature_slot[at + 1]):
                 row[owner[h]] += field[h] * weight
     for slot in range(first, last):
         at, weight = feature[slot], m[slot]
@@ -121,9 +133,11 @@ def _write_row(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, u
 
 
 @kernel(inline=True)
-def _write_column(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, v: int, column: Floats) -> None:
+def _write_column(
+    packed: Packed, sharing: FeatureMajorModel, state: State, mirror: FeatureMajorState, v: int, column: Floats
+) -> None:
     """Write E_{q_u}[S_v] for every entity u into `column`, (N,)."""
-    feature, first_holder, owner, field = packed.feature, packed.first_holder, sharing.owner, state.field
+    feature, first_feature_slot, owner, field = packed.feature, packed.first_feature_slot, sharing.owner, state.field
     first_edge, other_slot, coupling = packed.first_edge, packed.other_slot, packed.coupling
     m, m_of, observed = mirror.m, mirror.by_entity, state.observed
     first, last = packed.first_slot[v], packed.first_slot[v + 1]
@@ -131,33 +145,33 @@ def _write_column(packed: Packed, sharing: Sharing, state: State, mirror: Mirror
     for slot in range(first, last):
         weight = field[slot]
         if weight != 0.0:
-            for h in range(first_holder[feature[slot]], first_holder[feature[slot] + 1]):
+            for h in range(first_feature_slot[feature[slot]], first_feature_slot[feature[slot] + 1]):
                 column[owner[h]] += weight * m[h]
     for slot in range(first, last):
         at = feature[slot]
         if observed[at]:
             continue
-        for h in range(first_holder[at], first_holder[at + 1]):
+        for h in range(first_feature_slot[at], first_feature_slot[at + 1]):
             m_of[owner[h]] = m[h]
         for e in range(first_edge[slot], first_edge[slot + 1]):
             if other_slot[e] > slot:  # use each unordered pair once
                 there, weight = feature[other_slot[e]], coupling[e]
-                for h in range(first_holder[there], first_holder[there + 1]):
+                for h in range(first_feature_slot[there], first_feature_slot[there + 1]):
                     column[owner[h]] += weight * m_of[owner[h]] * m[h]
-        for h in range(first_holder[at], first_holder[at + 1]):
+        for h in range(first_feature_slot[at], first_feature_slot[at + 1]):
             m_of[owner[h]] = 0.0
 
 
 Small = NDArray[np.int32]
 
 
-class Sharing(NamedTuple):
+class FeatureMajorModel(NamedTuple):
     """Arrays of a bundle by feature. A *link* is a pair of features that are coupled in at least one entity.
 
     Attributes
     ----------
-    owner : (K,) int32, entity of each slot, in the order of `Packed.holder`
-    place : (K,) int32, position of each slot in the order of `Packed.holder`
+    owner : (K,) int32, entity of each slot, in the order of `Packed.feature_slots`
+    place : (K,) int32, position of each slot in the order of `Packed.feature_slots`
     first_link : (M + 1,) int64, the links of feature f to later features are first_link[f] to first_link[f + 1] - 1
     partner : (L,) int32, the later feature of each link, ascending
     first_member : (L + 1,) int64, the members of link i are first_member[i] to first_member[i + 1] - 1
@@ -175,10 +189,10 @@ class Sharing(NamedTuple):
     value: Floats
 
 
-SHARED: WeakKeyDictionary[Bundle, Sharing] = WeakKeyDictionary()
+SHARED: WeakKeyDictionary[Bundle, FeatureMajorModel] = WeakKeyDictionary()
 
 
-def sharing_of(bundle: Bundle) -> Sharing:
+def sharing_of(bundle: Bundle) -> FeatureMajorModel:
     """Return the arrays of a bundle by feature, which are cached.
 
     The arrays take 8 bytes for each slot, 12 bytes for each coupling, and at most 12 bytes for each link.
@@ -189,18 +203,18 @@ def sharing_of(bundle: Bundle) -> Sharing:
     return sharing
 
 
-def _sharing(bundle: Bundle, packed: Packed) -> Sharing:
+def _sharing(bundle: Bundle, packed: Packed) -> FeatureMajorModel:
     m, pairs = packed.n_features, bundle.packed
-    place = np.empty(len(packed.holder), dtype=np.int32)
-    place[packed.holder] = np.arange(len(place))
+    place = np.empty(len(packed.feature_slots), dtype=np.int32)
+    place[packed.feature_slots] = np.arange(len(place))
     entity = np.repeat(np.arange(len(packed.prior), dtype=np.int32), np.diff(pairs.pointer))
     key = pairs.row.astype(np.int64) * m + pairs.column
     order = np.argsort(key, kind="stable")
     ordered = key[order]
     first_member = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)])
     link = ordered[first_member]
-    return Sharing(
-        owner=packed.owner[packed.holder].astype(np.int32),
+    return FeatureMajorModel(
+        owner=packed.owner[packed.feature_slots].astype(np.int32),
         place=place,
         first_link=np.searchsorted(link, np.arange(m + 1) * m).astype(np.int64),
         partner=(link % m).astype(np.int32),
@@ -214,7 +228,7 @@ BLOCK = 16
 
 
 @kernel(entrance=True)
-def model_distances(packed: Packed, sharing: Sharing, values: Floats, observed: NDArray[np.bool_]) -> Floats:
+def model_distances(packed: Packed, sharing: FeatureMajorModel, values: Floats, observed: NDArray[np.bool_]) -> Floats:
     """Return the l1 distances between the conditioned models, equal to `afa.planner.cluster.distances`.
 
     The time grows with N^2, with the square of the number of entities that have a feature in their support, and with
@@ -231,7 +245,7 @@ def model_distances(packed: Packed, sharing: Sharing, values: Floats, observed: 
 
     """
     n, place, owner = len(packed.prior), sharing.place, sharing.owner
-    first_slot, feature, first_holder = packed.first_slot, packed.feature, packed.first_holder
+    first_slot, feature, first_feature_slot = packed.first_slot, packed.feature, packed.first_feature_slot
     field = _fields_left(packed, sharing, values, observed)
     apart = np.zeros((n, n))
     size = _add_links(packed, sharing, observed, apart)
@@ -241,7 +255,7 @@ def model_distances(packed: Packed, sharing: Sharing, values: Floats, observed: 
             here = field[place[slot]]
             size[u] += abs(here)
             if here != 0.0:
-                for h in range(place[slot] + 1, first_holder[feature[slot] + 1]):  # slots of entities after u
+                for h in range(place[slot] + 1, first_feature_slot[feature[slot] + 1]):  # slots of entities after u
                     row[owner[h]] -= _common(here, field[h])
     for u in range(n):
         for v in range(u + 1, n):
@@ -254,8 +268,8 @@ def model_distances(packed: Packed, sharing: Sharing, values: Floats, observed: 
 
 
 @kernel(inline=True)
-def _fields_left(packed: Packed, sharing: Sharing, values: Floats, observed: NDArray[np.bool_]) -> Floats:
-    """Return effective unaries given the observations, (K,) float64, nats, in the order of `Packed.holder`.
+def _fields_left(packed: Packed, sharing: FeatureMajorModel, values: Floats, observed: NDArray[np.bool_]) -> Floats:
+    """Return effective unaries given the observations, (K,) float64, nats, in the order of `Packed.feature_slots`.
 
     The effective unary of an observed feature is 0.
     """
@@ -271,7 +285,7 @@ def _fields_left(packed: Packed, sharing: Sharing, values: Floats, observed: NDA
 
 
 @kernel(inline=True)
-def _add_links(packed: Packed, sharing: Sharing, observed: NDArray[np.bool_], apart: Floats) -> Floats:
+def _add_links(packed: Packed, sharing: FeatureMajorModel, observed: NDArray[np.bool_], apart: Floats) -> Floats:
     """Subtract from `apart` the amounts that cancel because two entities u < v couple the same features.
 
     Return the sum of absolute couplings of each entity, (N,) float64, nats.
@@ -303,7 +317,7 @@ emptied.
 """
 
 
-class GainBook:
+class GainCache:
     """Cache of the gains of one patient. The index of a duel is its position among all pairs a < b in order.
 
     Parameters

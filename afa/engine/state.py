@@ -60,19 +60,19 @@ class State(NamedTuple):
 @kernel(entrance=True)
 def new_state(packed: Packed) -> State:
     """Return the unsolved state before any observation."""
-    n, of_probabilities = len(packed.prior), packed.of_probabilities
+    n, class_conditional = len(packed.prior), packed.class_conditional
     return State(
         packed.prior.copy(),
         packed.unary.copy(),
-        packed.site[CENTRE].copy() if of_probabilities else np.zeros(len(packed.unary)),
-        packed.site[SECOND].copy() if of_probabilities else np.full(len(packed.unary), 2.0 / 3.0),
+        packed.site[CENTRE].copy() if class_conditional else np.zeros(len(packed.unary)),
+        packed.site[SECOND].copy() if class_conditional else np.full(len(packed.unary), 2.0 / 3.0),
         np.zeros(packed.n_features, dtype=np.bool_),
         np.zeros(n),
         np.zeros(n, dtype=np.int64),
         np.zeros((n, n)),
         np.zeros((2, n), dtype=np.int64),
-        packed.prior[: n if of_probabilities else 0].copy(),
-        packed.unary[: len(packed.unary) if of_probabilities else 0].copy(),
+        packed.prior[: n if class_conditional else 0].copy(),
+        packed.unary[: len(packed.unary) if class_conditional else 0].copy(),
         packed.volume,
     )
 
@@ -94,7 +94,7 @@ def term(packed: Packed, state: State, slot: int, value: int) -> float:
     In models with class-conditional probabilities, the increase is relative to the background, and unobserved
     neighbours are at their centres.
     """
-    if not packed.of_probabilities:
+    if not packed.class_conditional:
         return float(state.field[slot] * value)
     if packed.site[NEXT, slot] >= 0.0:
         return math.log(state.m[slot]) if value == 1 else math.log1p(-state.m[slot])
@@ -108,15 +108,15 @@ def condition(packed: Packed, state: State, feature: int, value: int) -> None:
     observed, field, first_edge, of_slot = state.observed, state.field, packed.first_edge, packed.feature
     other_slot, coupling = packed.other_slot, packed.coupling
     observed[feature] = True
-    for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
-        slot = packed.holder[h]
+    for h in range(packed.first_feature_slot[feature], packed.first_feature_slot[feature + 1]):
+        slot = packed.feature_slots[h]
         state.constant[packed.owner[slot]] += term(packed, state, slot, value)
-        away = value - (packed.site[CENTRE, slot] if packed.of_probabilities else 0.0)
+        away = value - (packed.site[CENTRE, slot] if packed.class_conditional else 0.0)
         for e in range(first_edge[slot], first_edge[slot + 1]):
             other = other_slot[e]
             if not observed[of_slot[other]]:
                 field[other] += coupling[e] * away
-        if packed.of_probabilities:
+        if packed.class_conditional:
             state.pull[slot] = 0.0
             if packed.site[NEXT, slot] >= 0.0:
                 _narrow(packed, state, slot, value)
@@ -175,7 +175,7 @@ def free_part(packed: Packed, state: State, entity: int) -> tuple[Indices, Float
     start, stop, n = packed.first_slot[entity], packed.first_slot[entity + 1], 0
     place = np.full(stop - start, -1)
     for slot in range(start, stop):
-        if not observed[feature[slot]] and (not packed.of_probabilities or site[NEXT, slot] < 0.0):
+        if not observed[feature[slot]] and (not packed.class_conditional or site[NEXT, slot] < 0.0):
             place[slot - start] = n
             n += 1
     slots, coupling = np.empty(n, dtype=np.int64), np.zeros((padded(n), padded(n)))
@@ -201,7 +201,7 @@ def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration
     slots, coupling = free_part(packed, state, entity)
     n, size = len(slots), len(coupling)
     alpha, free_m, free_q = np.zeros(size), np.zeros(size), np.full(size, 2.0 / 3.0)
-    free_site = np.ones((3, size if packed.of_probabilities else 0))
+    free_site = np.ones((3, size if packed.class_conditional else 0))
     for j in range(free_site.shape[1]):
         free_site[1, j] = 0.0
     for j in range(n):
@@ -209,9 +209,9 @@ def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration
         alpha[j] = field[slot]
         if iteration.warm:
             free_m[j], free_q[j] = m[slot], q[slot]
-        elif packed.of_probabilities:
+        elif packed.class_conditional:
             free_m[j], free_q[j] = site[CENTRE, slot], site[SECOND, slot]
-        if packed.of_probabilities:
+        if packed.class_conditional:
             free_site[0, j], free_site[1, j], free_site[2, j] = site[WIDTH, slot], site[OFFSET, slot], site[SIDES, slot]
             for other in range(n):
                 alpha[j] -= coupling[j, other] * site[CENTRE, slots[other]]
@@ -220,14 +220,14 @@ def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration
     for j in range(n):
         slot = slots[j]
         m[slot], q[slot] = free_m[j], free_q[j]
-        if packed.of_probabilities:
+        if packed.class_conditional:
             state.pull[slot] = alpha[j]
             of_centre = 0.5 * (field[slot] - alpha[j]) - (field[slot] - packed.unary[slot])
             origin += site[LEVEL, slot] + site[CENTRE, slot] * of_centre
             even += site[EVEN, slot] * free_q[j]
     state.bound[entity], state.n_free[entity] = bound(alpha, coupling, free_m, free_q, n) + (origin + even), n
     state.solves[ITERATIONS, entity], state.solves[ASCENDED, entity] = sweeps, ascended
-    if packed.of_probabilities:
+    if packed.class_conditional:
         state.origin[entity] = state.constant[entity] + (origin + _group_terms(packed, state, entity))
 
 
@@ -256,12 +256,12 @@ def expected_score(
 
 
 @kernel(entrance=True)
-def solve_all(packed: Packed, state: State, iteration: Iteration, crossing: bool) -> None:
-    """Solve every entity before the first observation, and fill `cross` if `crossing` is True."""
+def solve_all(packed: Packed, state: State, iteration: Iteration, needs_cross: bool) -> None:
+    """Solve every entity before the first observation, and fill `cross` if `needs_cross` is True."""
     n = len(packed.prior)
     for entity in range(n):
         solve_entity(packed, state, entity, iteration)
-    for entity in range(n if crossing else 0):
+    for entity in range(n if needs_cross else 0):
         cross_of(packed, state, entity)
 
 
@@ -281,7 +281,7 @@ def cross_of(packed: Packed, state: State, v: int) -> None:
 def _cross(packed: Packed, state: State, u: int, v: int) -> float:
     """Return E_{q_u}[S_v | x_obs], nats."""
     pair, at_u, at_v = u * len(packed.prior) + v, packed.first_slot[u], packed.first_slot[v]
-    if not packed.of_probabilities:
+    if not packed.class_conditional:
         return expected_score(packed.overlaps, pair, state.constant[v], state.field, at_v, state.m, at_u)
     even = 0.0
     for i in range(packed.overlaps.first[pair], packed.overlaps.first[pair + 1]):

@@ -111,12 +111,12 @@ def damped(
     """
     n = len(m)
     field = np.empty(n)
-    damping, tolerance, of_probabilities = iteration.damping, iteration.tolerance, site.shape[1] > 0
+    damping, tolerance, class_conditional = iteration.damping, iteration.tolerance, site.shape[1] > 0
     sweeps, moving = 0, n
     while moving > 0 and sweeps < iteration.max_iterations:
         add_neighbours(alpha, coupling, m, field)
         moving = 0
-        if of_probabilities:
+        if class_conditional:
             for j in range(n):
                 new_m, new_q = moments_of_probabilities(field[j], site[0, j], site[1, j], site[2, j])
                 moving += step_to(new_m, new_q, m, q, j, damping, tolerance)

@@ -14,7 +14,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.engine.budgets import number_of, settled, update_budgets
+from afa.engine.budgets import number_of, resolved_sign, update_budgets
 from afa.engine.compile import INT, kernel
 from afa.engine.duels import vote
 from afa.engine.gains import NO_GAIN, add_up, bring_up_to_date
@@ -47,7 +47,7 @@ from afa.engine.run import (
     RunSettings,
     WalkResults,
     copy_path_state,
-    read_round,
+    write_round,
 )
 from afa.engine.state import State, condition, cross_of, solve_entity
 from afa.engine.sweeps import Iteration
@@ -124,32 +124,32 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
         number, changes = (results.t[path, t] if run.numbered else t), t == 0
         if t > 0:
             feature = order[path, t - 1]
-            changes = feature != NONE and packed.first_holder[feature] < packed.first_holder[feature + 1]
+            changes = feature != NONE and packed.first_feature_slot[feature] < packed.first_feature_slot[feature + 1]
             if feature != NONE and values[patient, feature] != MISSING and not state.observed[feature]:
                 value = INT(values[patient, feature])
                 if changes and run.voting:
                     vote(packed, state, path_state.votes, feature, value)
                 condition(packed, state, feature, value)
                 path_state.closed[feature] = True
-                if packed.of_probabilities:
+                if packed.class_conditional:
                     for implied in range(len(path_state.closed)):
                         path_state.closed[implied] |= state.observed[implied]
                 if changes and run.bounding:
                     update_budgets(packed, run.edges, state, path_state.budgets, feature)
-                for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
-                    path_state.of_entity[CHANGED, packed.owner[packed.holder[h]]] = number
-        is_read = run.asked[t] and (changes or not run.only_changes)
+                for h in range(packed.first_feature_slot[feature], packed.first_feature_slot[feature + 1]):
+                    path_state.of_entity[CHANGED, packed.owner[packed.feature_slots[h]]] = number
+        is_requested = run.rounds_requested[t] and (changes or not run.only_changes)
         chooses = t < n_rounds and run.rule != GIVEN
         if t % CLUSTER_EVERY == 0 and run.rule in (CLUSTERED, PRIORITY_CLUSTERS):
             _cluster(run.pairs, path_state.budgets.whole[0], run.name_rank, path_state.labels)
-        if is_read or (chooses and run.rescore[t]) or (run.reads & CHOICE) != 0:
-            _settle(packed, state, path_state.of_entity, run.iteration, run.crossing, number)
+        if is_requested or (chooses and run.rescore[t]) or (run.requested & CHOICE) != 0:
+            _solve_changed(packed, state, path_state.of_entity, run.iteration, run.needs_cross, number)
             if run.ranking or run.bounding:
                 _look_at(run, path_state, now)
             if run.kind != NO_GAIN:
                 _bring_gains_up_to_date(run, path_state, now, order, members, t, number)
-        if is_read:
-            read_round(run, path_state, now, number, results, path, row)
+        if is_requested:
+            write_round(run, path_state, now, number, results, path, row)
             for member in members:
                 results.source[member, row] = path
             row += 1
@@ -157,13 +157,13 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
             return t, row, False
         if chooses:
             t = _choose(run, path_state, results, members, t)
-        if run.reads & CHOICE:
+        if run.requested & CHOICE:
             for member in members:
                 results.chosen_gain[member, t] = _gain_of(run, path_state, now, order[member, t])
         t += 1
         if len(members) > 1:
             rounds = results.t if run.numbered else results.t[:, :0]
-            if not _keep_together(packed.first_holder, values, order, rounds, members, keys, t):
+            if not _keep_together(packed.first_feature_slot, values, order, rounds, members, keys, t):
                 return t, row, True
 
 
@@ -179,7 +179,7 @@ def _room(run: RunSettings) -> RoundView:
 
 @kernel()
 def _keep_together(
-    first_holder: Indices,
+    first_feature_slot: Indices,
     values: NDArray[np.int8],
     order: Indices,
     rounds: NDArray[np.int32],
@@ -199,10 +199,10 @@ def _keep_together(
     keys : (n,) int64, key of each member's observation, written
 
     """
-    orders_each, n_rounds = len(order) // max(len(values), 1), len(first_holder)
+    orders_each, n_rounds = len(order) // max(len(values), 1), len(first_feature_slot)
     for i in range(len(members)):
         feature = order[members[i], t - 1]
-        held = feature != NONE and first_holder[feature] < first_holder[feature + 1]
+        held = feature != NONE and first_feature_slot[feature] < first_feature_slot[feature + 1]
         value = values[members[i] // orders_each, feature] if held else -1
         keys[i] = 3 * feature + (0 if value == MISSING else value + 1)  # all members have the same missing features
         keys[i] = keys[i] * n_rounds + (rounds[members[i], t] if rounds.shape[1] else 0)
@@ -215,7 +215,9 @@ def _keep_together(
 
 
 @kernel(inline=True)
-def _settle(packed: Packed, state: State, of_entity: Indices, iteration: Iteration, crossing: bool, t: int) -> None:
+def _solve_changed(
+    packed: Packed, state: State, of_entity: Indices, iteration: Iteration, needs_cross: bool, t: int
+) -> None:
     """Solve the entities that an observation has changed since their last solve."""
     n = len(packed.prior)
     for entity in range(n):
@@ -224,7 +226,7 @@ def _settle(packed: Packed, state: State, of_entity: Indices, iteration: Iterati
     for entity in range(n):
         if of_entity[CHANGED, entity] > of_entity[SOLVED, entity]:
             of_entity[SOLVED, entity] = t
-            if crossing:
+            if needs_cross:
                 cross_of(packed, state, entity)
 
 
@@ -242,7 +244,7 @@ def _look_at(run: RunSettings, path_state: PathState, now: RoundView) -> None:
             a, b = pairs[p, 0], pairs[p, 1]
             lead[p] = constant[a] - constant[b]
             calibrated = lead[p] - (offset[a] - offset[b])
-            resolved[p] = settled(calibrated, whole[0, p], whole[1, p], tie) != 0
+            resolved[p] = resolved_sign(calibrated, whole[0, p], whole[1, p], tie) != 0
 
 
 @kernel()
@@ -260,15 +262,15 @@ def _bring_gains_up_to_date(
 ) -> None:
     """Compute the gains that this round needs, and their weighted sums over duels for the rule."""
     rescores = t < len(run.rescore) and run.rescore[t] and run.rule not in (GIVEN, LARGEST_UNARY, INFORMATION)
-    if not rescores and run.reads & (LARGEST | CHOICE) == 0:
+    if not rescores and run.requested & (LARGEST | CHOICE) == 0:
         return
     weights, wanted = now.weights, now.wanted
     weights[:] = 0.0
     if rescores:
         weigh(run.rule, run.packed, path_state.state, path_state.labels, now)
     for p in range(len(wanted)):
-        wanted[p] = weights[p] > 0.0 or (run.reads & LARGEST and not now.resolved[p])
-    if run.reads & CHOICE and t < order.shape[1]:
+        wanted[p] = weights[p] > 0.0 or (run.requested & LARGEST and not now.resolved[p])
+    if run.requested & CHOICE and t < order.shape[1]:
         for member in members:
             _want(run, now, order[member, t])
     packed, state, lookahead, gains = run.packed, path_state.state, path_state.lookahead, path_state.gains
@@ -295,7 +297,7 @@ def _choose(run: RunSettings, path_state: PathState, results: WalkResults, membe
             feature = fallback_feature(packed, path_state.state, closed, run.feature_rank)
         for member in members:
             results.order[member, t], results.fallback[member, t] = feature, fallback
-        held = feature != NONE and packed.first_holder[feature] < packed.first_holder[feature + 1]
+        held = feature != NONE and packed.first_feature_slot[feature] < packed.first_feature_slot[feature + 1]
         if held or not run.only_changes or t + 1 == results.order.shape[1]:
             break
         if feature != NONE:
@@ -327,8 +329,8 @@ def _want(run: RunSettings, now: RoundView, feature: int) -> None:
     packed, n = run.packed, len(run.name_rank)
     if feature == NONE:
         return
-    for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
-        one = packed.owner[packed.holder[h]]
+    for h in range(packed.first_feature_slot[feature], packed.first_feature_slot[feature + 1]):
+        one = packed.owner[packed.feature_slots[h]]
         for other in range(n):
             if other != one:
                 p = number_of(n, one, other)
@@ -342,8 +344,8 @@ def _gain_of(run: RunSettings, path_state: PathState, now: RoundView, feature: i
     if feature == NONE or path_state.closed[feature]:
         return total
     if run.kind == NO_GAIN:
-        for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
-            total += abs(path_state.state.field[packed.holder[h]])
+        for h in range(packed.first_feature_slot[feature], packed.first_feature_slot[feature + 1]):
+            total += abs(path_state.state.field[packed.feature_slots[h]])
         return total
     now.wanted[:] = False
     _want(run, now, feature)

@@ -19,7 +19,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
-from afa.engine.compile import ALL, PLANNERS, cache_folder, compiled_groups, keeps_kernels, write_list
+from afa.engine.compile import ALL_KERNELS, PLANNER_KERNELS, cache_folder, compiled_groups, keeps_kernels, write_list
 from afa.engine.elimination import log_partitions
 from afa.engine.follow import follow
 from afa.engine.frontier import frontier_paths
@@ -113,7 +113,7 @@ PARTS: tuple[Callable[[], None], ...] = (_walk, _planners, _gauges, _exactly, _t
 
 def compile_all(processes: int | None = None) -> None:
     """Compile all kernels that are not compiled yet, in `processes` processes (None: one for each core)."""
-    if not keeps_kernels() or ALL in compiled_groups():
+    if not keeps_kernels() or ALL_KERNELS in compiled_groups():
         return
     _states()  # before the parallel parts, which all use these kernels
     workers = processes or len(os.sched_getaffinity(0))
@@ -123,7 +123,7 @@ def compile_all(processes: int | None = None) -> None:
             done.result()
             _log.warning("afa: compiled kernels of %s, %d of %d", begun[done].__name__.strip("_"), n, len(PARTS) + 1)
     _brackets()  # after the parallel parts, because it uses the kernels of `_walk`
-    write_list(PLANNERS, ALL)
+    write_list(PLANNER_KERNELS, ALL_KERNELS)
 
 
 def _say_nothing() -> None:
@@ -134,11 +134,11 @@ def compile_planners() -> None:
     """Compile the kernels of planners at low priority, unless another process is compiling them."""
     os.nice(19)
     folder = cache_folder()
-    if folder is None or not keeps_kernels() or PLANNERS in compiled_groups():
+    if folder is None or not keeps_kernels() or PLANNER_KERNELS in compiled_groups():
         return
     with suppress(Timeout), FileLock(folder / "planners.lock", timeout=0):
         _planners()
-        write_list(PLANNERS)
+        write_list(PLANNER_KERNELS)
 
 
 if __name__ == "__main__":

@@ -435,7 +435,7 @@ def which(bundle: Bundle, nobody: str | None = None) -> HypothesisModel:
     chances = [bundle.how_often(entity)[0] for entity in bundle.entities]
     if nobody is not None:
         at = np.array(sorted(j for _, members in bundle.exclusive for j in members), dtype=np.intp)
-        nothing = PairwiseMRF.of_probabilities(bundle.background[at], np.zeros((len(at), len(at))))
+        nothing = PairwiseMRF.class_conditional(bundle.background[at], np.zeros((len(at), len(at))))
         found, names, chances = [*found, (nothing, at)], [*names, nobody], [*chances, bundle.background]
     models = tuple(with_groups(bundle, model, at, said) for (model, at), said in zip(found, chances, strict=True))
     spoken = tuple(at for _, at in found)
@@ -487,6 +487,6 @@ def _with(variant: HypothesisModel, changed: Callable[[PairwiseMRF], tuple[Float
     if isinstance(variant.models, Bundle):
         raise TypeError("a variant of directions")
     models = [
-        PairwiseMRF.of_probabilities(*changed(model), model.prior, model.features) for model in variant.models.models
+        PairwiseMRF.class_conditional(*changed(model), model.prior, model.features) for model in variant.models.models
     ]
     return HypothesisModel(replace(variant.models, models=tuple(models)))

@@ -39,7 +39,7 @@ LOG3 = float(np.log(3.0))
 class PairwiseMRF:
     """A pairwise model on M ternary features, with the paper's linear unary terms.
 
-    `of_probabilities` builds a model with class-conditional probabilities instead.
+    `class_conditional` builds a model with class-conditional probabilities instead.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class PairwiseMRF:
         return cls.__new__(cls)._fill(alpha, couplings, prior, features, terms, middle)
 
     @classmethod
-    def of_probabilities(
+    def class_conditional(
         cls,
         probabilities: ArrayLike,
         couplings: ArrayLike | sp.sparray,

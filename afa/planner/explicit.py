@@ -59,7 +59,7 @@ class ExplicitPatient(PatientState):
         tau: float = 1.0,
         solver: Solver | None = None,
     ) -> None:
-        n, m = packed.holder.shape
+        n, m = packed.feature_slots.shape
         self.n_entities = n
         self.packed, self.rivals, self.gain = packed, rivals, gain
         self.tau = np.full(n, tau)
@@ -85,7 +85,7 @@ class ExplicitPatient(PatientState):
         self.observed[feature], self.values[feature] = True, value
         self._round += 1
         grouped = any(feature in group for group in self.packed.groups)
-        for v, place in enumerate(self.packed.holder[:, feature]):
+        for v, place in enumerate(self.packed.feature_slots[:, feature]):
             if place >= 0 and not grouped:
                 one, zero = self._states[v]
                 self._states[v] = one.observe(int(place), value), zero.observe(int(place), value)

@@ -75,7 +75,7 @@ class Fixed(NamedTuple):
     Attributes
     ----------
     sides : the sides, N in number
-    holder : (N, M) int64, position of each feature in a side; -1 if the side does not cover the feature
+    feature_slots : (N, M) int64, position of each feature in a side; -1 if the side does not cover the feature
     background, possible : (M, 3) float64 and bool, probabilities of -1, 0, +1, and which of them can occur
     groups : the indices of the features of each exclusive group
     measured_at_once : for each group, True if one measurement gives all its features
@@ -86,7 +86,7 @@ class Fixed(NamedTuple):
     """
 
     sides: tuple[Side, ...]
-    holder: Indices
+    feature_slots: Indices
     background: Floats
     possible: NDArray[np.bool_]
     groups: tuple[Indices, ...]
@@ -192,11 +192,11 @@ def _laid_out(bundle: Bundle, holds: str, *, exactly: bool, entity: str | None, 
             classes.append((with_entity, without))
     else:
         for name, (one, at) in zip(bundle.entities, hypotheses_of(bundle), strict=True):
-            alone = PairwiseMRF.of_probabilities(background[at], 0 * one.couplings, 0.0, one.features)
+            alone = PairwiseMRF.class_conditional(background[at], 0 * one.couplings, 0.0, one.features)
             models.append((one, alone, at))
             classes.append((bundle.how_often(name)[0], background))
     if entity is not None:
-        nothing = PairwiseMRF.of_probabilities(np.empty((0, 3)), np.empty((0, 0)))
+        nothing = PairwiseMRF.class_conditional(np.empty((0, 3)), np.empty((0, 0)))
         models.append((nothing, nothing, np.empty(0, dtype=np.intp)))
         classes.append((background, background))
     sides, kappa = list[Side](), np.zeros(len(models))
@@ -211,13 +211,13 @@ def _laid_out(bundle: Bundle, holds: str, *, exactly: bool, entity: str | None, 
         links = np.column_stack([at[row], at[column]]).astype(np.int64)
         terms = pair_terms(one, zero, row, column).reshape(-1, 9)
         sides.append(Side(one, zero, at.astype(np.int64), links, terms, members, repeats))
-    holder = np.full((len(sides), len(bundle.features)), -1, dtype=np.int64)
+    feature_slots = np.full((len(sides), len(bundle.features)), -1, dtype=np.int64)
     for v, side in enumerate(sides):
-        holder[v, side.at] = np.arange(len(side.at))
+        feature_slots[v, side.at] = np.arange(len(side.at))
     together = [set(members) for _, members in (bundle.rates.measurements if bundle.rates else ())]
     at_once = tuple(any(set(group.tolist()) <= members for members in together) for group in groups)
     tie = ROUNDING * max(side.one.reach + side.zero.reach for side in sides)
-    return Fixed(tuple(sides), holder, background, bundle.possible, groups, at_once, kappa, tie, {})
+    return Fixed(tuple(sides), feature_slots, background, bundle.possible, groups, at_once, kappa, tie, {})
 
 
 def _repeats(one: PairwiseMRF, zero: PairwiseMRF) -> Repeats:
@@ -241,4 +241,4 @@ def _repeats(one: PairwiseMRF, zero: PairwiseMRF) -> Repeats:
 
 def _again(model: PairwiseMRF, couplings: sp.csr_array, by: float) -> PairwiseMRF:
     """Return a model with the same probabilities and with other couplings. The number `by` is added to its constant."""
-    return PairwiseMRF.of_probabilities(np.exp(model.terms), couplings, model.prior + by, model.features)
+    return PairwiseMRF.class_conditional(np.exp(model.terms), couplings, model.prior + by, model.features)

@@ -98,7 +98,7 @@ def test_a_kernel_that_was_cached_after_the_list_was_written_is_found(caplog: py
 @pytest.mark.parametrize("text", ["", "[]", '{"files": 3, "groups": {}}', '{"groups": {}}'])
 def test_a_list_that_cannot_be_read_names_nothing(text: str) -> None:
     is_found()
-    (compiling.cache_folder() / compiling.LIST).write_text(text)
+    (compiling.cache_folder() / compiling.LIST_FILE).write_text(text)
     assert compiling.compiled_groups() == []
     assert is_found()
 
@@ -198,8 +198,8 @@ def started(folder: Path, name: str, *, waits_for: int) -> subprocess.Popen[str]
 
 def test_one_line_on_stderr_says_that_kernels_are_compiled_and_none_where_they_are_found(tmp_path: Path) -> None:
     out, told = started(tmp_path, "first", waits_for=1).communicate()
-    assert (out.strip(), told.strip()) == ("1", compiling.FIRST)
-    files = json.loads(next(tmp_path.rglob(compiling.LIST)).read_text())["files"]
+    assert (out.strip(), told.strip()) == ("1", compiling.FIRST_MESSAGE)
+    files = json.loads(next(tmp_path.rglob(compiling.LIST_FILE)).read_text())["files"]
     assert sorted(Path(name).suffix for name in files) == [".nbc", ".nbi"]
     out, told = started(tmp_path, "second", waits_for=1).communicate()
     assert (out.strip(), told) == ("0", "")

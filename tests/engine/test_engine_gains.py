@@ -91,13 +91,13 @@ def test_every_score_of_a_patient_is_that_of_the_readable_functions(case):
 @given(observed_bundles(entities=(3, 3), features=(4, 4), potentials=QUARTERS))
 def test_scores_asked_for_between_observations_do_not_change_later_ones(case):
     bundle, observed = case
-    asked, fresh = patient_of(bundle, {}), patient_of(bundle, observed)
+    rounds_requested, fresh = patient_of(bundle, {}), patient_of(bundle, observed)
     for j, value in observed.items():
         for score in SCORES:
-            asked.scores(score)
-        asked.observe(j, value)
+            rounds_requested.scores(score)
+        rounds_requested.observe(j, value)
     for score in SCORES:
-        np.testing.assert_array_equal(asked.scores(score), fresh.scores(score), err_msg=score)
+        np.testing.assert_array_equal(rounds_requested.scores(score), fresh.scores(score), err_msg=score)
 
 
 @QUICK

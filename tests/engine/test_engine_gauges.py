@@ -10,7 +10,7 @@ from bundles import QUARTERS, bundle_of, random_bundles, rearranged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from afa.engine.gauges import READINGS, GaugePaths, gauge_paths
+from afa.engine.gauges import SCORE_GAUGES, GaugePaths, gauge_paths
 from afa.inference.meanfield import MeanField, Solver, mean_field
 from afa.model.bundle import Bundle
 from afa.model.closure import half_potentials
@@ -18,7 +18,7 @@ from afa.model.mrf import Evidence, PairwiseMRF
 from afa.scores.preference import stack_a, tie_of, two_elbo, wald
 
 ELICITED = st.sampled_from([0.0, 0.0, 1.0, -1.0])
-SCALARS = [reading for reading in READINGS if reading[0] != "wald"]
+SCALARS = [reading for reading in SCORE_GAUGES if reading[0] != "wald"]
 
 
 def solved(models: tuple[PairwiseMRF, PairwiseMRF], known: dict[str, int], solver: Solver):

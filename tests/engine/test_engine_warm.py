@@ -16,7 +16,7 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 
 import afa.engine
-from afa.engine.compile import ALL, PLANNERS, compiled_groups
+from afa.engine.compile import ALL_KERNELS, PLANNER_KERNELS, compiled_groups
 from afa.engine.warm import compile_all
 
 PACKAGE = Path(afa.engine.__file__).parents[1]
@@ -36,7 +36,7 @@ def kernels() -> Iterator[tuple[str, Dispatcher]]:
 def test_the_kernels_are_compiled_before_the_tests_that_need_them() -> None:
     """First of all (conftest.py): else each of the workers would compile its own."""
     compile_all(processes=1)
-    assert compiled_groups() == [PLANNERS, ALL]
+    assert compiled_groups() == [PLANNER_KERNELS, ALL_KERNELS]
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from linkage import linked
 from test_engine_gains import readable_gains, readable_scores
 
 from afa.engine.duels import all_pairs, sides_of
-from afa.engine.layout import WITHOUT, pack
+from afa.engine.layout import NO_OVERLAPS, pack
 from afa.engine.patient import Patient
 from afa.engine.patient_state import DuelWeights
 from afa.engine.ranks import new_table, refresh_table
@@ -110,7 +110,7 @@ def test_every_rule_chooses_what_it_chooses_by_the_readable_functions(gain, case
 @given(random_bundles())
 def test_a_layout_without_overlaps_is_the_same_otherwise_and_knows_what_is_rounding(bundle):
     bare = pack(bundle, overlaps=False)
-    assert bare.overlaps is WITHOUT
+    assert bare.overlaps is NO_OVERLAPS
     whole = pack(bundle)
     for name in set(bare._fields) - {"overlaps"}:
         np.testing.assert_array_equal(getattr(bare, name), getattr(whole, name), err_msg=name)
@@ -132,8 +132,8 @@ def test_links_are_the_pairs_that_any_entity_couples_with_all_that_do(bundle):
     dense = [bundle.couplings(entity).toarray() for entity in bundle.entities]
     expected = {(j, k, v): w[j, k] for v, w in enumerate(dense) for j, k in zip(*np.nonzero(np.triu(w)), strict=True)}
     assert found == expected
-    assert sharing.owner.tolist() == packed.owner[packed.holder].tolist()
-    assert packed.holder[sharing.place].tolist() == list(range(len(packed.holder)))
+    assert sharing.owner.tolist() == packed.owner[packed.feature_slots].tolist()
+    assert packed.feature_slots[sharing.place].tolist() == list(range(len(packed.feature_slots)))
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7])
@@ -286,7 +286,7 @@ def test_a_decision_by_clusters_takes_room_for_the_duels_of_its_registry_alone()
     assert 0 < len(state._gains._duels) <= KEPT * n_clusters
     assert np.count_nonzero(state._budget_at) <= 6 * n_clusters
     assert "pairs" not in vars(state)
-    assert state.packed.overlaps is WITHOUT
+    assert state.packed.overlaps is NO_OVERLAPS
 
 
 def test_a_view_makes_nothing_of_all_duels_for_a_rule_that_looks_at_few():

@@ -11,7 +11,7 @@ import pytest
 from bundles import bundle_of
 from numpy.typing import NDArray
 
-from afa.engine.paths import watch, watch_task
+from afa.engine.paths import stopping_quantities, task_stopping_quantities
 from afa.engine.tasks import follow_gain, task_of
 from afa.model.bundle import Bundle
 from afa.model.orders import random_order
@@ -85,7 +85,7 @@ def test_every_rule_stops_a_top_k_planner_where_the_engine_says(
         return TopKPlanner(bundle, k=k, allocation=allocation, costs="equal", stop=stop, patient=f"p{patient}", seed=4)
 
     orders = np.array([walk(planner(i, None), row) for i, row in enumerate(values)])
-    watched, early = watch(bundle, values, orders, k=k, threads=1), set()
+    watched, early = stopping_quantities(bundle, values, orders, k=k, threads=1), set()
     for halt, rounds in stops(LEVELS, watched):
         for i, row in enumerate(values):
             ours = planner(i, Stop(**option(halt, bundle)))
@@ -107,7 +107,9 @@ def test_every_rule_stops_a_binary_planner_where_the_engine_says(
     values, early = patients(bundle, 2), set()
     random = np.array([random_order(bundle.features, patient=f"p{i}", seed=4) for i in range(len(values))])
     for entity in bundle.entities:
-        watched = watch_task(task_of(bundle, entity), values, random if allocation == "random" else None, threads=1)
+        watched = task_stopping_quantities(
+            task_of(bundle, entity), values, random if allocation == "random" else None, threads=1
+        )
         for halt, rounds in stops(LEVELS, watched):
             for i, row in enumerate(values):
                 planner = BinaryPlanner(
@@ -130,8 +132,8 @@ def test_every_rule_stops_a_binary_planner_where_the_engine_says(
 def test_the_numbers_that_rules_look_at_are_the_planners_at_every_round(six: Bundle) -> None:
     values = patients(six, 2)
     orders = np.array([random_order(six.features, patient=f"p{i}", seed=0) for i in range(len(values))])
-    watched = watch(six, values, orders, k=2, threads=1)
-    of_task = watch_task(task_of(six, "v3"), values, orders, threads=1)
+    watched = stopping_quantities(six, values, orders, k=2, threads=1)
+    of_task = task_stopping_quantities(task_of(six, "v3"), values, orders, threads=1)
     for i, row in enumerate(values):
         planner, task = TopKPlanner(six, k=2), BinaryPlanner(six, entity="v3")
         for t, feature in enumerate([*orders[i], None]):
@@ -148,11 +150,11 @@ def test_greedy_stops_of_a_task_lie_on_the_path_of_its_decision_tree(six: Bundle
     values, walked = patients(six, 20), 0
     for entity in six.entities:
         task = task_of(six, entity)
-        watched, paths = watch_task(task, values, None, threads=1), follow_gain(task, values, gain="cmi")
+        watched, paths = task_stopping_quantities(task, values, None, threads=1), follow_gain(task, values, gain="cmi")
         for i in range(len(values)):
             # both choose alike until one of them is certain: of the posterior's side here, of the sign of S there
-            settled = watched.certain[i, paths.t[i, 0]] | (paths.calls[i, 0, :, 0] != 0)
-            alike = int(np.argmax(settled)) + 1 if settled.any() else len(settled)
+            resolved_sign = watched.certain[i, paths.t[i, 0]] | (paths.calls[i, 0, :, 0] != 0)
+            alike = int(np.argmax(resolved_sign)) + 1 if resolved_sign.any() else len(resolved_sign)
             odds = paths.two_elbo[i, 0, :alike] - task.shift
             expected = np.where(np.abs(odds) <= task.tie, 0, np.sign(odds))
             assert (watched.decision[i, paths.t[i, 0, :alike]] == expected).all()
@@ -165,7 +167,7 @@ def test_a_certain_task_is_decided_as_every_completion_decides_it(six: Bundle) -
     orders = np.array([random_order(six.features, patient=f"p{i}", seed=1) for i in range(len(values))])
     for entity in six.entities:
         task = task_of(six, entity)
-        watched = watch_task(task, values, orders, threads=1)
+        watched = task_stopping_quantities(task, values, orders, threads=1)
         one, zero = (task.bundle.mrf(name) for name in task.bundle.entities)
         for i, row in enumerate(values):
             for t in np.flatnonzero(watched.certain[i]):
@@ -183,7 +185,13 @@ def test_the_number_of_threads_changes_no_byte(six: Bundle) -> None:
     orders = np.array([random_order(six.features, patient=str(i), seed=0) for i in range(len(values))])
     task = task_of(six, "v0")
     for one, three in (
-        (watch(six, values, orders, k=2, threads=1), watch(six, values, orders, k=2, threads=3)),
-        (watch_task(task, values, None, threads=1), watch_task(task, values, None, threads=3)),
+        (
+            stopping_quantities(six, values, orders, k=2, threads=1),
+            stopping_quantities(six, values, orders, k=2, threads=3),
+        ),
+        (
+            task_stopping_quantities(task, values, None, threads=1),
+            task_stopping_quantities(task, values, None, threads=3),
+        ),
     ):
         assert all(a.tobytes() == b.tobytes() for a, b in zip(one, three, strict=True))

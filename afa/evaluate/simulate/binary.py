@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.engine.paths import watch_task
+from afa.engine.paths import task_stopping_quantities
 from afa.engine.run import MISSING
 from afa.engine.tasks import METHODS, TASK_BRACKETS, ClassTask, elbo_differences, follow_gain, follow_orders, task_of
 from afa.errors import ConfigError, Fault
@@ -153,7 +153,9 @@ class BinaryTask(SimulationTask):
         gain, target = way.gain or "wald_magnitude", way.score if way.gain == "f_target" else None
         if not self.setting.explicit:
             given = orders if drawn else None
-            found = watch_task(task, block.values, given, gain=gain, target=target, threads=self.setting.threads)
+            found = task_stopping_quantities(
+                task, block.values, given, gain=gain, target=target, threads=self.setting.threads
+            )
             return orders, found.log_odds, found.certain
         if drawn:
             paths = follow_orders(task, block.values, orders[:, None], threads=self.setting.threads)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort
 from afa.engine.duels import all_pairs
-from afa.engine.gauges import COUNTS, READINGS, GaugePaths, gauge_paths
+from afa.engine.gauges import COUNTS, SCORE_GAUGES, GaugePaths, gauge_paths
 from afa.engine.rounds import right_by_kind
 from afa.evaluate.accuracy import Part, Resampled, Signs, by_t
 from afa.evaluate.inputs import labels_of, rounds_up_to
@@ -80,7 +80,7 @@ def run(
         winning["clinical"] = np.where(conclusive, np.nan_to_num(labels[chosen]), 0.0).astype(np.int8)
     by_round = rows_of(patient=names, seed=gauge.seeds, t=range(orders.shape[2] + 1))
     right = []
-    for (target, winners), (method, reference) in product(winning.items(), READINGS):
+    for (target, winners), (method, reference) in product(winning.items(), SCORE_GAUGES):
         signs = paths.signs[method, reference]
         counts = right_by_kind(signs, winners, signs[:, :, 0])
         right.append(by_round.assign(method=method, reference=reference, target=target, **counts))

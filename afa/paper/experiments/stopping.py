@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort
-from afa.engine.paths import Watched, WatchedTask, watch, watch_task
+from afa.engine.paths import StoppingQuantities, TaskStoppingQuantities, stopping_quantities, task_stopping_quantities
 from afa.engine.rounds import full_observation
 from afa.engine.tasks import task_of
 from afa.errors import ConfigError, Fault, SanityError
@@ -119,7 +119,7 @@ def run(
             planners = [planner_of(bundle, way, setting, patient=name, seed=stopping.seed) for name in names]
             watched = watch_planners(planners, values, order)
         else:
-            watched = watch(duels, values, order, k=k, solver=solver, threads=threads)
+            watched = stopping_quantities(duels, values, order, k=k, solver=solver, threads=threads)
         for halt, rounds in stops(stopping, watched):
             answer = watched.inside[everyone, rounds]
             tied = np.minimum((answer & targets.tied).sum(axis=1), targets.slots)  # any tied entities are correct
@@ -129,7 +129,7 @@ def run(
         task = task_of(bundle, entity, solver=solver, coupling=coupling, strength=closure.strength)
         clinical = cohort.labels.reindex(columns=[entity])[entity].astype("Int8").array[list(patients)]
         for rule, order in ((GREEDY, None), (RANDOM, random)):
-            seen = watch_task(task, values, order, threads=threads)
+            seen = task_stopping_quantities(task, values, order, threads=threads)
             answers = {"likelihood": seen.decision[:, -1], "clinical": clinical, "coupling": coupling, "entity": entity}
             for halt, rounds in stops(stopping, seen):
                 add("tasks", rule, halt, rounds, decision=seen.decision[everyone, rounds], **answers)
@@ -142,12 +142,14 @@ Halt = tuple[str, float]
 """A stopping rule, by the name of its option of `afa.planner.Stop`, and its level."""
 
 
-def stops(levels: settings.Stopping, watched: Watched | WatchedTask) -> Iterator[tuple[Halt, NDArray[np.int64]]]:
+def stops(
+    levels: settings.Stopping, watched: StoppingQuantities | TaskStoppingQuantities
+) -> Iterator[tuple[Halt, NDArray[np.int64]]]:
     """Yield each rule, and the first round at which its condition holds, (P,), or M if it does not hold before M."""
     n_patients, last_round = watched.certain.shape[0], watched.certain.shape[1] - 1
     yield ("certain", 1.0), first_where(watched.certain[:, :-1])
     probabilities = {"probability": watched.probability}
-    if isinstance(watched, Watched):  # for a binary task the posterior equals the probability
+    if isinstance(watched, StoppingQuantities):  # for a binary task the posterior equals the probability
         probabilities["posterior"] = watched.posterior
     for name, probability in probabilities.items():
         for level in levels.probabilities:
@@ -160,7 +162,7 @@ def stops(levels: settings.Stopping, watched: Watched | WatchedTask) -> Iterator
 
 def watch_planners(
     planners: Sequence[TopKPlanner], values: NDArray[np.int8], orders: NDArray[np.int64] | None
-) -> Watched:
+) -> StoppingQuantities:
     """Follow P patients with one planner each. If `orders` is None, the planners choose.
 
     Parameters
@@ -176,7 +178,7 @@ def watch_planners(
         certain, probability = planner.certified(), planner.boundary_probability()
         return inside, certain, probability, posterior, planner.largest_gain()
 
-    return Watched(*planned(planners, values, read, orders)[1:])
+    return StoppingQuantities(*planned(planners, values, read, orders)[1:])
 
 
 def check_certain(tables: Mapping[str, pd.DataFrame]) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from afa.engine.paths import Snapshots, snapshots
+from afa.engine.paths import StateSamples, snapshots
 from afa.errors import Fault, SanityError
 from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
@@ -85,7 +85,7 @@ class Subject:
 
     def read(
         self, bundle: Bundle, rounds: Sequence[int], patients: Patients = slice(None), *, duels: bool = True
-    ) -> Snapshots:
+    ) -> StateSamples:
         """Return the states of a bundle at some rounds along the orders of the first seed.
 
         Parameters

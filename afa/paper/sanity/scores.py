@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.engine.duels import BRACKETS, Duel
-from afa.engine.paths import Snapshots
+from afa.engine.paths import StateSamples
 from afa.model.bundle import Bundle
 from afa.model.mrf import ROUNDING, Evidence, Floats
 from afa.model.orders import generator_of
@@ -68,7 +68,7 @@ def one_potential_changed(bundle: Bundle) -> Bundle:
     return replace(bundle, unary=unary)
 
 
-def full_readings(subject: Subject) -> Snapshots:
+def full_readings(subject: Subject) -> StateSamples:
     """Return the states of all patients at full observation, along the orders of the first seed."""
     return subject.read(subject.bundle, [len(subject.bundle.features)])
 
@@ -87,7 +87,7 @@ def _readable_constants(subject: Subject, energy: Floats, tie: float) -> Outcome
     return replace(whole, cases=len(chosen) * energy.shape[1])
 
 
-def _mean_and_sign(subject: Subject, names: Sequence[str], read: Snapshots, direct: Floats) -> Outcome:
+def _mean_and_sign(subject: Subject, names: Sequence[str], read: StateSamples, direct: Floats) -> Outcome:
     tie = 4 * read.packed.tie
     means = _at_the_end(subject, names, "linearity", direct, read.mean[:, 0], tie)
     return means + _at_the_end(subject, names, "stack_a", _signs(direct, tie), read.stack_a[:, 0], 0.0)
@@ -173,7 +173,7 @@ def check_gauge(subject: Subject, *, share: tuple[float, float] = WHOLE, everywh
     return total + _constant_added(subject, everywhere=everywhere)
 
 
-def gauge_readings(subject: Subject, share: tuple[float, float] = WHOLE) -> list[tuple[Snapshots, Snapshots]]:
+def gauge_readings(subject: Subject, share: tuple[float, float] = WHOLE) -> list[tuple[StateSamples, StateSamples]]:
     """Return the states of each binary task before and after adding a random gauge, for some patients and rounds."""
     return [(_read(subject, closed), _read(subject, with_gauge(closed, share))) for closed in subject.closures]
 
@@ -233,11 +233,11 @@ def with_gauge(closed: Bundle, share: tuple[float, float]) -> Bundle:
     )
 
 
-def _read(subject: Subject, bundle: Bundle) -> Snapshots:
+def _read(subject: Subject, bundle: Bundle) -> StateSamples:
     return subject.read(bundle, subject.rounds(ROUNDS), subject.some(PATIENTS))
 
 
-def _same_decisions(subject: Subject, plain: Snapshots, other: Snapshots, names: Sequence[str]) -> Outcome:
+def _same_decisions(subject: Subject, plain: StateSamples, other: StateSamples, names: Sequence[str]) -> Outcome:
     """Return the outcome of comparing two sets of states.
 
     At every round, `wald`, `l1` and calls are compared. At full observation, the signs of all scores are compared.
@@ -282,17 +282,17 @@ def _constant_added(subject: Subject, *, everywhere: bool) -> Outcome:
     return total
 
 
-def _lead(read: Snapshots) -> Floats:
+def _lead(read: StateSamples) -> Floats:
     a, b = read.pairs.T
     return read.constant[..., a] - read.constant[..., b]
 
 
-def _two_elbo(read: Snapshots) -> Floats:
+def _two_elbo(read: StateSamples) -> Floats:
     a, b = read.pairs.T
     return read.elbo[..., a] - read.elbo[..., b]
 
 
-def _hanson_wright(read: Snapshots) -> Floats:
+def _hanson_wright(read: StateSamples) -> Floats:
     """Return the ends of one duel's Hanson-Wright interval, (P, R, 2) float64.
 
     The formula is that of `afa.scores.bracket.hanson_wright_interval`.

@@ -28,7 +28,7 @@ SEEDS = (0, 3)
 GRID = (2, 4)
 READ = {"gauge": Gauge(seeds=SEEDS, rounds=GRID), "inference": Inference()}
 ONE = {"gauge": Gauge(seeds=(0,)), "inference": Inference()}
-READINGS = [(method, gauge_name) for method in ("two_elbo", "stack_a") for gauge_name in ("true", "maxent")]
+SCORE_GAUGES = [(method, gauge_name) for method in ("two_elbo", "stack_a") for gauge_name in ("true", "maxent")]
 
 
 def cohort_of(bundle: Bundle, values: np.ndarray, labels: dict[str, list[object]] | None = None) -> Cohort:
@@ -91,7 +91,7 @@ def first_six(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 def test_scalars_are_kept_on_the_grid_and_at_the_end(whole: dict[str, pd.DataFrame], plain: pd.DataFrame) -> None:
     found = first_six(whole["scalars"], list(plain.index.names))
     expected = plain[plain.index.get_level_values("t").isin([0, 2, 4, 5])].sort_index()
-    columns = [f"{method}_{name}" for method, name in READINGS]
+    columns = [f"{method}_{name}" for method, name in SCORE_GAUGES]
     pd.testing.assert_frame_equal(found[columns], expected[columns], atol=1e-9, rtol=0)
 
 
@@ -144,7 +144,7 @@ def test_accuracy_counts_are_those_of_a_plain_loop(
         only = [(f"p{i:02d}", a, b) for i in range(6)]
         winner = pd.Series(1.0, pd.MultiIndex.from_tuples(only, names=["patient", "entity_a", "entity_b"]))
     found = first_six(whole["rounds"], ["target", "method", "reference", "patient", "seed", "t"]).loc[target]
-    for method, name in [*READINGS, ("wald", "")]:
+    for method, name in [*SCORE_GAUGES, ("wald", "")]:
         expected = counted(plain, f"{method}_{name}", winner)
         ours = found.loc[(method, name)][expected.columns]
         pd.testing.assert_frame_equal(ours, expected.sort_index(), check_dtype=False)

@@ -15,7 +15,7 @@ from pandas.testing import assert_frame_equal
 from pydantic import ValidationError
 
 from afa.cohort.cohort import Cohort
-from afa.engine.paths import watch
+from afa.engine.paths import stopping_quantities
 from afa.errors import ConfigError, SanityError
 from afa.evaluate.long_tables import StageTables, gather_tables, write_tables
 from afa.model.bundle import Bundle
@@ -114,7 +114,7 @@ def test_a_member_that_ties_for_the_last_place_at_the_end_is_right() -> None:
 def test_a_certain_answer_that_full_observation_contradicts_stops_the_run(
     ladder: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = watch
+    whole = stopping_quantities
 
     def too_sure(*inputs: Any, **options: Any) -> Any:
         watched = whole(*inputs, **options)
