@@ -57,7 +57,7 @@ def open_binary(path: Path) -> BinaryIO:
 
 @contextmanager
 def reading(where: object, again: str = "fetch the file again") -> Iterator[None]:
-    """Raise a `CohortError` in place of the gzip, tar and operating-system errors of the block.
+    """Raise a `CohortError` in place of gzip, tar and operating-system errors in the `with` block.
 
     Parameters
     ----------
@@ -141,10 +141,9 @@ def _gzip_damage(path: Path, start: bytes) -> Damage | None:
 def tar_damage(path: Path) -> Damage | None:
     """Return the damage found in the headers of a tar archive, or None if the archive is intact.
 
-    The archive must end with a block of zeros. The headers of all members are checked before `tarfile` reads the
+    A tar archive must end with a block of zeros. The headers of all members are checked before `tarfile` reads the
     archive. Some versions of `tarfile` loop forever after a negative size, or take hours over a long extended header.
-    Some versions recurse once for each extended header in a row. Archives of plain files contain no headers of these
-    kinds.
+    Some versions recurse once for each extended header in a row, which archives of plain files do not have.
     """
     last, offset, extensions = "", 0, 0
     with path.open("rb") as stream:

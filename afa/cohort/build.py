@@ -1,7 +1,7 @@
 """Build a cohort from an expression series.
 
-The samples of the series are selected, log-transformed, encoded as -1, 0, +1 and labelled. The cohort's provenance
-records each step.
+The samples of the series are selected, log-transformed, encoded as -1, 0, +1 and labelled. The file `cohort.yaml`
+records each selection step.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from afa.io.csvfile import few
 
 
 def overridden(coding: Coding, own: EncodingOverrides) -> Coding:
-    """Return the run's encoding settings, overridden by those of the cohort's file."""
+    """Return the run's encoding settings, overridden by the settings of the cohort's file."""
     return replace(coding, **own.model_dump(exclude_none=True))
 
 

@@ -161,8 +161,8 @@ def numbers_of(
 ) -> NDArray[np.float64]:
     """Return the given columns as numbers, and record invalid cells in `cells.table`.
 
-    If one or two rows contain only words, such as units or a second header, each such row is recorded as one fault. All
-    other invalid cells of a column are recorded as one fault.
+    If one or two rows contain only words, such as units or a second header, each such row is recorded as one fault. The
+    other invalid cells of each column are together recorded as one fault.
 
     Parameters
     ----------
@@ -210,7 +210,10 @@ def labels_of(cells: Cells, columns: Sequence[str]) -> pd.DataFrame:
 
 
 def by_entity(columns: Sequence[str]) -> str:
-    """Return advice on label columns that are not entities. A single column may contain entity names as values."""
+    """Return advice on label columns whose names are not entities.
+
+    A single column may contain entity names as values.
+    """
     if len(columns) != 1:
         return "name one column for each entity"
     turned = f"pandas.get_dummies(labels[{columns[0]!r}], dtype=int)"
@@ -228,8 +231,8 @@ def nearest_column(name: str, columns: Sequence[str]) -> str:
 def check_alike(columns: Iterable[object], names: Sequence[str], bundle: Bundle, where: str | Path) -> None:
     """Raise a `CohortError` if a column has a variant of the name of a missing feature or entity.
 
-    A variant differs in case or blanks, or is a display name or an alias. Without the error, the values of the column
-    would be ignored.
+    A variant of a name differs in case or blanks, or is a display name or an alias. Without the error, the values of
+    the misnamed column would be ignored.
 
     Parameters
     ----------
@@ -357,7 +360,7 @@ class GivenTable(NamedTuple):
     doubt: str = ""
 
     def frame(self) -> pd.DataFrame:
-        """Return the codes, (P, M) float64 in {-1, 0, 1}, indexed by the patients' names.
+        """Return the ternary codes as a table of patients x features, float64 -1, 0 or 1.
 
         NaN marks a value that was not measured.
         """
@@ -423,7 +426,7 @@ def read_labels(path: Path, given: GivenTable) -> GivenTable:
     """Return a copy of `given` with the labels that a CSV file contains.
 
     The first column of the CSV file names the patients, and each other column contains the labels of one entity. Labels
-    are 0, 1 or empty. Columns that are not entities are ignored. A patient without a row has no label.
+    are 0, 1 or empty. Columns that are not entities are ignored. A patient without a row in the file has no label.
     """
     cells = read_cells(path, "entity", given.bundle.entities)
     if not cells.columns:

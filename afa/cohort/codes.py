@@ -1,7 +1,7 @@
 """Find numbers that encode *not measured* in a table, such as -9 and 999.
 
-The file `features.csv` declares such codes; undeclared codes are recognised by their digits, or by a gap to all other
-values.
+The file `features.csv` declares codes for *not measured*; undeclared codes are recognised by their digits, or by a gap
+to all other values.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def looks_like_code(values: npt.ArrayLike) -> Bools:
 def repeated_outside(values: Floats, span: Span, *, closed: bool) -> tuple[Bools, Bools]:
     """Split the numbers outside a span into codes for *not measured* and possible measurements.
 
-    Outside a closed scale, every number is a code. Outside any other span, a number is a code if it looks like one or
-    occurs at least `REPEATED` times.
+    Outside a closed scale, every number is a code. Outside any other span, a number is a code if it looks like a code
+    or occurs at least `REPEATED` times.
 
     Parameters
     ----------
@@ -111,8 +111,8 @@ def apart(values: Floats, span: Span | None = None) -> list[Apart]:
 
     Negative numbers are reported if all of them look like codes. Numbers at either end of the column are reported if
     the gap to the other numbers is wider than the whole range of the other numbers. For repeated numbers that look like
-    codes, a gap of half this range is enough. Zeros of counts and detection limits are not separated by so wide a gap.
-    An end of `span` is never reported.
+    codes, a gap of half the range is enough. Zeros of counts and values at a detection limit are not separated from
+    other values by a wide gap. A number at an end of `span` is never reported.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ _KINDS = ("string", "large_string", "integer", "floating", "boolean", "null", "d
 
 @dataclass(frozen=True, eq=False)
 class Cohort:
-    """Patients on a common set of features. The constructor checks names and values.
+    """Ternary values and labels of patients on one set of features. The constructor checks names and values.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def label_counts(label: pd.Series[int]) -> dict[str, int]:
 def write_cohort(cohort: Cohort, folder: str | Path) -> None:
     """Write a cohort to a folder, completely or not at all.
 
-    The folder contains `cohort.yaml` and Parquet files. Equal cohorts give equal bytes.
+    The folder contains `cohort.yaml` and Parquet files. Equal cohorts give files with equal bytes.
     """
     values = pd.DataFrame(cohort.values, index=list(cohort.patients), columns=list(cohort.features))
     write_cohort_tables(cohort.name, values, cohort.labels, cohort.provenance, folder, controls=cohort.controls)
@@ -133,8 +133,8 @@ def write_codes(codes: Mapping[float, pd.DataFrame], path: str | Path) -> None:
 def with_code(cohort: Cohort, path: str | Path, threshold: float) -> Cohort:
     """Return the cohort with the ternary codes of another threshold.
 
-    The codes are read from a table that `write_codes` wrote. If its patients or features differ from the cohort's, a
-    `CohortError` is raised.
+    The codes are read from a table that `write_codes` wrote. A table with patients or features that differ from the
+    cohort's raises a `CohortError`.
     """
     whole = pd.read_parquet(path)
     table = whole[whole[THRESHOLD] == threshold].set_index(PATIENT).drop(columns=THRESHOLD)
@@ -148,7 +148,7 @@ def with_code(cohort: Cohort, path: str | Path, threshold: float) -> Cohort:
 
 
 def load_cohort(folder: str | Path) -> Cohort:
-    """Read the folder of a cohort. One `CohortError` lists all faults of its files.
+    """Read a cohort from its folder. One `CohortError` lists all faults of the folder's files.
 
     Only `name` is required in `cohort.yaml`. If `cohort.yaml` has digests, the Parquet files must match them. The table
     of labels must have the same patients as the table of features, but it may list them in another order.
@@ -280,7 +280,7 @@ def _faults(
 ) -> Iterator[Fault]:
     """Yield the faults in names and values of a cohort's tables.
 
-    `places` contains the names of the tables of values, labels and controls for messages.
+    `places` contains the names of the tables of values, labels and controls for error messages.
     """
     controls = None if controls is None or not len(controls) else controls
     for table, where, kinds, allowed in (

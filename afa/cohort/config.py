@@ -93,7 +93,7 @@ class Derived(Strict):
 class OnePer(Strict):
     """Rule that keeps one sample for each value of the characteristic `key`.
 
-    The rule keeps the sample whose values rank first in `prefer`; of equal samples, the one with the smallest `then`.
+    The rule keeps the sample that ranks first by `prefer`, and among equal ranks the sample with the smallest `then`.
     """
 
     key: str
@@ -104,7 +104,7 @@ class OnePer(Strict):
 class Selection(Strict):
     """Steps that select samples of a series.
 
-    Each step, in the order of the fields, applies to patients and controls.
+    The steps are applied to patients and controls alike, in the order of the fields.
     """
 
     derive: dict[str, Derived] = Field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Describe the file formats of programs that count reads.
 
-The formats define columns, rows that are not genes, and gene identifiers. The module `afa.cohort.expression` reads the
-files.
+The formats define columns, rows that are not genes, and gene identifiers. The module `afa.cohort.expression` reads
+files in the formats described here.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _WORD_OF_IDS = re.compile(
 
 
 def counter_of(names: Collection[str]) -> Counter | None:
-    """Return the program whose columns are all among `names`, or None."""
+    """Return the read-counting program whose columns are all among `names`, or None."""
     for counter in COUNTERS:
         if {counter.gene, *filter(None, counter.values.values()), *counter.others} <= set(names):
             return counter
@@ -89,7 +89,8 @@ def counter_of(names: Collection[str]) -> Counter | None:
 def is_gene(row_id: str) -> bool:
     """Return False for the id of a row that is not a gene.
 
-    Examples of such ids are `__no_feature` (a summary row) and `ERCC-00002` (RNA added by the laboratory).
+    Examples of ids that are not genes are `__no_feature` (a summary row) and `ERCC-00002` (RNA added by the
+    laboratory).
     """
     return _NO_GENE.fullmatch(row_id) is None
 
@@ -130,7 +131,7 @@ def gene_of(row_id: str, kind: RowIds, known: Mapping[str, str]) -> str | None:
 def names_ids(name: str) -> bool:
     """Return True if a column name suggests that the column contains gene ids.
 
-    Examples of such column names are an empty name, `Gene`, `gene_id` and `Hugo_Symbol`.
+    Column names of gene ids are, for example, an empty name, `Gene`, `gene_id` and `Hugo_Symbol`.
     """
     words = re.split(r"[^a-z0-9]+", name.lower())
     return not name.strip() or any(map(_WORD_OF_IDS.fullmatch, words))

@@ -43,13 +43,14 @@ def download(
     backoff: float = 1.0,
     clock: Clock = time,
 ) -> Path:
-    """Download `url` to `target` and return `target`. An existing complete file with the right hash is kept.
+    """Download `url` to `target` and return `target`.
 
-    Lost connections, truncated replies and the statuses 408, 425, 429 and 5xx are retried up to `retries` times. The
-    first wait is `backoff` seconds, and each wait is twice as long as the one before. The Retry-After header of a reply
-    replaces the computed wait. No wait is longer than `LONGEST_WAIT`, and each wait is logged as a warning. Several
-    processes may download to the same folder: each process writes its own temporary file and renames it. Temporary
-    files of killed processes are removed.
+    An existing complete file with the right hash is not downloaded again. Lost connections, truncated replies and the
+    statuses 408, 425, 429 and 5xx are retried up to `retries` times. The wait before the first retry is `backoff`
+    seconds, and each further wait is twice as long as the wait before. The Retry-After header of a reply replaces the
+    computed wait. No wait is longer than `LONGEST_WAIT`, and each wait is logged as a warning. Several processes may
+    download to the same folder: each process writes its own temporary file and renames it. Temporary files of killed
+    processes are removed.
 
     Parameters
     ----------
@@ -154,7 +155,7 @@ class _Reply:
 
     @property
     def length(self) -> int | None:
-        """Return the size in bytes that the server announced, or None if the header is missing or invalid."""
+        """Return the Content-Length of the reply in bytes, or None if the header is missing or invalid."""
         value = self.headers.get("Content-Length", "").strip()
         return int(value) if value.isascii() and value.isdecimal() else None
 
@@ -229,7 +230,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _is_cached(target: Path, sha256: str | None) -> bool:
-    """Return True if `target` exists and is intact. A file that is not intact is logged as a warning."""
+    """Return True if `target` exists and is intact. A `target` that exists but is not intact is logged as a warning."""
     if not target.exists():
         return False
     target.open("rb").close()  # an OSError here is a disk error, not a damaged file

@@ -74,9 +74,9 @@ def read_transcripts(path: str | Path) -> dict[str, str]:
 def symbol_candidates(features: Iterable[str], aliases: Names) -> dict[str, tuple[tuple[str, ...], ...]]:
     """Return the candidate row ids of each feature, in tiers of decreasing precedence.
 
-    The first tier is the feature's symbol. The aliases follow, and then the dates into which spreadsheets convert such
-    symbols (MARCH1 becomes 3/1/2018). A later tier is used only if no earlier tier has a row, because a gene's former
-    symbol can be the present symbol of another gene.
+    The first tier is the feature's symbol. The next tiers are the aliases, and then the dates into which spreadsheets
+    convert gene symbols (MARCH1 becomes 3/1/2018). A later tier is used only if no earlier tier has a row, because a
+    gene's former symbol can be the present symbol of another gene.
     """
     tiers: dict[str, tuple[tuple[str, ...], ...]] = {}
     for feature in features:
@@ -164,7 +164,7 @@ def choose_rows(
     """Return the values of each feature, (n_features, n_samples), and the row id from which each feature was read.
 
     If several rows have an id of the feature, the row with the highest mean over `controls` is used. Of rows with equal
-    means, the first is used. Features without a row are excluded.
+    means, the first row is used. Features without a row are excluded.
 
     Parameters
     ----------
@@ -286,9 +286,9 @@ def encode_controls(
     """Return the ternary code of every control against the other controls, and the test that was used (decision F9).
 
     Each control is excluded from the mean, spread and ranks with which it is compared. The test `empirical` therefore
-    needs one more control than for patients; with fewer, the predictive `t` test at the same level replaces
+    needs one more control than for patients; with fewer controls, the predictive `t` test at the same level replaces
     `empirical`. A gene with the same value in all other controls is tested by `empirical` only, and has code 0 if
-    `empirical` cannot reach the level. With fewer than three controls, the result has no columns.
+    `empirical` cannot reach the level. With fewer than three controls, the returned code has no columns.
 
     Parameters
     ----------
@@ -340,7 +340,7 @@ def encode_by_cohort(values: pd.DataFrame, *, threshold: float = 0.5) -> pd.Data
 
 
 def robust_reach(values: Floats, threshold: float) -> Floats:
-    """Return each gene's largest distance from the median that has code 0.
+    """Return each gene's largest distance from the median that is encoded as 0.
 
     Parameters
     ----------
@@ -392,7 +392,7 @@ def _slack(values: Floats) -> Floats:
 
 
 def reach(controls: Floats, test: Test, level: float) -> Floats:
-    r"""Return each gene's largest distance from the controls' mean with `p >= level`.
+    r"""Return each gene's largest distance from the controls' mean that has `p >= level`.
 
     - `empirical`: \[ p = \frac{1 + \#\{c : |c - \mu| \ge |x - \mu|\}}{n + 1} \] the share of controls at least as far
       from the mean, the sample included; distances equal up to rounding count as equal.
@@ -413,7 +413,8 @@ def reach(controls: Floats, test: Test, level: float) -> Floats:
     """
     count = controls.shape[1]
     distance = np.sort(np.abs(controls - controls.mean(axis=1, keepdims=True)), axis=1)[:, ::-1]
-    allowed = int(((1.0 + np.arange(count)) / (count + 1.0) < level).sum())  # controls as far away, with p < level
+    # `allowed` is the number of controls that may be as far from the mean as a sample with p < level.
+    allowed = int(((1.0 + np.arange(count)) / (count + 1.0) < level).sum())
     far = np.full((len(controls), 1), np.inf)
     if allowed:
         far = distance[:, [allowed - 1]] + ROUNDING * np.abs(controls).max(axis=1, initial=0.0, keepdims=True)

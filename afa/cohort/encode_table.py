@@ -1,10 +1,10 @@
 """Encode a table of numbers by the ranges of `features.csv`, by controls, or by the cohort.
 
 Every feature has two cut points. A value `x < low` becomes -1, and a value `x > high` becomes +1. Both comparisons are
-strict. The cut points of a feature are its range in `features.csv`; without a range, they are computed from the
-controls or from the cohort. Empty cells stay empty. Cells with a number that `features.csv` declares as *not measured*
-become empty. Units are not guessed, and values are not corrected. Values that `features.csv` excludes are errors or
-give warnings (`afa.cohort.codes`).
+strict. The cut points of a feature are its range in `features.csv`; without a range, the cut points are computed from
+the controls or from the cohort. Empty cells stay empty. Cells with a number that `features.csv` declares as *not
+measured* become empty. Units are not guessed, and values are not corrected. Values that `features.csv` rules out as
+impossible give errors or warnings (`afa.cohort.codes`).
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def encode(
 
 
 def control_rows(text: str | None) -> tuple[str, str] | None:
-    """Split a text `COLUMN=VALUE` into column and value; None gives None."""
+    """Split a text `COLUMN=VALUE` into column and value, or return None for None."""
     if text is None:
         return None
     column, sign, value = text.rpartition("=")
@@ -282,7 +282,9 @@ def _looks_encoded(values: Floats, code: pd.DataFrame, features: Features) -> bo
 
 
 def _doubts(cells: Cells, features: Features, values: Floats, dictionary: str) -> list[str]:
-    """Record values that `features.csv` excludes as faults. Return one line for each other group of doubtful values.
+    """Record a fault for each value that `features.csv` rules out.
+
+    Return one line on each other group of doubtful values.
 
     Parameters
     ----------
@@ -318,9 +320,9 @@ def _doubts(cells: Cells, features: Features, values: Floats, dictionary: str) -
 def write_encoded(encoded: Encoded, path: str | Path) -> Path:
     """Write the ternary codes as CSV, TSV or Parquet, and the cut points to a second file.
 
-    Return the second file's path. The cut points of `<name>.csv` are in `<name>.cuts.csv`. Either both files are
-    written, or neither. An existing table without a `.cuts.csv` file is not a result of this function, so it is kept
-    and a `ConfigError` is raised.
+    Return the path of the file of cut points. The cut points of `<name>.csv` are in `<name>.cuts.csv`. Either both
+    files are written, or neither. An existing table without a `.cuts.csv` file is not a result of this function, so it
+    is kept and a `ConfigError` is raised.
     """
     path = Path(path)
     cuts = path.with_name(f"{path.stem}.cuts.csv")
@@ -340,9 +342,9 @@ def write_encoded(encoded: Encoded, path: str | Path) -> Path:
 def _cut_points(
     patients: Floats, controls: Floats, features: Features, coding: Coding
 ) -> tuple[Floats, Floats, list[str]]:
-    """Return the cut points `low` and `high`, (n_features,) each, and their sources.
+    """Return the cut points `low` and `high`, (n_features,) each, and the source of each feature's cut points.
 
-    NaN marks a side that cannot occur.
+    A side (low or high) that cannot occur has the cut point NaN.
     """
     low, high = features.low.copy(), features.high.copy()
     high[features.is_binary] = 0.5

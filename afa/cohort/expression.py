@@ -261,7 +261,7 @@ def _fits(records: _Records) -> bool:
 
 
 def _head(where: str, opened: Opened) -> tuple[str, int, list[str]]:
-    """Return the last `#` line above the table, the number of lines above, and the first lines of the table."""
+    """Return the last `#` line and the number of lines above the table, and the first lines of the table."""
     comment, above, size = "", 0, 0
     head: list[str] = []
     with reading(where), opened() as stream, io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="") as text:
@@ -311,7 +311,7 @@ _FILE_ENDING = re.compile(
 def _names_within(column: str) -> set[str]:
     """Return the sample names that a column name may stand for.
 
-    The candidates are the column name without folders and file endings, and an accession in the column name.
+    The sample names are the column name without folders and file endings, and an accession in the column name.
     """
     accessions = set(_ACCESSION.findall(column))
     name = re.split(r"[/\\]", column)[-1]
@@ -427,9 +427,9 @@ class _Scale:
         self.whole = True
 
     def read(self, where: str, names: Sequence[str | None], columns: Sequence[str], values: Floats) -> None:
-        """Record the largest value and whether all are whole.
+        """Record the largest value, and whether all values are whole numbers.
 
-        A negative value is a `CohortError`, unless the unit is log2.
+        A negative value raises a `CohortError`, unless the unit is log2.
 
         Parameters
         ----------
@@ -451,7 +451,7 @@ class _Scale:
             raise CohortError(Fault(at, found, f"zero or more, the unit being {self.unit}", step))
 
     def notes(self, where: str, n_rows: int) -> list[str]:
-        """Return notes on a doubtful unit. A unit that the values rule out raises a `CohortError`."""
+        """Return notes on a doubtful unit. A unit that contradicts the values raises a `CohortError`."""
         found, expected = f"values of at most {self.largest:g}", f"values of a table of {self.unit}"
         if self.unit == "log2" and self.largest > LARGEST_LOG:
             step = "set `unit: counts` or `unit: tpm`, as the series says"
@@ -472,7 +472,9 @@ class _Scale:
 def _blocks(
     where: str, opened: Opened, layout: _Layout, gene: int, read: Sequence[int]
 ) -> Iterator[tuple[list[str], Floats]]:
-    """Yield row ids and values, (rows, samples), of successive blocks of lines. A `CohortError` names the first fault.
+    """Yield row ids and values, (rows, samples), of successive blocks of lines.
+
+    A `CohortError` names the first invalid cell.
 
     Parameters
     ----------
@@ -565,7 +567,7 @@ def read_sample_files(
 ) -> Expression:
     """Read the files of the given samples from a tar archive. Files of other samples are skipped.
 
-    The result has the rows of the first file. A file with another order of rows is joined by row id.
+    The result has the rows of the first sample's file. A file with another order of rows is joined by row id.
 
     Parameters
     ----------
@@ -636,7 +638,7 @@ def read_sample_files(
 def _members(
     path: Path, samples: frozenset[str], pattern: str | None, passed: list[str]
 ) -> Iterator[tuple[str, str, bytes]]:
-    """Yield the accession, a name for messages, and the unpacked text of each member that belongs to `samples`.
+    """Yield the accession, a name for messages, and the unpacked text of each archive member that belongs to `samples`.
 
     Parameters
     ----------

@@ -11,10 +11,10 @@ expression values.
 
 Extracts of series are bundled with the project. An extract contains, in three files, the genes of one bundle and the
 sample characteristics that one cohort's file reads. The file `samples.tsv` has one row for each sample, with the
-library size over *all* rows of the series. The file `expression.tsv.gz` has the expression values of the genes, in the
-series' order. The file `extract.yaml` contains the accession, the citation, the digests of the extract's files and of
-their originals, and the row ids that the series lacks. A cohort built from an extract has the same values as a cohort
-built from the series.
+library size over *all* rows of the series. The file `expression.tsv.gz` has the expression values of the extract's
+genes, in the series' order. The file `extract.yaml` contains the accession, the citation, the digests of the extract's
+files and of their originals, and the row ids that the series lacks. A cohort built from an extract has the same values
+as a cohort built from the series.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Form = Literal["geo", "mirror", "mirror_joined", "extract"]
 class SourceFile:
     """One input file and its origin, `form`.
 
-    The origin of a file is GEO, a mirror's copy, a table that a mirror joined, or an extract.
+    The origin of a file is GEO, a mirror's copy, a table that a mirror joined from GEO's files, or an extract.
     """
 
     path: Path
@@ -94,7 +94,7 @@ class Source:
 
 
 class FilePlace(NamedTuple):
-    """A path below the series' folder where a file may be.
+    """A possible path of a file below the folder of a series.
 
     Parameters
     ----------
@@ -131,10 +131,10 @@ def fetch(
 ) -> Source:
     """Fetch the two files of a series from a bundled `extract`, from `mirror`, or from GEO.
 
-    A mirror's copies of GEO's files have precedence over tables that the mirror joined. Files from GEO are stored in
-    `cache`, in GEO's folders. An incomplete file in `cache` is fetched again. If a family SOFT file lists supplementary
-    files, the expression file must be among them. Every file must be complete, and match its hash if the config has
-    one.
+    A mirror's copies of GEO's files have precedence over tables that the mirror joined from GEO's files. Files from GEO
+    are stored in `cache`, in GEO's folders. An incomplete file in `cache` is fetched again. If a family SOFT file lists
+    supplementary files, the expression file must be among them. Every file must be complete, and match its hash if the
+    config has one.
 
     Raises
     ------
@@ -181,9 +181,9 @@ def read_samples(source: Source) -> pd.DataFrame:
 def read_expression(
     source: Source, config: ExpressionSource, samples: pd.DataFrame, wanted: Collection[str]
 ) -> Expression:
-    """Return the expression values in the rows `wanted`, for all `samples` in their order.
+    """Return the expression values in the rows `wanted`, for all samples in the order of `samples`.
 
-    Columns are joined to samples by name. Negative values are allowed only if the unit is log2.
+    Columns of the file are matched to samples by name. Negative values are allowed only if the unit is log2.
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ def _from_mirror(config: CohortConfig, folder: Path) -> Source:
 
 
 def _read_joined_samples(path: Path) -> pd.DataFrame:
-    """Return a mirror's table of samples. The accessions are in the column `gsm` or `sample_id`.
+    """Return a mirror's table of samples. The samples' accessions are in the column `gsm` or `sample_id`.
 
     If the first columns are `gsm` and `title`, the columns after `title` are dropped, because they are not from GEO.
     """
@@ -332,7 +332,7 @@ def write_extract(
     genes_of: str,
     taken_from: Sequence[Mapping[str, str]],
 ) -> None:
-    """Write the extract of a series that a cohort needs.
+    """Write an extract of a series, which contains all samples and the genes that one cohort needs.
 
     An extract is written completely or not at all, and equal input gives equal bytes.
 

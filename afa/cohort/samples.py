@@ -9,8 +9,9 @@ A series matrix, which GEOparse does not read, has `!Series_` and `!Sample_` lin
 The cells of a series matrix are in double quotes, which GEO does not escape reliably. A quoted cell ends at a quote
 before a tab or a line end, and may contain other line ends.
 
-No original family SOFT file or series matrix was available when this module was written. Both readers follow GEO's
-documented layout, and files generated in that layout. Labels follow the explicit rules of a cohort's file.
+No original family SOFT file or series matrix was available when this module was written. The readers of both formats
+follow GEO's documented layout, and files generated in that layout. The labels of patients follow explicit rules in the
+cohort's file.
 """
 
 from __future__ import annotations
@@ -232,10 +233,10 @@ def samples_frame(
     """Return the samples as a table of texts.
 
     Rows are accessions, and columns are `title` and the characteristics. A missing value is an empty text.
-    Characteristics of different samples are matched by name, not by position. Characteristics of the second channel of
-    a two-colour array end in `_ch2`. A cell without a key is stored in the column `characteristics_ch1`, and a
-    characteristic called title in `title_ch1`. If a sample has a key twice with different values, the values are joined
-    by "; ".
+    Characteristics of different samples are matched by name, not by position. Names of characteristics of the second
+    channel of a two-colour array end in `_ch2`. A cell without a key is stored in the column `characteristics_ch1`, and
+    a characteristic called title in `title_ch1`. If a sample has a key twice with different values, the values are
+    joined by "; ".
 
     Parameters
     ----------
@@ -334,7 +335,7 @@ def _ends_within_quotes(line: str, within: bool) -> bool:
 
 
 def _cells(text: str) -> list[str]:
-    """Return the cells of a line. A quoted cell may contain tabs, line ends, colons and quotes.
+    """Return the cells of a line of a series matrix. A quoted cell may contain tabs, line ends, colons and quotes.
 
     A doubled quote in a quoted cell stands for one quote.
     """
@@ -488,7 +489,7 @@ def _refuse_other_spellings(values: pd.Series[str], listed: Sequence[str], where
 def other_spelling(values: Iterable[str], listed: Collection[str]) -> tuple[str, str] | None:
     """Return the first unlisted value that equals a listed value except in case or blanks, and the listed value.
 
-    Return None if all values are listed or unlike the listed values.
+    Return None if no value is another spelling of a listed value.
 
     >>> other_spelling(["UC", "healthy ", "CD"], ["Healthy"])
     ('healthy ', 'Healthy')

@@ -65,7 +65,7 @@ def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
         raise ConfigError([Fault(f"simulation.prevalences.{name}", "nothing", expected, step) for name in lacking])
     people, scores = _people(config)
     phenotypes = pd.DataFrame(index=people.index)
-    # Phenotypes of the config are included because label rules read them.
+    # Phenotypes that only the config names are included, because label rules read them.
     # A phenotype is present if factor scores plus an independent normal part exceed the quantile of the prevalence.
     for name, prevalence in (config.prevalences | dict.fromkeys(lacking, config.default_prevalence or 0.0)).items():
         loadings = {INFLAMMATION: config.default_loading}
@@ -247,10 +247,10 @@ NOTICE = "Simulated by afa: no patient, no GEO record"
 
 
 def write_geo_layout(cohort: SimulatedCohort, config: CohortConfig, folder: Path) -> None:
-    """Write the samples and counts in GEO's format, and the true parameters as CSV. Equal cohorts give equal bytes.
+    """Write the samples and counts in GEO's format, and the true parameters as CSV.
 
-    The config's `metadata_file` decides between a family SOFT file and a series matrix. A folder with other files is
-    kept, and raises a `ConfigError`.
+    Equal cohorts give files with equal bytes. The config's `metadata_file` decides between a family SOFT file and a
+    series matrix. A folder with other files is not changed, and raises a `ConfigError`.
     """
     files = simulated_files(config)
     of_samples = _family if files[0].endswith(SOFT) else _series_matrix

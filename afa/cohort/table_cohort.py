@@ -79,7 +79,7 @@ class TableFiles:
 
     @property
     def digests(self) -> list[dict[str, str]]:
-        """Return content, file name and SHA-256 of each file."""
+        """Return content, file name and SHA-256 of each file of the cohort."""
         given = (("values", self.table), ("features", self.features), ("labels", self.labels))
         return [{"content": what, "file": path.name, "sha256": sha256_of(path)} for what, path in given if path]
 
@@ -95,7 +95,10 @@ class TableFiles:
 
 
 def load_field(folder: str | Path) -> tuple[StudySettings, TableSource]:
-    """Return the settings in a field's `study.yaml`, and those of its table. One `ConfigError` lists all faults."""
+    """Return the settings in a field's `study.yaml`, and the settings of the field's table.
+
+    One `ConfigError` lists all faults.
+    """
     path = Path(folder) / STUDY_FILE
     study = load_model(path, StudySettings)
     if study.table is None:
@@ -215,7 +218,7 @@ def encode_cohort(
 def read_table_labels(path: Path, patients: Sequence[str], others: Sequence[str] = ()) -> pd.DataFrame:
     """Return the labels in a file as a table of patients x entities, Int8: 0, 1 or missing.
 
-    A patient without a row has no label.
+    A patient without a row in the file has no label.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ HEADERS = {
 
 
 class Served:
-    """A conversation that several tabs share, and the number of its last step.
+    """A conversation that several browser tabs share, and the number of its last step.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Served:
         self.news = asyncio.Event()
 
     def state(self) -> dict[str, Any]:
-        """Return the contents of a page."""
+        """Return the data that the page in a browser tab shows."""
         view, planner = self.conversation.hear('{"do": "view"}'), self.conversation.planner
         kept = str(self.conversation.keeper.path or "")
         return {"step": self.step, "kept": kept, "patient": self.patient, "named": planner.patient, **view}

@@ -131,7 +131,7 @@ def _said(value: Any) -> str:
 
 
 def session_of_text(text: str, bundle: Bundle, changes: list[str] | None = None) -> Planner:
-    """Return the planner of a session given as text, which errors call `the session`.
+    """Return the planner of a session given as text, which error messages call `the session`.
 
     Parameters
     ----------
@@ -157,8 +157,8 @@ def _costs(bundle: Bundle, costs: str | None, panels: Panels | None) -> Mapping[
 class Keeper:
     """Saves a planner's session in `path`, and copies of it in other files. If `path` is None, only copies are saved.
 
-    A file that another program has changed in the meantime is not overwritten. The check for changes also works on file
-    systems without locks.
+    A file that another program has changed since it was last read or saved is not overwritten. The check for changes also works on
+    file systems without locks.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -170,7 +170,7 @@ class Keeper:
 
     @property
     def found(self) -> bool:
-        """Return True if the session file existed at the beginning."""
+        """Return True if the session file existed when the `Keeper` was created."""
         return self._contents is not None
 
     def keep(self, planner: Planner) -> None:

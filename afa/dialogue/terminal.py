@@ -100,7 +100,7 @@ class Terminal:
         self._looks = looks
 
     def run(self) -> None:
-        """Ask and read lines until the user leaves."""
+        """Ask for values and read lines until the user leaves."""
         self._greet()
         shown: Suggestion | str | None = ""
         while True:

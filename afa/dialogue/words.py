@@ -191,8 +191,8 @@ def standings(planner: TopKPlanner) -> list[dict[str, Any]]:
     """Return one row for every entity, best entity first.
 
     A row has `entity`, `wins` (a tie counts half), `certain` (duels resolved) and `posterior`. If `ordered_by` is
-    `score`, a row also has `score`, the mean score against the other entities. The posteriors can then be in another
-    order than the rows.
+    `score`, a row also has `score`, the mean score against the other entities. If `ordered_by` is `score`, the
+    posteriors can be in another order than the rows.
     """
     wins = dict(zip(planner.bundle.entities, planner.wins(), strict=True))
     by_score = planner.ordered_by == "score"

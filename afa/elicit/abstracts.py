@@ -153,7 +153,7 @@ def words(text: str) -> list[str]:
 
 
 def names_gene(abstract: Abstract, names: Iterable[str]) -> bool:
-    """Return True if an abstract's title or text has one of these gene names as a word or sequence of words.
+    """Return True if an abstract's title or text contains one of the gene names `names` as a word or sequence of words.
 
     Names of capital letters only, such as CAT, must occur in capitals.
     """

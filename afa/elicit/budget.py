@@ -82,7 +82,7 @@ NO_CAPS, NO_PRICES = Caps(), Prices()
 
 
 class CapError(ElicitationError):
-    """Raised in place of a call that would exceed a cap."""
+    """Error that is raised in place of a call that would exceed a cap."""
 
 
 @dataclass
@@ -124,7 +124,7 @@ class Budget:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the record's lock. The block begins after other processes have released the lock."""
+        """Hold the record's lock. The `with` block begins after other processes have released the lock."""
         self.record.folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.record.folder / LOCK)
         try:
@@ -141,7 +141,7 @@ class Budget:
     def begin(self, key: str, expected: Used) -> str:
         """Record a call before it is made, and return the call's name for `end`.
 
-        If open calls may still use fewer tokens than they count with, the function waits for room under the caps.
+        If open calls may turn out to use fewer tokens, the function waits for room under the caps.
 
         Raises
         ------
@@ -237,7 +237,7 @@ def account_table(record: Record, prices: Prices) -> pd.DataFrame:
     """Return a table of the tokens and cost of a record, with the columns `ACCOUNT_COLUMNS`.
 
     The table has one row for each prompt, run, model and outcome. The last row, `tries`, contains the sums that are
-    compared with the caps: all calls, also failed calls, and the largest number of tokens of calls without a token
+    compared with the caps. The sums include failed calls, and the largest number of tokens of each call without a token
     count. The column `uncounted` is the number of attempts for which the endpoint gave no token count.
     """
     rows = []

@@ -1,6 +1,6 @@
 """Make one bounded call to a chat endpoint with the `openai` client, and parse the replies that endpoints send.
 
-Only this module imports the client, which `pip install 'afa[elicitation]'` installs.
+Only this module imports the `openai` client, which `pip install 'afa[elicitation]'` installs.
 """
 
 from __future__ import annotations

@@ -197,10 +197,10 @@ class Client:
         return self._failed(came, reply, body)
 
     def _failed(self, came: HttpReply, reply: Reply, body: str) -> Reply:
-        """Return the reply of an endpoint that refuses the question. Any other failure raises a `ReplyError`.
+        """Return the reply of an endpoint that refuses the question.
 
-        A status below 500 means that the request was refused and nothing was computed. After a time-out or another
-        failure of a gateway, the model may have used tokens.
+        A failure other than a refusal raises a `ReplyError`. A status below 500 means that the request was refused and
+        nothing was computed. After a time-out or another failure of a gateway, the model may have used tokens.
         """
         status, detail = came.status, self._shown(reply.error)
         if is_refusal := REDIRECTS <= status < INTERNAL and status != TIMED_OUT:
@@ -297,6 +297,6 @@ def judged(reply: Reply, schema: type[Answer], values: Mapping[str, str]) -> tup
 def _back_off(turn: int) -> float:
     """Return the waiting time before the next call, in seconds.
 
-    The time doubles with each call, and is random so that clients do not call at the same moment.
+    The waiting time doubles with each call, and is random so that clients do not call at the same moment.
     """
     return float(2**turn * random.uniform(0.5, 1.0))  # noqa: S311 (not used for secrets)

@@ -144,7 +144,7 @@ def evidence_filter(
     """Return the genes of `kept` that literature supports (paragraph "Consensus-and-evidence filtering").
 
     A gene is supported by an answer that gives `literature` as the source of the gene and cites a retrieved abstract.
-    The abstract must be of one of the `kinds`, and contain the gene's symbol or an alias in its title or text.
+    The cited abstract must be of one of the `kinds`, and contain the gene's symbol or an alias in its title or text.
 
     Parameters
     ----------
@@ -239,7 +239,9 @@ SHARES = ("p_high_with", "p_high_without", "p_low_with", "p_low_without")
 
 
 def pool_cuts(cuts: pd.DataFrame, names: Sequence[str], kinds: Sequence[str]) -> pd.DataFrame:
-    """Return the median cut points of each feature. A side needs cut points of more than half of the voters.
+    """Return the median cut points of each feature.
+
+    A side (low or high) needs cut points of more than half of the voters.
 
     Parameters
     ----------
@@ -267,7 +269,7 @@ def pool_cuts(cuts: pd.DataFrame, names: Sequence[str], kinds: Sequence[str]) ->
 def cuts_apart(cuts: pd.DataFrame) -> list[str]:
     """Return a sentence on cut points that differ between voters, given a table of `pool_cuts`.
 
-    If all voters agree, the list is empty.
+    If all voters agree on the cut points, the list is empty.
     """
     found = [
         f"{feature} {side} {row[f'{side}_least']:g} to {row[f'{side}_most']:g}"

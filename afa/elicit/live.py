@@ -244,7 +244,7 @@ def shown(used: Used, prices: Prices) -> str:
 def reasons(attempts: Iterable[Sequence[Entry]]) -> Iterator[str]:
     """Yield a line for each kind of failure, with the number of failures and an example.
 
-    Failures are of one kind if their reasons differ only in numbers. Kinds are sorted by frequency.
+    Failures are of one kind if their reasons differ only in numbers. Kinds of failures are sorted by frequency.
 
     Parameters
     ----------

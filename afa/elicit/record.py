@@ -49,8 +49,8 @@ class JsonLines:
         with self._lock:
             path = self._mine or self.folder / f"{uuid.uuid4().hex}{self.suffix}"
             path.parent.mkdir(parents=True, exist_ok=True)
-            # A failure may leave half a line, which must remain the last of its file: the next line is written to a new
-            # file.
+            # A failure may leave half a line, which must remain the last of its file.
+            # The next line is therefore written to a new file.
             self._mine = None
             with path.open("ab") as stream:
                 stream.write(line)
@@ -175,7 +175,7 @@ class Messages:
 
     @property
     def digest(self) -> str:
-        """Return the SHA-256 of both parts, as in `Entry.messages`."""
+        """Return the SHA-256 of the system and user parts, as in `Entry.messages`."""
         return _sha256(json.dumps([self.system, self.user]))
 
 

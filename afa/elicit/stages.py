@@ -136,7 +136,7 @@ def rates_stage(study: Study, source: Source, out: str | Path) -> pd.DataFrame:
 def consensus_stage(study: Study, named: pd.DataFrame, *, min_agree: int) -> Tables:
     """Select genes by the agreement of voters, and return the tables `kept`, `dropped` and `agreement`.
 
-    The table `agreement` is on all voters and on each pair of voters.
+    The table `agreement` has rows for all voters together and for each pair of voters.
 
     Raises
     ------
@@ -198,9 +198,9 @@ def bundle_stage(
 ) -> tuple[Bundle, pd.DataFrame]:
     """Write the bundle of the stages `unary`, `consensus`, `evidence` and `pairwise`.
 
-    Equal answers give equal bytes. Unary potentials are +1 and -1. Pairwise potentials are +1 and -1, or log ratios if
-    the study asks for conditional probabilities. An `unclear` pair is excluded, which equals a potential of 0, and is
-    counted in the provenance.
+    Equal answers give a bundle with equal bytes. Unary potentials are +1 and -1. Pairwise potentials are +1 and -1, or
+    log ratios if the study asks for conditional probabilities. An `unclear` pair is excluded, which equals a potential
+    of 0, and is counted in the provenance.
 
     Parameters
     ----------
@@ -283,10 +283,10 @@ def of_one_voter(study: Study, stages: Mapping[str, Tables], voter: str) -> tupl
 def build_recorded_bundle(
     folder: str | Path, destination: str | Path, *, min_agree: int, probabilities: str | Path | None = None
 ) -> tuple[Bundle, pd.DataFrame]:
-    """Write the bundle of a recorded study by the consensus of `min_agree` runs. Equal records give equal bytes.
+    """Write the bundle of a recorded study by the consensus of `min_agree` runs.
 
-    The name of the bundle ends in the consensus, as in `recorded-2of3`. The second result is the table of dropped
-    genes, with the columns phenotype, gene and reason.
+    Equal records give a bundle with equal bytes. The name of the bundle ends in the consensus, as in `recorded-2of3`.
+    The second result is the table of dropped genes, with the columns phenotype, gene and reason.
 
     Parameters
     ----------

@@ -233,7 +233,10 @@ def write_stage(folder: str | Path, tables: Mapping[str, pd.DataFrame]) -> None:
 
 
 def read_stage(folder: str | Path, *names: str) -> dict[str, pd.DataFrame]:
-    """Return the tables `names` of a stage. One `ElicitationError` lists the faults of all files."""
+    """Read the tables named in `names` from the folder of a stage.
+
+    One `ElicitationError` lists the faults of all files.
+    """
     faults: list[Fault] = []
     tables = {}
     for name in names:

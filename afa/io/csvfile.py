@@ -1,4 +1,4 @@
-"""Read CSV files strictly. Every row keeps its line number, and all faults of a file are collected before an error."""
+"""Read CSV files strictly. Every row keeps its line number, and all faults of a file are collected in one list."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class RowFaults:
 
     def __init__(self, path: str | Path, brief: bool = False, names: Sequence[str] = ()) -> None:
         self.path, self.brief, self.names = str(path), brief, names
-        # column and expected value -> line, text found, and advice
+        # column and expected value -> line, text found and advice of each fault
         self._shown: dict[tuple[str, str], list[tuple[int, str, str]]] = {}
         self._count: Counter[tuple[str, str]] = Counter()
 

@@ -94,8 +94,7 @@ def atomic_folder(path: str | Path, ours: Collection[str] = (), card: str = "") 
             temporary.chmod(0o777 & ~_umask())
             if target.exists():
                 check_place(target, ours, card)  # check `target` again: writing may have taken hours
-                # Rename the earlier folder before removing it, so that a killed process never leaves half a folder at
-                # `path`.
+                # Rename first: a process killed during removal would leave half of the earlier folder at `path`.
                 earlier = target.replace(_new_folder(target.parent, prefix, ""))
             temporary.replace(target)
         finally:

@@ -29,7 +29,7 @@ def marked(text: str) -> str:
 
 
 def unmarked(text: str) -> str:
-    """Return the original text of a text that `marked` returned.
+    """Undo `marked`: return the text without the apostrophe that `marked` put in front.
 
     >>> unmarked(marked("=1")), unmarked(marked("'=1")), unmarked("'s")
     ('=1', "'=1", "'s")

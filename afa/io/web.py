@@ -200,9 +200,10 @@ def tried(
 ) -> Parsed:
     """Return the result of `once(seconds left)`, with up to `retries` retries.
 
-    If an error of `once` allows a retry, `once` is called again. The first wait is `backoff` seconds, and each wait is
-    twice as long as the one before. A wait that the service asks for replaces the computed wait. No wait is longer than
-    `longest`, and each wait is logged as a warning. All attempts and waits take at most `deadline` seconds.
+    If an error of `once` allows a retry, `once` is called again. The wait before the first retry is `backoff` seconds,
+    and each further wait is twice as long as the wait before. A wait that the service asks for replaces the computed
+    wait. No wait is longer than `longest`, and each wait is logged as a warning. All attempts and waits take at most
+    `deadline` seconds.
 
     Raises
     ------

@@ -197,7 +197,7 @@ def load_model(path: str | Path, model: type[Model]) -> Model:
 
 
 def check_model(document: Any, model: type[Model], where: str) -> Model:
-    """Return a mapping validated as `model`. Faults name the mapping as `where`."""
+    """Return a mapping validated as `model`. Error messages refer to the mapping as `where`."""
     try:
         return model.model_validate(document)
     except ValidationError as error:
