@@ -259,10 +259,7 @@ def _folded(name: str) -> str:
 
 
 def read_names(path: Path) -> list[str]:
-    """Return the names of a table's columns, or an empty list if the file cannot be read.
-
-    `read_cells` reports a file that cannot be read.
-    """
+    """Return the names of a table's columns, or an empty list if the file cannot be read."""
     if path.suffix != ".parquet":
         return read_header(path)
     names: list[str] = []
@@ -270,7 +267,7 @@ def read_names(path: Path) -> list[str]:
     with suppress(OSError, ArrowException, TypeError, AttributeError):
         schema = pq.read_schema(path)
         names = list(schema.names)
-        noted = (schema.pandas_metadata or {}).get("index_columns", [])  # a dict is a RangeIndex
+        noted = (schema.pandas_metadata or {}).get("index_columns", [])  # a RangeIndex is recorded as a dict
         index = [name for name in noted if isinstance(name, str) and name in names]
     if len(index) > 1:
         step = "make one of them the index, or reset_index() and put the patients' names first"
@@ -281,8 +278,8 @@ def read_names(path: Path) -> list[str]:
 def _doubt_of_names(path: Path, cells: Cells) -> str:
     """Return a warning if the first column may not contain the patients' names, else an empty text.
 
-    The warning is for a first column of numbers whose name is unlike `id`. If the name of another column is like `id`,
-    or if the numbers have decimals, a `CohortError` is raised.
+    The warning is for a first column of numbers whose name is unlike `id`. A `CohortError` is raised if another column
+    has a name like `id`, or if the numbers have decimals.
     """
     numbers = np.array([number(text) for text in cells.names])
     nameless = not cells.first.strip() or cells.first.startswith(("__index_level_", "Unnamed: "))
@@ -336,7 +333,7 @@ def _step(text: str) -> str:
 class GivenTable(NamedTuple):
     """A cohort that was read from a table or a folder, together with its bundle.
 
-    Bundle and cohort are restricted to their common features, and patients are sorted by name.
+    Bundle and cohort are restricted to their common features. Patients are sorted by name.
 
     Parameters
     ----------

@@ -1,7 +1,6 @@
 """Find numbers that encode *not measured* in a table, such as -9 and 999.
 
-The file `features.csv` declares codes for *not measured*; undeclared codes are recognised by their digits, or by a gap
-to all other values.
+Codes are declared in `features.csv`, or recognised by their digits or by a gap to all other values.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ MOST_CODES = 3
 
 
 class Apart(NamedTuple):
-    """Values of one column that are far from all other values of the column.
+    """Values of a column that are far from all other values.
 
     Parameters
     ----------
@@ -109,10 +108,10 @@ def repeated_outside(values: Floats, span: Span, *, closed: bool) -> tuple[Bools
 def apart(values: Floats, span: Span | None = None) -> list[Apart]:
     """Return groups of extreme values of a column that may be codes for *not measured*.
 
-    Negative numbers are reported if all of them look like codes. Numbers at either end of the column are reported if
-    the gap to the other numbers is wider than the whole range of the other numbers. For repeated numbers that look like
-    codes, a gap of half the range is enough. Zeros of counts and values at a detection limit are not separated from
-    other values by a wide gap. A number at an end of `span` is never reported.
+    Negative numbers are reported if all of them look like codes. Numbers at an end of the column are reported if the
+    gap to the other numbers is wider than the range of all other numbers. For repeated numbers that look like codes, a
+    gap of half the range is enough. Zeros of counts and detection limits have no wide gap. A number at an end of `span`
+    is never reported.
 
     Parameters
     ----------
@@ -145,7 +144,7 @@ def _below_zero(found: Floats, counts: npt.NDArray[np.intp]) -> int:
 def _beyond_gap(found: Floats, counts: npt.NDArray[np.intp]) -> int:
     """Return how many values at the start of `found` are separated from the other values by a wide gap.
 
-    The values in `found` are sorted in ascending or descending order.
+    `found` is sorted in ascending or descending order.
     """
     for size in range(1, min(MOST_CODES, len(found) - LEAST_OTHERS) + 1):
         tail, rest, often = found[:size], found[size:], counts[:size]

@@ -35,7 +35,7 @@ _KINDS = ("string", "large_string", "integer", "floating", "boolean", "null", "d
 
 @dataclass(frozen=True, eq=False)
 class Cohort:
-    """Ternary values and labels of patients on one set of features. The constructor checks names and values.
+    """Ternary values and labels of patients on one set of features.
 
     Parameters
     ----------
@@ -133,8 +133,7 @@ def write_codes(codes: Mapping[float, pd.DataFrame], path: str | Path) -> None:
 def with_code(cohort: Cohort, path: str | Path, threshold: float) -> Cohort:
     """Return the cohort with the ternary codes of another threshold.
 
-    The codes are read from a table that `write_codes` wrote. A table with patients or features that differ from the
-    cohort's raises a `CohortError`.
+    The codes are read from a table that `write_codes` wrote. Different patients or features raise a `CohortError`.
     """
     whole = pd.read_parquet(path)
     table = whole[whole[THRESHOLD] == threshold].set_index(PATIENT).drop(columns=THRESHOLD)
@@ -278,10 +277,7 @@ def _name_faults(names: Sequence[str] | pd.Index[str], where: str, kind: str) ->
 def _faults(
     values: pd.DataFrame | None, labels: pd.DataFrame | None, controls: pd.DataFrame | None, places: Sequence[str]
 ) -> Iterator[Fault]:
-    """Yield the faults in names and values of a cohort's tables.
-
-    `places` contains the names of the tables of values, labels and controls for error messages.
-    """
+    """Yield the faults in names and values of a cohort's tables."""
     controls = None if controls is None or not len(controls) else controls
     for table, where, kinds, allowed in (
         (values, places[0], ("patient", "feature"), (-1, 0, 1)),

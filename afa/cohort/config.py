@@ -73,7 +73,7 @@ class ExpressionSource(Strict):
 
 
 class Derived(Strict):
-    """A sample characteristic that a regular expression with a single group extracts from another characteristic."""
+    """A sample characteristic that a regular expression with one group extracts from another characteristic."""
 
     source: str
     pattern: str
@@ -93,7 +93,7 @@ class Derived(Strict):
 class OnePer(Strict):
     """Rule that keeps one sample for each value of the characteristic `key`.
 
-    The rule keeps the sample that ranks first by `prefer`, and among equal ranks the sample with the smallest `then`.
+    The sample that ranks first by `prefer`, and then by the smallest number in `then`, is kept.
     """
 
     key: str
@@ -104,7 +104,7 @@ class OnePer(Strict):
 class Selection(Strict):
     """Steps that select samples of a series.
 
-    The steps are applied to patients and controls alike, in the order of the fields.
+    All steps apply to patients and controls, in the order of the fields.
     """
 
     derive: dict[str, Derived] = Field(default_factory=dict)

@@ -1,7 +1,6 @@
 """Describe the file formats of programs that count reads.
 
-The formats define columns, rows that are not genes, and gene identifiers. The module `afa.cohort.expression` reads
-files in the formats described here.
+The module `afa.cohort.expression` reads files in these formats.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Download one file over HTTP, so that the target is either complete and correct, or unchanged.
 
 GEO could not be reached when this module was written: the module was tested with local servers that imitate the
-failures of public servers. The library pooch transfers the file. Pooch does not resume a broken transfer, so each
-attempt starts at the first byte. Every failure of an attempt raises a `ReplyError`, which records whether another
-attempt may succeed.
+failures of public servers. The library pooch transfers the file. A broken transfer is not resumed: each attempt starts
+at the first byte. Every failure of an attempt raises a `ReplyError`, which records whether another attempt may succeed.
 """
 
 from __future__ import annotations
@@ -46,11 +45,10 @@ def download(
     """Download `url` to `target` and return `target`.
 
     An existing complete file with the right hash is not downloaded again. Lost connections, truncated replies and the
-    statuses 408, 425, 429 and 5xx are retried up to `retries` times. The wait before the first retry is `backoff`
-    seconds, and each further wait is twice as long as the wait before. The Retry-After header of a reply replaces the
-    computed wait. No wait is longer than `LONGEST_WAIT`, and each wait is logged as a warning. Several processes may
-    download to the same folder: each process writes its own temporary file and renames it. Temporary files of killed
-    processes are removed.
+    statuses 408, 425, 429 and 5xx are retried up to `retries` times. Waits begin at `backoff` seconds and double with
+    each retry. The Retry-After header of a reply replaces the computed wait. No wait is longer than `LONGEST_WAIT`, and
+    each wait is logged as a warning. Several processes may download to the same folder: each process writes its own
+    temporary file and renames it. Temporary files of killed processes are removed.
 
     Parameters
     ----------

@@ -91,7 +91,7 @@ def ensembl_candidates(
 ) -> dict[str, tuple[tuple[str, ...], ...]]:
     """Return the candidate Ensembl ids of each feature, in tiers of decreasing precedence.
 
-    The first tier contains the ids of the feature's symbol, and each later tier contains the ids of one alias.
+    The first tier contains the ids of the feature's symbol, each later tier those of one alias.
     """
     return {
         feature: tuple(tuple(ensembl[name]) for name in (feature, *aliases.get(feature, ())) if name in ensembl)
@@ -285,10 +285,10 @@ def encode_controls(
 ) -> tuple[pd.DataFrame, Test]:
     """Return the ternary code of every control against the other controls, and the test that was used (decision F9).
 
-    Each control is excluded from the mean, spread and ranks with which it is compared. The test `empirical` therefore
-    needs one more control than for patients; with fewer controls, the predictive `t` test at the same level replaces
-    `empirical`. A gene with the same value in all other controls is tested by `empirical` only, and has code 0 if
-    `empirical` cannot reach the level. With fewer than three controls, the returned code has no columns.
+    A control is excluded from the mean, spread and ranks with which it is compared. Therefore `empirical` needs one
+    more control than for patients; with fewer controls, the predictive `t` test replaces it. A gene with the same value
+    in all other controls is tested by `empirical` only, and has code 0 if that test cannot reach the level. With fewer
+    than three controls, the returned code has no columns.
 
     Parameters
     ----------
@@ -316,8 +316,7 @@ def encode_by_cohort(values: pd.DataFrame, *, threshold: float = 0.5) -> pd.Data
 
     The code is the sign of `x - median` if the distance exceeds `threshold` robust standard deviations, else 0. A
     robust standard deviation is 1.4826 times the median absolute deviation. A gene with the same value in more than
-    half the patients has a robust standard deviation of 0, and code 0 for all patients. `without_robust_spread`
-    identifies genes of this kind.
+    half the patients has a robust standard deviation of 0, and code 0 for all patients.
 
     Parameters
     ----------

@@ -1,10 +1,10 @@
 """Encode a table of numbers by the ranges of `features.csv`, by controls, or by the cohort.
 
 Every feature has two cut points. A value `x < low` becomes -1, and a value `x > high` becomes +1. Both comparisons are
-strict. The cut points of a feature are its range in `features.csv`; without a range, the cut points are computed from
-the controls or from the cohort. Empty cells stay empty. Cells with a number that `features.csv` declares as *not
-measured* become empty. Units are not guessed, and values are not corrected. Values that `features.csv` rules out as
-impossible give errors or warnings (`afa.cohort.codes`).
+strict. The cut points are the feature's range in `features.csv`, or else computed from the controls or the cohort.
+Empty cells stay empty. Cells with a number that `features.csv` declares as *not measured* become empty. Units are not
+guessed, and values are not corrected. Values that `features.csv` rules out give errors or warnings
+(`afa.cohort.codes`).
 """
 
 from __future__ import annotations
@@ -265,8 +265,8 @@ def encode_cells(
 def _looks_encoded(values: Floats, code: pd.DataFrame, features: Features) -> bool:
     """Return True if the table seems to be encoded already.
 
-    The table seems to be encoded if all numbers of features with cut points are -1, 0 or 1, -1 and 1 both occur, and
-    encoding would change some number.
+    In an encoded table, all numbers of features with cut points are -1, 0 or 1, both -1 and 1 occur, and encoding would
+    change a number.
 
     Parameters
     ----------
@@ -282,9 +282,7 @@ def _looks_encoded(values: Floats, code: pd.DataFrame, features: Features) -> bo
 
 
 def _doubts(cells: Cells, features: Features, values: Floats, dictionary: str) -> list[str]:
-    """Record a fault for each value that `features.csv` rules out.
-
-    Return one line on each other group of doubtful values.
+    """Record a fault for each value that `features.csv` rules out. Return one line on each group of doubtful values.
 
     Parameters
     ----------

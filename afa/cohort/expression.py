@@ -3,8 +3,7 @@
 The values are in one genes x samples table, or in a tar with one file for each sample. A table is read in blocks, so
 that memory holds only one block and the wanted rows. The fields of a table may be separated by tabs, commas, semicolons
 or single spaces. The header may lack the name of the first column, as in files of R's `write.table`. Members of GEO's
-`<series>_RAW.tar` are read from the stream, one at a time. Members are not extracted to disk, so that a member name
-cannot become a path. The module `afa.cohort.counters` describes the formats of counting programs.
+`<series>_RAW.tar` are read from the stream, one at a time, and not extracted: no member name can become a path on disk.
 """
 
 from __future__ import annotations
@@ -254,7 +253,7 @@ def _records(head: Sequence[str], separator: str) -> _Records:
 def _fits(records: _Records) -> bool:
     """Return True if the first two rows have compatible numbers of fields.
 
-    The second row must have two or more fields, and the first row as many as the second or one fewer.
+    The second row must have two or more fields, and the first row as many or one fewer.
     """
     widths = [*map(len, records.rows)]
     return not records.fault and widths[-1:] > [1] and widths[-1] - widths[0] in {0, 1}
@@ -309,10 +308,7 @@ _FILE_ENDING = re.compile(
 
 
 def _names_within(column: str) -> set[str]:
-    """Return the sample names that a column name may stand for.
-
-    The sample names are the column name without folders and file endings, and an accession in the column name.
-    """
+    """Return the sample names in a column name: the name without folders and file endings, and an accession."""
     accessions = set(_ACCESSION.findall(column))
     name = re.split(r"[/\\]", column)[-1]
     while (shorter := _FILE_ENDING.sub("", name)) not in {"", name}:
@@ -638,7 +634,7 @@ def read_sample_files(
 def _members(
     path: Path, samples: frozenset[str], pattern: str | None, passed: list[str]
 ) -> Iterator[tuple[str, str, bytes]]:
-    """Yield the accession, a name for messages, and the unpacked text of each archive member that belongs to `samples`.
+    """Yield accession, name for messages and unpacked text of each archive member that belongs to `samples`.
 
     Parameters
     ----------
@@ -671,7 +667,7 @@ def _members(
 
 
 class _Rows(NamedTuple):
-    """The row ids of a sample's file, and the gene of each row; most files of a series have the same rows."""
+    """The row ids of a sample's file, and the gene of each row. Most files of a series have equal rows."""
 
     row_ids: list[str]
     names: list[str | None]

@@ -6,8 +6,7 @@ series in GEO's format. A cache has the same folders as GEO, so it can serve as 
 
 Files are downloaded over HTTPS by `afa.cohort.download`, never by GEOparse. GEOparse uses FTP without a time limit, can
 leave a partial file, and accepts a partial file as complete (decisions.md D8). GEOparse only reads the family SOFT
-file, which describes the samples and lists the supplementary files. One of the supplementary files contains the
-expression values.
+file, which describes the samples and lists the supplementary files.
 
 Extracts of series are bundled with the project. An extract contains, in three files, the genes of one bundle and the
 sample characteristics that one cohort's file reads. The file `samples.tsv` has one row for each sample, with the
@@ -46,10 +45,7 @@ Form = Literal["geo", "mirror", "mirror_joined", "extract"]
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One input file and its origin, `form`.
-
-    The origin of a file is GEO, a mirror's copy, a table that a mirror joined from GEO's files, or an extract.
-    """
+    """One input file and its origin: GEO, a mirror's copy, a table that a mirror joined, or an extract."""
 
     path: Path
     sha256: str

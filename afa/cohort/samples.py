@@ -1,8 +1,8 @@
 """Read the sample descriptions of a series, select samples, and derive the labels of patients.
 
-GEOparse reads a family SOFT file after `afa.cohort.download` has fetched all of it (decisions.md D8). By default
-GEOparse drops invalid bytes and breaks lines at a lone carriage return; here it is called with strict UTF-8 and line
-feeds only. Content that GEOparse would silently lose or change raises a `CohortError`. `_check_family` checks the file
+GEOparse reads a family SOFT file after `afa.cohort.download` has fetched all of it (decisions.md D8). GEOparse is
+called with strict UTF-8 and line feeds only, because its defaults drop invalid bytes and break lines at a lone carriage
+return. Content that GEOparse would silently lose or change raises a `CohortError`. `_check_family` checks the file
 before GEOparse reads it, and `read_family` checks the result of GEOparse.
 
 A series matrix, which GEOparse does not read, has `!Series_` and `!Sample_` lines, and then a table that is not used.
@@ -10,8 +10,7 @@ The cells of a series matrix are in double quotes, which GEO does not escape rel
 before a tab or a line end, and may contain other line ends.
 
 No original family SOFT file or series matrix was available when this module was written. The readers of both formats
-follow GEO's documented layout, and files generated in that layout. The labels of patients follow explicit rules in the
-cohort's file.
+follow GEO's documented layout, and files generated in that layout.
 """
 
 from __future__ import annotations
@@ -605,7 +604,6 @@ def _against_threshold(sample: str, value: str, rule: LabelRule, where: str) -> 
     except ValueError:
         number = math.nan
     # `low` and `high` are the smallest and the largest value within the bound.
-    # The bound is accepted if the rule gives the same label for `low` and `high`.
     low = -math.inf if sign in _BELOW else math.nextafter(number, math.inf) if sign == ">" else number
     high = math.inf if sign in _ABOVE else math.nextafter(number, -math.inf) if sign == "<" else number
     passes = [end >= (rule.at_least or 0.0) if rule.above is None else end > rule.above for end in (low, high)]

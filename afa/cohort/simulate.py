@@ -1,9 +1,9 @@
 """Simulate the demo cohort: RNA-seq counts of biopsies, whose true effects contradict some potentials of a bundle.
 
 Phenotypes follow a Gaussian copula with factors; the factor `inflammation` also changes expression. A gene's log2
-abundance is its baseline plus contributions of inflammation, biopsy composition and the patient's phenotypes. The
-abundance is scaled to an independent library size. Counts are negative binomial with the scaled abundance as mean. The
-cohort is written in GEO's format, so that it is fetched, parsed and encoded like a real series.
+abundance is its baseline plus contributions of inflammation, biopsy composition and the patient's phenotypes. Counts
+are negative binomial; their mean is the abundance scaled to an independent library size. The cohort is written in GEO's
+format, so that it is fetched, parsed and encoded like a real series.
 """
 
 from __future__ import annotations
@@ -154,9 +154,9 @@ def _effects(config: SimulationConfig, bundle: Bundle) -> pd.DataFrame:
 def _genes(config: SimulationConfig, bundle: Bundle, effects: pd.DataFrame) -> pd.DataFrame:
     """Return baselines, loadings and dispersions of all genes.
 
-    The bundle's genes come first, in the bundle's order. Background genes follow. The loading of a bundle gene on
-    inflammation has the sign of the sum of the gene's true effects, because inflammation is a common cause of the
-    phenotypes. With the signs of the bundle's potentials, the simulated elicitation errors would cancel.
+    The bundle's genes come first, in the bundle's order. Background genes follow. A bundle gene's loading on
+    inflammation has the sign of the sum of its true effects, because inflammation is a common cause of the phenotypes.
+    With the signs of the bundle's potentials, the simulated elicitation errors would cancel.
     """
     named = _gene_group(config, "bundle", bundle.features, config.inflamed_share_bundle, config.inflamed_sd_bundle)
     net = np.sign(effects.groupby("feature")["effect"].sum()).reindex(named.index, fill_value=0.0)
@@ -209,7 +209,7 @@ def _mean_counts(
         + np.multiply.outer(genes["composition"].to_numpy(), people["composition"].to_numpy())
     )
     for entity, of_entity in effects.groupby("entity"):
-        # The size of the phenotype's effects in each person is log-normal with mean 1.
+        # The phenotype's effect size in each person is log-normal with mean 1.
         normal = _stream(config, "extent", str(entity)).standard_normal(len(people))
         extent = np.exp(config.extent_spread * normal - config.extent_spread**2 / 2) * phenotypes[entity].to_numpy()
         log2_abundance[genes.index.get_indexer(pd.Index(of_entity["feature"]))] += np.multiply.outer(
@@ -265,7 +265,7 @@ def write_geo_layout(cohort: SimulatedCohort, config: CohortConfig, folder: Path
 
 
 def _family(samples: pd.DataFrame, config: CohortConfig) -> Iterator[str]:
-    """Yield the lines of a family SOFT file. The samples have no table of values."""
+    """Yield the lines of a family SOFT file."""
     yield f"^SERIES = {config.series}\n"
     for key, values in _of_series(samples, config):
         yield from (f"!Series_{key} = {value}\n" for value in values)

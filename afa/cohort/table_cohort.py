@@ -110,7 +110,7 @@ def load_field(folder: str | Path) -> tuple[StudySettings, TableSource]:
 def field_cohort(folder: str | Path) -> TableCohort:
     """Return the cohort settings of a field.
 
-    The cohort consists of the field's table, encoded by the ranges in `features.csv`, and of labels if there are any.
+    The cohort is the field's table, encoded by the ranges in `features.csv`, with labels if there are any.
     """
     root = Path(folder)
     study, table = load_field(root)
@@ -250,7 +250,7 @@ def build_table_cohort(
 ) -> int:
     """Write the folder of a cohort, and return the number of patients.
 
-    Labels of entities that the bundle lacks are excluded, and `cohort.yaml` lists the excluded entities.
+    Entities that the bundle lacks are excluded from the labels, and listed in `cohort.yaml`.
 
     Parameters
     ----------
@@ -318,7 +318,7 @@ def write_table_cohort(
 ) -> tuple[Path, Encoded]:
     """Check that a table can be encoded and labelled, and write its cohort file `<folder>/<name>.yaml`.
 
-    Features without a range are encoded against the controls if there are controls, else against the cohort.
+    Features without a range are encoded against the controls, or against the cohort if there are no controls.
     """
     path = folder / f"{name}.yaml"
     if path.exists():

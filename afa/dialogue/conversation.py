@@ -264,10 +264,7 @@ class Conversation:
         ]
 
     def _present(self) -> dict[str, Any]:
-        """Return the fields that every answer contains.
-
-        The fields are the suggestion or the reason to stop, the answer so far, and the cost so far.
-        """
+        """Return the fields of every answer: the suggestion or the reason to stop, the answer so far, and the cost."""
         planner = self.planner
         item = planner.suggest()
         suggested = item and {"name": item.name, "features": item.features, "cost": item.cost, "reason": item.reason}

@@ -70,7 +70,7 @@ class Served:
     def say(self, step: int, request: dict[str, Any]) -> dict[str, Any]:
         """Carry out a request of a browser tab.
 
-        The request is refused if `step` is not the last step, because another tab has made a step since.
+        If another tab has made a step after `step`, the request is refused.
         """
         if step != self.step:
             found, expected = "a page that is older than the last step", "the present one"
@@ -85,10 +85,10 @@ class Served:
         return {"answer": answer, "state": self.state()}
 
     def _another(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Replace the conversation by one on another patient.
+        """Begin a conversation on another patient.
 
-        The other patient is new, or belongs to a session that a tab has opened. The session file of the previous
-        patient is not changed any more, and the session of the other patient is saved only on request.
+        The other patient is new, or from a session that a tab has opened. The previous patient's session file is not
+        changed any more, and the other patient's session is saved only on request.
         """
         planner, keeper = self.conversation.planner, Keeper()
         try:
@@ -211,7 +211,7 @@ class _Server(HTTPServer):
 def application(served: Served) -> Application:
     """Return the web application with the routes of the page.
 
-    Routes other than scripts and styles require the token.
+    All routes except scripts and styles require the token.
     """
     routes: list[Any] = [
         (r"/(|page\.js|page\.css)", _Part),

@@ -157,8 +157,8 @@ def _costs(bundle: Bundle, costs: str | None, panels: Panels | None) -> Mapping[
 class Keeper:
     """Saves a planner's session in `path`, and copies of it in other files. If `path` is None, only copies are saved.
 
-    A file that another program has changed since it was last read or saved is not overwritten. The check for changes also works on
-    file systems without locks.
+    A file that another program has changed since it was last read or saved is not overwritten, also on file systems
+    without locks.
     """
 
     def __init__(self, path: Path | None = None) -> None:

@@ -169,9 +169,7 @@ class RankedEntity(NamedTuple):
 
 
 def order_of(planner: Planner, most: int) -> list[RankedEntity]:
-    """Return the first `most` entities in the planner's order, with probabilities or mean scores.
-
-    The numbers are mean scores if the planner orders entities by score, else probabilities.
+    """Return the first `most` entities in the planner's order, with the probabilities or mean scores that order them.
     """
     if isinstance(planner, BinaryPlanner):
         shares = sorted(planner.probabilities().items(), key=lambda pair: -round(pair[1], 9))

@@ -1,9 +1,8 @@
 """Limit the calls to models. Caps on calls, tokens and money apply to all processes and runs of a record together.
 
-Before each call, a line with the largest number of tokens that the call may use is written to a `.tries` file of the
-record. After the reply, a second line with the tokens that the endpoint counted is written. A call without a second
-line, for example of a killed process, counts with its largest number of tokens. Only one process at a time makes calls
-for a record (`Budget.alone`).
+Before each call, the largest number of tokens that it may use is written to a `.tries` file of the record. After the
+reply, a second line states the tokens that the endpoint counted. A call without a second line, for example of a killed
+process, counts with its largest number of tokens. Only one process at a time makes calls for a record (`Budget.alone`).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Caps:
-    """Largest calls, tokens and cost of a record. None means that there is no cap.
+    """Caps on the calls, tokens and cost of a record. None means no cap.
 
     Parameters
     ----------
@@ -96,8 +95,8 @@ class _Call:
 class Budget:
     """Caps and prices of a record, and the tokens and cost so far. Several threads may share a `Budget`.
 
-    The largest number of tokens of a prompt is its number of bytes. No token is shorter than a byte, so that the caps
-    hold for any endpoint that counts tokens correctly.
+    A prompt counts one token per byte. No token is shorter than a byte, so that the caps hold for any endpoint that
+    counts correctly.
     """
 
     def __init__(self, record: Record, caps: Caps = NO_CAPS, prices: Prices = NO_PRICES) -> None:
@@ -118,7 +117,7 @@ class Budget:
             return self._sum(each.tokens for each in self._calls.values()) + self._used_before_calls()
 
     def expected(self, prompt: str, most_answer_tokens: int) -> Used:
-        """Return the largest tokens and cost of a call. `prompt` is all text that the call sends."""
+        """Return upper bounds on the tokens and cost of a call. `prompt` contains all text that the call sends."""
         tokens = len(prompt.encode(errors="surrogatepass")) + OVERHEAD
         return Used(1, tokens, most_answer_tokens, self.prices.of(tokens, most_answer_tokens))
 
@@ -141,7 +140,7 @@ class Budget:
     def begin(self, key: str, expected: Used) -> str:
         """Record a call before it is made, and return the call's name for `end`.
 
-        If open calls may turn out to use fewer tokens, the function waits for room under the caps.
+        If open calls may yet leave room under the caps, the function waits.
 
         Raises
         ------
@@ -237,8 +236,8 @@ def account_table(record: Record, prices: Prices) -> pd.DataFrame:
     """Return a table of the tokens and cost of a record, with the columns `ACCOUNT_COLUMNS`.
 
     The table has one row for each prompt, run, model and outcome. The last row, `tries`, contains the sums that are
-    compared with the caps. The sums include failed calls, and the largest number of tokens of each call without a token
-    count. The column `uncounted` is the number of attempts for which the endpoint gave no token count.
+    compared with the caps, including failed calls. Calls without a token count have their largest number of tokens. The
+    column `uncounted` is the number of attempts for which the endpoint gave no token count.
     """
     rows = []
     for entry in record.entries():

@@ -150,7 +150,7 @@ def read_reply(text: str) -> Reply:
     """Return the parsed body of the reply to a call.
 
     The body is one JSON document or server-sent events, and contains an answer or an error. If the body is not a
-    completion, `error` is the error message in the body, or else the kind and the first characters of the body.
+    completion, `error` is its error message, or else its kind and first characters.
     """
     text = text.removeprefix("\ufeff").strip()
     reply, arguments, is_completion = Reply(), "", False
@@ -185,7 +185,7 @@ def read_reply(text: str) -> Reply:
 def reason_of(text: str) -> tuple[str, str]:
     """Return message and code of the body of an error reply.
 
-    If the body has an unknown form, the message is the kind and the first characters of the body.
+    The message of a body of unknown form is the kind and first characters of the body.
     """
     what, start = "JSON without a message", text.strip()[:FIRST]
     try:

@@ -57,7 +57,7 @@ class Client:
     def _chat(self) -> Chat:
         """Return the chat client, which is created at the first question.
 
-        The chat client imports `openai`, which is slow to import. A run that only estimates costs needs no chat client.
+        The import of `openai` is slow, and a run that only estimates costs does not need it.
         """
         from afa.elicit.chat import Chat  # noqa: PLC0415
 
@@ -73,7 +73,7 @@ class Client:
         return self.record.settled(self.key(request), self.manner.answers)
 
     def expected(self, request: Request) -> Used:
-        """Return the largest tokens and cost of one call for the request."""
+        """Return upper bounds on the tokens and cost of one call for the request."""
         messages = request.messages
         text = messages.system + messages.user + json.dumps(answer_schema(request.question.prompt))
         return self.budget.expected(text, self.manner.most_tokens)
@@ -82,8 +82,8 @@ class Client:
         """Return the answer to a request, from the record or from the model.
 
         If there is no answer, return the last attempt. Attempts of earlier runs count towards `Manner.answers`, but
-        attempts at which the endpoint failed do not. After `stop` is set, no new call begins, and the result is None if
-        there was no earlier attempt.
+        failures of the endpoint do not. After `stop` is set, no new call begins, and without an earlier attempt the
+        result is None.
 
         Raises
         ------
@@ -104,8 +104,7 @@ class Client:
     def _attempt(self, request: Request, stop: threading.Event) -> Entry | None:
         """Make and record one more attempt. If `stop` is set before any call, return None.
 
-        The prompt of the attempt quotes the fault of the last answer. Up to `Manner.calls` calls are made until a call
-        has a reply.
+        The prompt quotes the fault of the last answer. At most `Manner.calls` calls are made, until one has a reply.
         """
         chat, key, prompt = self._chat, self.key(request), request.question.prompt
         earlier = self.record.replies(key)

@@ -95,12 +95,11 @@ def check_voters(models: Mapping[str, str], study: Study) -> None:
 def agreement(named: pd.DataFrame, study: Study) -> pd.DataFrame:
     """Return a table of the agreement of voters, with the columns `AGREEMENT_COLUMNS`.
 
-    The table has one row for each phenotype, and one row for all phenotypes together. The column `voters` names the
-    group of voters of a row: all voters, or two voters. `genes` is the number of genes that at least one voter of the
-    group names. `agreed` is the number of genes that all voters of the group name with the same direction. `share` is
-    `agreed` divided by `genes`. `kappa` is Fleiss' kappa over all genes in the study's answers, with the categories
-    *up*, *down* and *not named*; random naming gives about 0. If all voters give all genes the same category, `kappa`
-    is empty.
+    There is one row for each phenotype, and one row for all phenotypes. The column `voters` names the voters of a row:
+    all voters, or two voters. `genes` is the number of genes that at least one voter of the row names. `agreed` is the
+    number of genes that all voters of the row name with the same direction. `share` is `agreed` divided by `genes`.
+    `kappa` is Fleiss' kappa over all genes in the study's answers, with the categories *up*, *down* and *not named*;
+    random naming gives about 0. If all voters give all genes the same category, `kappa` is empty.
     """
     voters, genes = study.settings.voters, sorted(named["gene"].unique())
     signs = np.zeros((len(study.names), len(voters), len(genes)), dtype=np.int64)

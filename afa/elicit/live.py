@@ -127,7 +127,7 @@ class Live:
         return [first_answer(self.budget.record.attempts(key)) for key in keys]
 
     def outlook(self, *, min_agree: int) -> pd.DataFrame:
-        """Return the largest tokens and cost of the unanswered questions, with one row for each prompt.
+        """Return upper bounds on the tokens and cost of the unanswered questions, with one row for each prompt.
 
         The columns are `OUTLOOK_COLUMNS`. Before all genes are named, the number of pairs is the largest number that
         the study allows. A study of features instead of genes has one row for cut points, and one row for
@@ -229,7 +229,7 @@ def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4
 
 
 def estimate(requests: Iterable[Request], client: Client) -> Used:
-    """Return the largest tokens and cost of the unanswered requests, with one call for each request."""
+    """Return upper bounds on the tokens and cost of one call for each unanswered request."""
     _, waiting = _split(((client.key(request), request) for request in requests), client)
     return sum((client.expected(request) for request in waiting.values()), Used())
 

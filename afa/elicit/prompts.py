@@ -119,7 +119,7 @@ def prompt_digest(name: str) -> str:
 
 
 def key_of(request: Request, model: str, manner: Manner) -> str:
-    """Return the key of a request in a record, which depends on the prompt, the model and the call settings."""
+    """Return the key of a request in a record, which depends on prompt, model and call settings."""
     digest = prompt_digest(request.question.prompt)
     return request_key(request.question, model, manner.parameters, digest, request.messages.digest)
 

@@ -1,8 +1,8 @@
-"""Store the questions and replies of an elicitation as JSON lines, in files to which lines are only appended.
+"""Store the questions and replies of an elicitation as JSON lines in append-only files.
 
 The folder of a record contains entries (`*.jsonl`), the rendered prompts (`*.wordings`) and the calls (`*.tries`, see
-`afa.elicit.budget`). Each process writes its own files and reads all files of the folder, so that records of several
-people can be put into one folder, and an interrupted run resumes where it stopped.
+`afa.elicit.budget`). Each process writes its own files and reads all files: records of several people can be put into
+one folder, and an interrupted run resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RESTORE = "restore the file, or take it out of the folder"
 
 
 class JsonLines:
-    """The JSON-lines files with one suffix in a folder. All files are read, and lines are appended to one file.
+    """The JSON-lines files with one suffix in a folder: all files are read, and one file is appended to.
 
     An incomplete last line, which a killed process may leave, is skipped.
     """
@@ -261,8 +261,7 @@ def first_answer(entries: Sequence[Entry]) -> Entry | None:
 class Record:
     """Entries and prompts in a folder, read when first needed. Several threads and processes may use the folder.
 
-    An entry in several files counts once. One `ElicitationError` lists all lines that are not entries. An incomplete
-    last line is skipped.
+    An entry in several files counts once. One `ElicitationError` lists all lines that are not entries.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -300,14 +299,14 @@ class Record:
         return next(answered, replies[-1] if len(replies) >= most else None)
 
     def entries(self) -> Iterator[Entry]:
-        """Yield all entries, sorted by key and time; the division into files does not affect the order."""
+        """Yield all entries, sorted by key and time."""
         with self._lock:
             return iter([entry for _, entries in sorted(self._known().items()) for entry in entries])
 
     def keep(self, messages: Messages) -> None:
         """Save a rendered prompt.
 
-        Each part's text is saved once, under its SHA-256. The prompt is saved as the digests of its two parts.
+        Each part is saved once, under its SHA-256, and the prompt as the digests of its parts.
         """
         parts = {"system": _sha256(messages.system), "user": _sha256(messages.user)}
         lines = [(parts["system"], {"text": messages.system}), (parts["user"], {"text": messages.user})]
@@ -386,8 +385,8 @@ class Recorded:
 def merge(records: Sequence[Path], destination: Path, *, model: str = "", prompt: str = "") -> int:
     """Write the entries of several records into one folder, and return the number of entries.
 
-    The order of the records does not matter. All calls are merged, also calls of entries that are not selected, so that
-    caps still count the tokens of all calls.
+    The order of the records does not matter. The calls of all entries are merged, whichever entries are selected, so
+    that caps still count all calls.
 
     Parameters
     ----------

@@ -35,9 +35,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Retrieved:
-    """Abstracts that were retrieved for a question.
-
-    The abstracts are in the order of their numbers in the prompt, which start at 1.
+    """Abstracts retrieved for a question, in the order of their numbers in the prompt, which start at 1.
 
     Parameters
     ----------
@@ -60,8 +58,7 @@ class Retrieved:
 class Literature:
     """Retriever of the `most` best abstracts for a question.
 
-    The best abstracts are chosen from up to `candidates` abstracts of each source. Retrieved abstracts are cached in
-    memory.
+    The abstracts are chosen from up to `candidates` abstracts of each source, and cached in memory.
 
     Parameters
     ----------
@@ -101,7 +98,7 @@ class Literature:
     def expected(self, question: Question) -> list[dict[str, str]]:
         """Return the abstracts that the prompt of a question shows.
 
-        Before retrieval, return abstracts of the largest possible length in place of the unknown abstracts.
+        Before retrieval, return placeholders of the largest possible length.
         """
         try:
             return self.shown(question)
@@ -110,10 +107,10 @@ class Literature:
             return [longest] * self.most
 
     def check(self, questions: Iterable[Question], entries: Iterable[Entry], study: Study) -> None:
-        """Raise an `ElicitationError` for an answer whose prompt had other abstracts than `shown` returns.
+        """Raise an `ElicitationError` for an answer whose prompt had other abstracts.
 
-        The reference numbers in an answer to other abstracts mean other publications. Answers to an earlier template
-        are not compared, because the template can no longer be rendered.
+        The reference numbers in such an answer mean other publications. Answers to an earlier template are not
+        compared, because the template can no longer be rendered.
         """
         for question, entry in zip(questions, entries, strict=True):
             is_rendered = entry.prompt_digest == prompt_digest(question.prompt)
@@ -131,8 +128,8 @@ class Literature:
     def _found(self, question: Question) -> Retrieved:
         """Search for publications on a question's phenotype and the study's disease, and return the best abstracts.
 
-        For a pair, publications must also name both genes or their aliases. If the search on a pair finds fewer
-        publications than the prompt shows, publications on the genes and the disease are ranked too.
+        For a pair, publications must also name both genes. If too few publications are found for a pair, publications
+        on the genes and the disease are ranked too.
         """
         genes = [question.values[key] for key in ("gene1", "gene2") if question.values.get(key)]
         names = [(gene, *self.aliases.get(gene, ())) for gene in genes]

@@ -51,7 +51,7 @@ class Keywords:
         self._names = {plain(name).casefold(): tuple(map(plain, phrases)) for name, phrases in names.items()}
 
     def phrases(self, name: str) -> tuple[str, ...]:
-        """Return the search phrases for a name. The only phrase for an unknown name is the name."""
+        """Return the search phrases for a name; an unknown name is its own phrase."""
         own = plain(name)
         return self._names.get(own.casefold(), (own,))
 

@@ -95,9 +95,7 @@ def unary_stage(study: Study, source: Source, literature: Literature | None) -> 
 
 
 def rates_stage(study: Study, source: Source, out: str | Path) -> pd.DataFrame:
-    """Ask every voter for cut points and probabilities, and write the answers into `out`.
-
-    The answers are written to `cuts_<voter>.csv` and `unary_<voter>.csv`.
+    """Ask every voter for cut points and probabilities; write `cuts_<voter>.csv` and `unary_<voter>.csv` into `out`.
 
     Returns
     -------
@@ -358,7 +356,7 @@ def _mechanisms(named: pd.DataFrame, kept: pd.DataFrame, voters: int) -> list[st
 def _provenance(study: Study, asked: pd.DataFrame, counts: Mapping[str, int], min_agree: int) -> dict[str, Any]:
     """Return the provenance of a bundle.
 
-    Fields that `provenance` in study.yaml states, as for an imported record, replace fields derived from the answers.
+    Fields of `provenance` in study.yaml replace the fields that are derived from the answers.
     """
     settings = study.settings
     days = sorted({time[:10] for time in asked["time"] if time != UNKNOWN})

@@ -97,10 +97,7 @@ def outcomes(questions: Sequence[Question], entries: Sequence[Entry | None]) -> 
 
 
 def check_answered(table: pd.DataFrame, place: str) -> None:
-    """Raise an `ElicitationError` that counts and names the unanswered questions.
-
-    Unanswered questions get no default value.
-    """
+    """Raise an `ElicitationError` that counts and names the unanswered questions."""
     lacking = table[table["outcome"] != "answered"]
     if lacking.empty:
         return

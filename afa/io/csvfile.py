@@ -25,7 +25,7 @@ from afa.io.files import GZIP_ERRORS, read_unpacked
 if TYPE_CHECKING:
     import pandas as pd
 
-ROWS_PER_BLOCK = 500  # larger blocks are read half as fast: they outlive the young generation of the garbage collector
+ROWS_PER_BLOCK = 500  # larger blocks are read half as fast, since they outlive the garbage collector's young generation
 SHOWN_PER_KIND = 50
 SHOWN_TOGETHER = 20
 MOST_TEXTS = 5
@@ -50,9 +50,9 @@ _MOST_COMPARED = 5_000  # known names compared with a wrong name: more would tak
 class RowFaults:
     """The faults of one file, in line order.
 
-    Faults with the same column and the same expected value are one kind. The list of faults has a line for each of the
-    first `SHOWN_PER_KIND` rows of a kind, and one line that counts the other rows. The list therefore stays readable
-    even if a million rows of a column are wrong.
+    Faults with the same column and the same expected value are one kind. The first `SHOWN_PER_KIND` rows of a kind have
+    a line each, and one line counts the other rows of the kind. The list of faults stays readable even if a million
+    rows of a column are wrong.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class RowFaults:
 
     def __init__(self, path: str | Path, brief: bool = False, names: Sequence[str] = ()) -> None:
         self.path, self.brief, self.names = str(path), brief, names
-        # column and expected value -> line, text found and advice of each fault
+        # key: column and expected value; items: line, text found and advice
         self._shown: dict[tuple[str, str], list[tuple[int, str, str]]] = {}
         self._count: Counter[tuple[str, str]] = Counter()
 
@@ -190,10 +190,7 @@ def separator_of(path: str | Path) -> str:
 
 
 def read_header(path: str | Path) -> list[str]:
-    """Return the names of a CSV file's columns.
-
-    If the file has no readable header, the list is empty, and `read_table` reports the error.
-    """
+    """Return the names of a CSV file's columns, or an empty list without a readable header."""
     text = _text_of(Path(path), RowFaults(path))
     with suppress(csv.Error):
         return next(csv.reader(_lines(text or ""), delimiter=separator_of(path), strict=True), [])
@@ -375,10 +372,7 @@ def earlier_row(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def suggestion(name: str, known: Iterable[str], otherwise: str = "correct the name") -> str:
-    """Return advice on an unknown name.
-
-    The advice suggests the most similar known name, or is `otherwise` if no known name is similar.
-    """
+    """Return advice on an unknown name: the most similar known name, or `otherwise` if no known name is similar."""
     near = islice(known, _MOST_COMPARED) if len(name) <= LONGEST_NAME else ()
     folded = {other.casefold(): other for other in near}
     close = difflib.get_close_matches(name.casefold(), list(folded), n=1)

@@ -240,7 +240,7 @@ def _claimed(folder: Path, prefix: str, suffix: str, make: Callable[[Path, str, 
         claim = None
         with suppress(FileNotFoundError):
             claim = os.open(temporary, os.O_RDONLY)
-            with suppress(OSError):  # file systems without locks keep files of dead writers
+            with suppress(OSError):  # without file locks, temporary files of dead writers remain
                 fcntl.flock(claim, fcntl.LOCK_SH)
         try:
             # Before the lock was held, another writer may have removed the file as a leftover.
@@ -316,10 +316,7 @@ def read_whole(path: Path, largest: float = math.inf) -> bytes:
 
 
 class _Unpacked(io.RawIOBase):
-    """A reader of the unpacked bytes of a gzip stream.
-
-    Reading more than the fraction `share` of `largest_unpacked` GB raises an `OSError` with the number `EFBIG`.
-    """
+    """A reader of the unpacked bytes of a gzip stream."""
 
     def __init__(self, packed: gzip.GzipFile, share: float) -> None:
         super().__init__()

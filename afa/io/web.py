@@ -198,10 +198,9 @@ def tried(
     clock: Clock,
     deadline: float = math.inf,
 ) -> Parsed:
-    """Return the result of `once(seconds left)`, with up to `retries` retries.
+    """Return the result of `once(seconds left)`, called up to `retries` more times while its error allows a retry.
 
-    If an error of `once` allows a retry, `once` is called again. The wait before the first retry is `backoff` seconds,
-    and each further wait is twice as long as the wait before. A wait that the service asks for replaces the computed
+    Waits begin at `backoff` seconds and double with each retry. A wait that the service asks for replaces the computed
     wait. No wait is longer than `longest`, and each wait is logged as a warning. All attempts and waits take at most
     `deadline` seconds.
 

@@ -70,7 +70,7 @@ class Strict(BaseModel):
 
 
 class _Refused(yaml.MarkedYAMLError):
-    """Error for a text that the loader of this module refuses, with a message in our own words."""
+    """Error for a text that this loader refuses, with a message in our own words."""
 
     def __init__(self, found: str, mark: Any) -> None:
         super().__init__(problem=found, problem_mark=mark)
@@ -244,10 +244,7 @@ def _short(value: Any) -> str:
 
 
 def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """Return the keys that `model` allows at a location inside it.
-
-    If the location is not that of a model, return an empty list.
-    """
+    """Return the keys that `model` allows at a location inside it, or no keys if the location is not a model."""
     for part in location:
         field = model.model_fields.get(str(part))
         kinds = [field.annotation, *get_args(field.annotation)] if field else []
