@@ -84,8 +84,8 @@ def looks_like_code(values: npt.ArrayLike) -> Bools:
 def repeated_outside(values: Floats, span: Span, *, closed: bool) -> tuple[Bools, Bools]:
     """Split the numbers outside a span into codes for *not measured* and possible measurements.
 
-    Outside a closed scale, every number is a code. Outside any other span, a number is a code if it looks like a code
-    or occurs at least `REPEATED` times.
+    Outside a closed scale, every number is a code. Outside an open span, a number is a code if it looks like a code or
+    occurs at least `REPEATED` times.
 
     Parameters
     ----------

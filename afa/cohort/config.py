@@ -127,7 +127,7 @@ class Group(Strict):
 class LabelRule(Strict):
     """Rule that derives the label of one phenotype from one sample characteristic.
 
-    The rule is a threshold, or lists the values that mean label 1 and label 0. A value in neither list gives a missing
+    The rule is a threshold, or lists the values that mean label 1 and label 0. A value in neither list means a missing
     label.
     """
 

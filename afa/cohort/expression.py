@@ -561,7 +561,7 @@ def read_sample_files(
     how: ExpressionSource = _PLAIN,
     transcripts: Mapping[str, str] | None = None,
 ) -> Expression:
-    """Read the files of the given samples from a tar archive. Files of other samples are skipped.
+    """Read the files of the given samples from a tar archive. Archived files of other samples are skipped.
 
     The result has the rows of the first sample's file. A file with another order of rows is joined by row id.
 

@@ -164,7 +164,8 @@ def read_samples(source: Source) -> pd.DataFrame:
 
     Rows are GSM accessions, and columns are `title` and the characteristics. A missing value is an empty text. A table
     that a mirror joined gives the same columns as the series matrix. Tools of the mirror may have changed the texts of
-    a joined table: `2` may be `2.0`, and a literal `NA` may be empty. A file in another layout raises a `CohortError`.
+    a joined table: `2` may be `2.0`, and a literal `NA` may be empty. A table in an unknown layout raises a
+    `CohortError`.
     """
     path = source.metadata.path
     if source.metadata.form == "extract":

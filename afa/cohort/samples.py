@@ -510,8 +510,8 @@ def _refuse(names: Sequence[str] | pd.Index[str], where: str, found: str, expect
 def make_labels(samples: pd.DataFrame, rules: Mapping[str, LabelRule], entities: Sequence[str]) -> pd.DataFrame:
     """Return the patients' labels, with one column for each active rule (D4).
 
-    Columns are in the bundle's order of entities. A rule for an entity that the bundle lacks is skipped, so that one
-    cohort serves many bundles. `describe_labels` reports the skipped rules.
+    Label columns are in the bundle's order of entities. A rule for an entity that the bundle lacks is skipped, so that
+    one cohort serves many bundles. `describe_labels` reports the skipped rules.
 
     Parameters
     ----------

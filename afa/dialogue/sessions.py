@@ -126,7 +126,7 @@ def resumed_planner(
 
 
 def _said(value: Any) -> str:
-    """Return a setting as text for a message. A background is shown by its description."""
+    """Return a setting as text for a message. A background distribution is shown by its description."""
     return str(value["words"] if isinstance(value, Mapping) and "words" in value else value)
 
 
@@ -250,7 +250,7 @@ def open_session(path: Path | None) -> Iterator[Keeper]:
 
 @contextmanager
 def saved_or_undone(planner: Planner, keeper: Keeper) -> Iterator[None]:
-    """Save the steps made in the block, or undo the steps after an error."""
+    """Save the steps made in the `with` block, or undo the steps after an error."""
     before = planner.actions
     try:
         yield

@@ -169,8 +169,7 @@ class RankedEntity(NamedTuple):
 
 
 def order_of(planner: Planner, most: int) -> list[RankedEntity]:
-    """Return the first `most` entities in the planner's order, with the probabilities or mean scores that order them.
-    """
+    """Return the first `most` entities in the planner's order, with their probabilities or mean scores."""
     if isinstance(planner, BinaryPlanner):
         shares = sorted(planner.probabilities().items(), key=lambda pair: -round(pair[1], 9))
         return [RankedEntity(name, share, share) for name, share in shares]

@@ -1,8 +1,9 @@
-"""Limit the calls to models. Caps on calls, tokens and money apply to all processes and runs of a record together.
+"""Limit the number and cost of calls to models.
 
-Before each call, the largest number of tokens that it may use is written to a `.tries` file of the record. After the
-reply, a second line states the tokens that the endpoint counted. A call without a second line, for example of a killed
-process, counts with its largest number of tokens. Only one process at a time makes calls for a record (`Budget.alone`).
+Caps on calls, tokens and money apply to all processes and runs of a record together. Before each call, the largest
+number of tokens that it may use is written to a `.tries` file of the record. After the reply, a second line states the
+tokens that the endpoint counted. A call without a second line, for example of a killed process, counts with its largest
+number of tokens. Only one process at a time makes calls for a record (`Budget.alone`).
 """
 
 from __future__ import annotations
@@ -236,7 +237,7 @@ def account_table(record: Record, prices: Prices) -> pd.DataFrame:
     """Return a table of the tokens and cost of a record, with the columns `ACCOUNT_COLUMNS`.
 
     The table has one row for each prompt, run, model and outcome. The last row, `tries`, contains the sums that are
-    compared with the caps, including failed calls. Calls without a token count have their largest number of tokens. The
+    compared with the caps, including failed calls. A call without a token count adds its largest number of tokens. The
     column `uncounted` is the number of attempts for which the endpoint gave no token count.
     """
     rows = []

@@ -202,7 +202,10 @@ def reason_of(text: str) -> tuple[str, str]:
 
 
 def _documents(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON document of a body, or of each server-sent event. Comments and empty events are skipped."""
+    """Yield the JSON document of a body, or of each server-sent event.
+
+    Comments and empty events of a stream are skipped.
+    """
     if text.startswith(("{", "[")):
         yield json.loads(text)
         return

@@ -357,7 +357,7 @@ class Recorded:
                 self._entries.setdefault(entry.question.name, []).append(entry)
 
     def answers(self, questions: Sequence[Question]) -> list[Entry | None]:
-        """Return the recorded entry of each question. A pair is found in either order of its genes.
+        """Return the recorded entry of each question. A question on a pair is found in either order of the genes.
 
         Raises
         ------

@@ -35,7 +35,7 @@ class Query:
 
     @property
     def phrases(self) -> tuple[str, ...]:
-        """Return all phrases, each once."""
+        """Return all phrases of the query, each once."""
         return tuple(dict.fromkeys(phrase for group in self.groups for phrase in group))
 
     def written(self, source: SourceName) -> str:
