@@ -1,4 +1,4 @@
-"""Read and write compressed files. Check that a file is complete and has the type that its suffix names."""
+"""Read and write compressed files, and check that a downloaded file is complete and of the type of its suffix."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Listed = TypeVar("Listed")
 
 
 class Damage(NamedTuple):
-    """The damage found in a file.
+    """Description of the damage found in a file.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Damage(NamedTuple):
 def open_binary(path: Path) -> BinaryIO:
     """Return a reader of the file's bytes, decompressed if the file begins like gzip.
 
-    Reading may raise the `GZIP_ERRORS`, or an `OSError` if the file unpacks to more than `largest_unpacked`.
+    Reading damaged data raises one of the `GZIP_ERRORS`; a file of more than `largest_unpacked` GB raises an `OSError`.
     """
     with path.open("rb") as stream:
         compressed = stream.read(2) == _GZIP_MAGIC
@@ -57,7 +57,7 @@ def open_binary(path: Path) -> BinaryIO:
 
 @contextmanager
 def reading(where: object, again: str = "fetch the file again") -> Iterator[None]:
-    """Turn errors of reading into a `CohortError`. The file is then damaged or cannot be read.
+    """Raise a `CohortError` in place of gzip, tar and operating-system errors in the `with` block.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def reading(where: object, again: str = "fetch the file again") -> Iterator[None
 
 
 def read_listed(kind: type[Listed], path: str | Path, expected: str, step: str) -> Listed:
-    """Return a JSON file parsed as `kind`. A file that is missing or has other content raises a `CohortError`."""
+    """Return the content of a JSON file, validated as `kind`. A missing or invalid file raises a `CohortError`."""
     try:
         return TypeAdapter(kind).validate_json(Path(path).read_bytes())
     except OSError as error:
@@ -89,17 +89,17 @@ def read_listed(kind: type[Listed], path: str | Path, expected: str, step: str) 
 
 
 def write_gzip(path: Path, lines: Iterable[str]) -> None:
-    """Write lines as UTF-8 gzip. The file has no time stamp and no name, so that equal content gives equal bytes."""
+    """Write lines as UTF-8 gzip. The gzip header has no time stamp and no name: equal lines give equal bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as raw, gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as stream:
         stream.writelines(line.encode() for line in lines)
 
 
 def damage_of(path: Path) -> Damage | None:
-    """Return the damage of a file, or None for an intact file. The suffix of the file and its bytes decide.
+    """Return the damage found in a file, or None if the file is intact.
 
-    A gzip file (`.gz`, `.tgz`) is read to its end, which tests its length and checksum. In a tar archive only the
-    headers are read. Other files must not be empty or an HTML page.
+    A gzip file (`.gz`, `.tgz`) is read to its end, which tests its length and checksum. Only the headers of a tar
+    archive are read. An empty file or an HTML page counts as damaged, whatever its suffix.
     """
     with path.open("rb") as stream:
         start = stream.read(512)
@@ -139,11 +139,11 @@ def _gzip_damage(path: Path, start: bytes) -> Damage | None:
 
 
 def tar_damage(path: Path) -> Damage | None:
-    """Return the damage of the headers of a tar archive, or None if it is intact.
+    """Return the damage found in the headers of a tar archive, or None if the archive is intact.
 
-    The archive must end with a block of zeros. The headers are checked before `tarfile` reads them. Some versions of
-    `tarfile` loop forever after a negative size, or take hours over a long extended header. Some recurse once for each
-    header that extends the next. Archives of plain files have no such headers.
+    A tar archive must end with a block of zeros. The headers of all members are checked before `tarfile` reads the
+    archive. Some versions of `tarfile` loop forever after a negative size, or take hours over a long extended header.
+    Some versions recurse once for each extended header in a row, which archives of plain files do not have.
     """
     last, offset, extensions = "", 0, 0
     with path.open("rb") as stream:

@@ -1,6 +1,7 @@
 """Build a cohort from an expression series.
 
-Samples are selected, transformed, encoded and labelled, and each step is recorded.
+The samples of the series are selected, log-transformed, encoded as -1, 0, +1 and labelled. The file `cohort.yaml`
+records each selection step.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from afa.io.csvfile import few
 
 
 def overridden(coding: Coding, own: EncodingOverrides) -> Coding:
-    """Return the run's coding. Settings in the cohort's file replace settings of the run."""
+    """Return the run's encoding settings, overridden by the settings of the cohort's file."""
     return replace(coding, **own.model_dump(exclude_none=True))
 
 
@@ -53,7 +54,7 @@ def build_cohort(
     aliases: Names | None = None,
     ensembl: Names | None = None,
 ) -> Cohort:
-    """Return the cohort of a series on the bundle's features. The series is read from the files of `source`.
+    """Read a series from the files of `source`, and return its cohort on the bundle's features.
 
     Parameters
     ----------
@@ -76,9 +77,9 @@ def build_cohort(
 def read_values(
     config: CohortConfig, source: Source, features: Sequence[str], aliases: Names, ensembl: Names
 ) -> tuple[Selected, Tiers, Expression]:
-    """Return the selected samples, the row ids that may hold each feature, and the expression values in these rows.
+    """Return the selected samples, the candidate row ids of each feature, and the expression values of these rows.
 
-    If the source is an extract that lacks needed rows or characteristics, a `CohortError` is raised.
+    An extract that lacks needed rows or characteristics raises a `CohortError`.
     """
     samples = geo.read_samples(source)
     folder = source.expression.path.parent
@@ -93,7 +94,7 @@ def read_values(
 
 
 def origin_files(source: Source) -> list[dict[str, str]]:
-    """Return content, name, form and SHA-256 of each file that was read. For an extract, its original files follow."""
+    """Return content, name, form and SHA-256 of each input file, and of the files from which an extract was made."""
     files = [
         {"content": content, "file": read.path.name, "form": read.form, "sha256": read.sha256}
         for content, read in (("samples", source.metadata), ("expression", source.expression))
@@ -103,7 +104,7 @@ def origin_files(source: Source) -> list[dict[str, str]]:
 
 
 def row_tiers(config: CohortConfig, features: Sequence[str], aliases: Names, ensembl: Names) -> Tiers:
-    """Return the row ids that may hold each feature, in tiers. The row ids of the series are symbols or Ensembl ids."""
+    """Return the candidate row ids of each feature, symbols or Ensembl ids, in tiers of decreasing precedence."""
     if config.expression.row_ids == "ensembl":
         return ensembl_candidates(features, aliases, ensembl)
     return symbol_candidates(features, aliases)
@@ -119,7 +120,7 @@ def assemble(
     coding: Coding | None = None,
     files: Sequence[Mapping[str, str]] = (),
 ) -> Cohort:
-    """Return the cohort made from selected samples and from expression values that were already read.
+    """Return the cohort of the selected samples, given the expression values of all candidate rows.
 
     Parameters
     ----------
@@ -200,7 +201,7 @@ def _missing_genes(config: CohortConfig, absent: Sequence[str], tiers: Tiers, fi
 
 
 def _other_ids(config: CohortConfig, first_ids: Sequence[str]) -> str:
-    """Return the next step for genes without a row. The step depends on the first row ids of the file."""
+    """Return advice on genes without a row, chosen by the form of the file's first row ids."""
     kind, genes = config.expression.row_ids, "give the table of genes as `layout: count_matrix`"
     if first_ids and all(map(is_transcript, first_ids)):
         return f"the rows are transcripts: name a table of their genes in `transcripts`, or {genes}"

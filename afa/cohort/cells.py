@@ -1,7 +1,7 @@
-"""Patients' tables in CSV, TSV or Parquet. Each patient has one row, and the first column contains the patient's name.
+"""Read tables of patients in CSV, TSV or Parquet, with one row per patient and the patient's name in the first column.
 
-All faults of a table are collected before any is raised. Rows with the same fault share a line. A table of ternary
-codes is aligned with the features of a bundle.
+All faults of a table are raised as one error, whose message has one line for all rows with the same fault.
+`read_patients` aligns a table of ternary codes with the features of a bundle.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ YES_OR_NO = ("yes", "no", "y", "n", "true", "false", "positive", "negative", "pr
 
 
 class Cells(NamedTuple):
-    """The cells of a table, as texts.
+    """Cells of a table of patients, as unparsed text.
 
     Parameters
     ----------
@@ -88,10 +88,7 @@ class Cells(NamedTuple):
 
 
 def _gct(path: Path) -> CohortError:
-    """Return the error for a GCT file.
-
-    The rows of a GCT file are genes, but a table of patients has a row for each patient.
-    """
+    """Return the error for a GCT file, which has a row for each gene instead of each patient."""
     step = "leave out its first two lines and the column Description, turn rows and columns around, and save it as .csv"
     return CohortError(Fault(str(path), "a GCT file, with a row for each gene", "a row for each patient", step))
 
@@ -99,8 +96,8 @@ def _gct(path: Path) -> CohortError:
 def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[str] = ()) -> Cells:
     """Return the cells of a table, in file order.
 
-    Only the first column, and columns named in `known` or `others`, are returned. The first column of a Parquet file is
-    the index that pandas recorded in it, if there is one.
+    Only the first column, and columns named in `known` or `others`, are returned. In a Parquet file, an index that
+    pandas recorded counts as the first column.
 
     Parameters
     ----------
@@ -143,7 +140,10 @@ def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[s
 
 
 def _cells_of(table: CsvTable, first: str, unknown: Sequence[str] = ()) -> Cells:
-    """Return the cells of a table with the patients' names in column `first`. A `CohortError` lists all faults."""
+    """Return the cells of a table with the patients' names in column `first`.
+
+    One `CohortError` lists all faults of the table.
+    """
     names = table.columns[first]
     twice = (name_column(table, first) >= 0) & pd.Series(names, dtype=object).duplicated(keep=False).to_numpy()
     table.wrong(twice, first, "each patient once", "remove or rename the repeated rows")
@@ -159,16 +159,20 @@ def numbers_of(
     only: Sequence[float] = (),
     step: str = "",
 ) -> NDArray[np.float64]:
-    """Return the numbers of these columns, (P, columns) float64.
+    """Return the given columns as numbers, and record invalid cells in `cells.table`.
 
-    An empty or faulty cell gives NaN, and faults are recorded. If one or two rows contain only words, such as units or
-    a second header, each of these rows is one fault. All other faulty cells of a column are one fault.
+    If one or two rows contain only words, such as units or a second header, each such row is recorded as one fault. The
+    other invalid cells of each column are together recorded as one fault.
 
     Parameters
     ----------
     expected : expected value, for the text of a fault
     only : allowed numbers; by default any finite number
-    step : next step for a faulty cell; by default a step that depends on its text
+    step : advice on an invalid cell; by default it depends on the cell's text
+
+    Returns
+    -------
+    numbers : (P, columns) float64, NaN for an empty or invalid cell
 
     """
     values = np.full((len(cells.names), len(columns)), np.nan)
@@ -199,14 +203,17 @@ def numbers_of(
 
 
 def labels_of(cells: Cells, columns: Sequence[str]) -> pd.DataFrame:
-    """Return labels by patient and entity, (P, entities) float64. A label is 0, 1 or NaN, and faults are recorded."""
+    """Return the labels of patients x entities: 0, 1 or NaN. Invalid labels are recorded in `cells.table`."""
     step = "code the label as 0 and 1, in a column for each entity"
     values = numbers_of(cells, columns, "0, 1 or nothing", only=(0.0, 1.0), step=step)
     return pd.DataFrame(values, index=pd.Index(cells.names, name=PATIENT), columns=list(columns))
 
 
 def by_entity(columns: Sequence[str]) -> str:
-    """Return the next step if the label columns are not entities. A single column may contain entities as values."""
+    """Return advice on label columns whose names are not entities.
+
+    A single column may contain entity names as values.
+    """
     if len(columns) != 1:
         return "name one column for each entity"
     turned = f"pandas.get_dummies(labels[{columns[0]!r}], dtype=int)"
@@ -214,10 +221,7 @@ def by_entity(columns: Sequence[str]) -> str:
 
 
 def nearest_column(name: str, columns: Sequence[str]) -> str:
-    """Return the next step for a missing column if another column has a similar name.
-
-    Without a similar name, return an empty text.
-    """
+    """Return advice on a missing column: a column with a similar name. If no name is similar, return an empty text."""
     if (spaced := next((other for other in columns if other.strip() == name), None)) is not None:
         return f"remove the blanks around {quoted(spaced)} in the header"
     close = suggestion(name, columns, "")
@@ -225,10 +229,10 @@ def nearest_column(name: str, columns: Sequence[str]) -> str:
 
 
 def check_alike(columns: Iterable[object], names: Sequence[str], bundle: Bundle, where: str | Path) -> None:
-    """Raise a `CohortError` for a column with another form of a missing name.
+    """Raise a `CohortError` if a column has a variant of the name of a missing feature or entity.
 
-    The values of such a column would be ignored. Another form differs in case or blanks, or is a display name or an
-    alias.
+    A variant of a name differs in case or blanks, or is a display name or an alias. Without the error, the values of
+    the misnamed column would be ignored.
 
     Parameters
     ----------
@@ -255,10 +259,7 @@ def _folded(name: str) -> str:
 
 
 def read_names(path: Path) -> list[str]:
-    """Return the names of a table's columns.
-
-    For an unreadable file the list is empty, and `read_cells` reports the error.
-    """
+    """Return the names of a table's columns, or an empty list if the file cannot be read."""
     if path.suffix != ".parquet":
         return read_header(path)
     names: list[str] = []
@@ -266,7 +267,7 @@ def read_names(path: Path) -> list[str]:
     with suppress(OSError, ArrowException, TypeError, AttributeError):
         schema = pq.read_schema(path)
         names = list(schema.names)
-        noted = (schema.pandas_metadata or {}).get("index_columns", [])  # an index that counts rows is no column
+        noted = (schema.pandas_metadata or {}).get("index_columns", [])  # a RangeIndex is recorded as a dict
         index = [name for name in noted if isinstance(name, str) and name in names]
     if len(index) > 1:
         step = "make one of them the index, or reset_index() and put the patients' names first"
@@ -275,10 +276,10 @@ def read_names(path: Path) -> list[str]:
 
 
 def _doubt_of_names(path: Path, cells: Cells) -> str:
-    """Return why the first column may not name the patients.
+    """Return a warning if the first column may not contain the patients' names, else an empty text.
 
-    The reason is that the column contains numbers and has no name such as `id`. If another column has such a name, or
-    if the numbers have decimals, a `CohortError` is raised.
+    The warning is for a first column of numbers whose name is unlike `id`. A `CohortError` is raised if another column
+    has a name like `id`, or if the numbers have decimals.
     """
     numbers = np.array([number(text) for text in cells.names])
     nameless = not cells.first.strip() or cells.first.startswith(("__index_level_", "Unnamed: "))
@@ -298,7 +299,7 @@ def _doubt_of_names(path: Path, cells: Cells) -> str:
 
 
 def cells_of_frame(frame: pd.DataFrame, where: str, *, rows: Sequence[str] = ()) -> Cells:
-    """Return the cells of a DataFrame whose index names the patients. Faults in these names raise a `CohortError`.
+    """Return the cells of a DataFrame whose index names the patients. Invalid patient names raise a `CohortError`.
 
     Parameters
     ----------
@@ -316,7 +317,7 @@ def _table_of(frame: pd.DataFrame, where: str, rows: Sequence[str] = ()) -> CsvT
 
 
 def _step(text: str) -> str:
-    """Return the next step for a text that stands in place of a number."""
+    """Return advice on a cell that contains text instead of a number."""
     if either := numbers_with_commas(text.strip()):
         return f"write {' or '.join(either)}: such a comma can stand for thousands, or for a decimal point"
     pointed = text.strip().replace(",", ".")
@@ -330,9 +331,9 @@ def _step(text: str) -> str:
 
 
 class GivenTable(NamedTuple):
-    """A table or cohort folder, together with its bundle.
+    """A cohort that was read from a table or a folder, together with its bundle.
 
-    Bundle and cohort have only their common features, and patients are sorted by name.
+    Bundle and cohort are restricted to their common features. Patients are sorted by name.
 
     Parameters
     ----------
@@ -356,7 +357,7 @@ class GivenTable(NamedTuple):
     doubt: str = ""
 
     def frame(self) -> pd.DataFrame:
-        """Return the codes, (P, M) float64 in {-1, 0, 1}, indexed by the patients' names.
+        """Return the ternary codes as a table of patients x features, float64 -1, 0 or 1.
 
         NaN marks a value that was not measured.
         """
@@ -367,10 +368,10 @@ class GivenTable(NamedTuple):
 def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> GivenTable:
     """Return the patients of a table or of a cohort folder, on the features of a bundle.
 
-    The first column of a table names the patients. Each other column that is a feature of the bundle contains -1, 0, 1,
-    or nothing if it was not measured. The remaining columns are ignored. A feature that the table lacks is an error. A
-    missing feature is allowed if `drop_missing` is set, or if the cohort folder records that the feature was dropped.
-    An allowed missing feature is removed from the bundle too (decisions.md D3).
+    The first column of a table names the patients. The column of a feature contains -1, 0, 1, or an empty cell if the
+    feature was not measured. Columns that are not features of the bundle are ignored. A feature without a column is an
+    error, unless `drop_missing` is set or the cohort folder records that the feature was dropped. Dropped features are
+    removed from the bundle too (decisions.md D3).
 
     Raises
     ------
@@ -419,10 +420,10 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
 
 
 def read_labels(path: Path, given: GivenTable) -> GivenTable:
-    """Return `given` with the labels of a CSV file.
+    """Return a copy of `given` with the labels that a CSV file contains.
 
-    The first column names the patients, and there is a column for each entity. Labels are 0, 1 or empty. Columns that
-    are not entities are ignored. A patient without a row has no label.
+    The first column of the CSV file names the patients, and each other column contains the labels of one entity. Labels
+    are 0, 1 or empty. Columns that are not entities are ignored. A patient without a row in the file has no label.
     """
     cells = read_cells(path, "entity", given.bundle.entities)
     if not cells.columns:

@@ -1,6 +1,6 @@
-"""Numbers that mean *not measured* in a table, such as -9 and 999.
+"""Find numbers that encode *not measured* in a table, such as -9 and 999.
 
-Such numbers are declared as codes, or they look like codes.
+Codes are declared in `features.csv`, or recognised by their digits or by a gap to all other values.
 """
 
 from __future__ import annotations
@@ -52,10 +52,7 @@ class Apart(NamedTuple):
 
 
 def without_codes(cells: Cells, features: Features) -> Cells:
-    """Return the cells without numbers that the dictionary declares as *not measured*.
-
-    Cells with such numbers become empty.
-    """
+    """Return the cells with an empty text in place of each number that `features.csv` declares as *not measured*."""
     columns = dict(cells.columns)
     for name, codes in zip(features.names, features.missing_codes, strict=True):
         if codes and name in columns:
@@ -66,13 +63,17 @@ def without_codes(cells: Cells, features: Features) -> Cells:
 
 
 def looks_like_code(values: npt.ArrayLike) -> Bools:
-    """Return True for numbers that often mean *not measured*, (n,) bool.
+    """Return True for each number that is a common code for *not measured*.
 
-    Examples are -1, -9, 77, 888, 97, 98, 99 and 998.
+    Common codes are -1, -9, 77, 888, 97, 98, 99 and 998.
 
     Parameters
     ----------
     values : (n,) numbers
+
+    Returns
+    -------
+    common : (n,) bool
 
     """
     numbers = np.asarray(values, dtype=np.float64)
@@ -81,15 +82,19 @@ def looks_like_code(values: npt.ArrayLike) -> Bools:
 
 
 def repeated_outside(values: Floats, span: Span, *, closed: bool) -> tuple[Bools, Bools]:
-    """Return two masks of the numbers outside a span, (n,) bool each.
+    """Split the numbers outside a span into codes for *not measured* and possible measurements.
 
-    The first marks codes, and the second marks possible measurements. Outside a closed scale no number is a
-    measurement. Outside any other span, a number is taken for a code if it looks like a code or occurs at least
-    `REPEATED` times.
+    Outside a closed scale, every number is a code. Outside an open span, a number is a code if it looks like a code or
+    occurs at least `REPEATED` times.
 
     Parameters
     ----------
     values : (n,) float64
+
+    Returns
+    -------
+    codes : (n,) bool, True for a code outside the span
+    measured : (n,) bool, True for another number outside the span
 
     """
     outside = span.excludes(values)
@@ -101,12 +106,12 @@ def repeated_outside(values: Floats, span: Span, *, closed: bool) -> tuple[Bools
 
 
 def apart(values: Floats, span: Span | None = None) -> list[Apart]:
-    """Return the groups of numbers that may be codes for *not measured*.
+    """Return groups of extreme values of a column that may be codes for *not measured*.
 
-    The groups are at the low or the high end of a column. A group is reported if its members look like codes and are
-    the only numbers below 0. A group is also reported if the gap to the other numbers is as wide as their whole range.
-    For numbers that look like codes, half of this width is enough. Zeros of counts and detection limits have no such
-    gap. An end of `span` is never reported.
+    Negative numbers are reported if all of them look like codes. Numbers at an end of the column are reported if the
+    gap to the other numbers is wider than the range of all other numbers. For repeated numbers that look like codes, a
+    gap of half the range is enough. Zeros of counts and detection limits have no wide gap. A number at an end of `span`
+    is never reported.
 
     Parameters
     ----------
@@ -126,9 +131,9 @@ def apart(values: Floats, span: Span | None = None) -> list[Apart]:
 
 
 def _below_zero(found: Floats, counts: npt.NDArray[np.intp]) -> int:
-    """Return how many distinct numbers are below 0.
+    """Return the number of distinct values below 0 if all of them look like codes, else 0.
 
-    Return 0 unless each looks like a code and enough other numbers remain.
+    The result is also 0 if fewer than `LEAST_OTHERS` other values remain.
     """
     size = int((found < 0).sum())
     coded = size and size <= MOST_CODES and looks_like_code(found[:size]).all()
@@ -137,9 +142,9 @@ def _below_zero(found: Floats, counts: npt.NDArray[np.intp]) -> int:
 
 
 def _beyond_gap(found: Floats, counts: npt.NDArray[np.intp]) -> int:
-    """Return how many of the first numbers are separated from the rest by a wide gap.
+    """Return how many values at the start of `found` are separated from the other values by a wide gap.
 
-    `found` is sorted in either direction.
+    `found` is sorted in ascending or descending order.
     """
     for size in range(1, min(MOST_CODES, len(found) - LEAST_OTHERS) + 1):
         tail, rest, often = found[:size], found[size:], counts[:size]

@@ -1,4 +1,4 @@
-"""The cohort: patients' ternary profiles and phenotype labels, and the folder that stores them."""
+"""Define the cohort (patients' ternary profiles and phenotype labels), and read and write its folder."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _KINDS = ("string", "large_string", "integer", "floating", "boolean", "null", "d
 
 @dataclass(frozen=True, eq=False)
 class Cohort:
-    """Patients on a common set of features. The constructor checks names and values.
+    """Ternary values and labels of patients on one set of features.
 
     Parameters
     ----------
@@ -83,9 +83,9 @@ def label_counts(label: pd.Series[int]) -> dict[str, int]:
 
 
 def write_cohort(cohort: Cohort, folder: str | Path) -> None:
-    """Write a cohort's folder in one step.
+    """Write a cohort to a folder, completely or not at all.
 
-    The folder contains `cohort.yaml` and Parquet files that are reproducible byte by byte.
+    The folder contains `cohort.yaml` and Parquet files. Equal cohorts give files with equal bytes.
     """
     values = pd.DataFrame(cohort.values, index=list(cohort.patients), columns=list(cohort.features))
     write_cohort_tables(cohort.name, values, cohort.labels, cohort.provenance, folder, controls=cohort.controls)
@@ -102,7 +102,7 @@ def write_cohort_tables(
 ) -> None:
     """Write the folder of a cohort from tables indexed by patient.
 
-    `values` may have missing cells. No stage accepts such a cohort until these cells are filled or removed.
+    `values` may have missing cells, but no stage of the workflow accepts a cohort with missing cells.
     """
     written = {FEATURES_FILE: values, LABELS_FILE: labels}
     if len(controls):
@@ -119,9 +119,9 @@ def write_cohort_tables(
 
 
 def write_codes(codes: Mapping[float, pd.DataFrame], path: str | Path) -> None:
-    """Write the codes of one cohort at several thresholds as one table.
+    """Write the ternary codes of one cohort at several thresholds to one Parquet table.
 
-    The columns are threshold, patient, and each feature.
+    The columns of the table are the patient, the features and the threshold.
     """
     parts = [
         table.rename_axis(PATIENT).reset_index().assign(**{THRESHOLD: threshold}) for threshold, table in codes.items()
@@ -131,10 +131,9 @@ def write_codes(codes: Mapping[float, pd.DataFrame], path: str | Path) -> None:
 
 
 def with_code(cohort: Cohort, path: str | Path, threshold: float) -> Cohort:
-    """Return the cohort with its values at another threshold.
+    """Return the cohort with the ternary codes of another threshold.
 
-    The values are read from a table that `write_codes` wrote. A table with other patients or features raises a
-    `CohortError`.
+    The codes are read from a table that `write_codes` wrote. Different patients or features raise a `CohortError`.
     """
     whole = pd.read_parquet(path)
     table = whole[whole[THRESHOLD] == threshold].set_index(PATIENT).drop(columns=THRESHOLD)
@@ -148,7 +147,7 @@ def with_code(cohort: Cohort, path: str | Path, threshold: float) -> Cohort:
 
 
 def load_cohort(folder: str | Path) -> Cohort:
-    """Read the folder of a cohort. One `CohortError` lists all faults of its files.
+    """Read a cohort from its folder. One `CohortError` lists all faults of the folder's files.
 
     Only `name` is required in `cohort.yaml`. If `cohort.yaml` has digests, the Parquet files must match them. The table
     of labels must have the same patients as the table of features, but it may list them in another order.
@@ -191,8 +190,8 @@ def _read_card(path: Path, faults: list[Fault]) -> dict[str, Any]:
 def _read_table(path: Path, faults: list[Fault]) -> pd.DataFrame | None:
     """Return the table of a Parquet file, indexed by its `patient` column.
 
-    If there is no such table, a fault is recorded and the result is None. Metadata that other libraries add, such as an
-    index of pandas, are ignored.
+    If the file cannot be read or has no complete `patient` column, a fault is recorded and the result is None. Metadata
+    of other libraries, such as an index of pandas, are ignored.
     """
     step = "write it with a `patient` column and one column per "
     step += "feature" if path.name == FEATURES_FILE else "labelled entity (none, where nothing is known)"
@@ -220,11 +219,11 @@ def _read_table(path: Path, faults: list[Fault]) -> pd.DataFrame | None:
 def parquet_table(
     path: Path, step: str, wanted: Collection[str] | None = None, most: int | None = None
 ) -> pd.DataFrame:
-    """Return the wanted columns of a Parquet file. By default all columns are returned.
+    """Return the columns `wanted` of a Parquet file, by default all columns.
 
-    A column with anything but numbers or texts raises a `CohortError`.
+    A column of any type other than numbers or text raises a `CohortError`.
 
-    The sizes in the file's own metadata must not exceed `largest_unpacked`.
+    The unpacked size that the file's metadata state must not exceed `largest_unpacked` GB.
 
     Parameters
     ----------
@@ -278,10 +277,7 @@ def _name_faults(names: Sequence[str] | pd.Index[str], where: str, kind: str) ->
 def _faults(
     values: pd.DataFrame | None, labels: pd.DataFrame | None, controls: pd.DataFrame | None, places: Sequence[str]
 ) -> Iterator[Fault]:
-    """Yield the faults in names and values of a cohort's tables.
-
-    `places` contains a name for each of the three tables.
-    """
+    """Yield the faults in names and values of a cohort's tables."""
     controls = None if controls is None or not len(controls) else controls
     for table, where, kinds, allowed in (
         (values, places[0], ("patient", "feature"), (-1, 0, 1)),
@@ -314,7 +310,7 @@ def _value_faults(table: pd.DataFrame, where: str, allowed: tuple[int, ...]) -> 
         all(isinstance(kind, np.dtype) and kind.kind in "iu" for kind in table.dtypes)
         and np.isin(table.to_numpy(), allowed).all()
     ):
-        return  # the common case needs no further check
+        return  # every cell is an allowed integer
     gaps = table.isna().to_numpy(bool)
     if not blank and gaps.any():
         row, column = np.argwhere(gaps)[0]

@@ -1,4 +1,4 @@
-"""The settings of a cohort: its series, its samples and controls, and the rule for each label."""
+"""Settings of a cohort: its series, its samples and controls, and the rule for each label."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FileName = Annotated[str, AfterValidator(_plain_name)]
 
 
 class ExpressionSource(Strict):
-    """The file of a series' expression values, and its layout and unit."""
+    """Name, layout and unit of the file with a series' expression values."""
 
     layout: Literal["sample_files", "count_matrix"] = Field(
         description="`sample_files`: a tar with one file for each sample; `count_matrix`: one table of genes x samples"
@@ -73,10 +73,7 @@ class ExpressionSource(Strict):
 
 
 class Derived(Strict):
-    """A sample characteristic that is extracted from another one.
-
-    A regular expression with a single group extracts the characteristic.
-    """
+    """A sample characteristic that a regular expression with one group extracts from another characteristic."""
 
     source: str
     pattern: str
@@ -94,9 +91,9 @@ class Derived(Strict):
 
 
 class OnePer(Strict):
-    """Keep one sample for each value of `key`.
+    """Rule that keeps one sample for each value of the characteristic `key`.
 
-    The sample is the first in `prefer`, and then the one with the least number in `then`.
+    The sample that ranks first by `prefer`, and then by the smallest number in `then`, is kept.
     """
 
     key: str
@@ -105,7 +102,10 @@ class OnePer(Strict):
 
 
 class Selection(Strict):
-    """The samples of the series that are used. Patients and controls pass through the same steps, in this order."""
+    """Steps that select samples of a series.
+
+    All steps apply to patients and controls, in the order of the fields.
+    """
 
     derive: dict[str, Derived] = Field(default_factory=dict)
     keep: dict[str, Values] = Field(
@@ -118,16 +118,17 @@ class Selection(Strict):
 
 
 class Group(Strict):
-    """The samples whose characteristic `key` has one of the `values`."""
+    """Group of the samples whose characteristic `key` has one of the `values`."""
 
     key: str
     values: Values
 
 
 class LabelRule(Strict):
-    """The label of one phenotype, derived from one characteristic.
+    """Rule that derives the label of one phenotype from one sample characteristic.
 
-    The rule is a threshold, or lists the values for 1 and for 0. Other values give a missing label.
+    The rule is a threshold, or lists the values that mean label 1 and label 0. A value in neither list means a missing
+    label.
     """
 
     key: str
@@ -151,7 +152,7 @@ class LabelRule(Strict):
 
 
 class EncodingOverrides(Strict):
-    """A cohort's own settings for the ternary code. A setting that is absent comes from the run's config."""
+    """Encoding settings of one cohort. A setting that is None is taken from the run's config."""
 
     test: Literal["empirical", "normal", "t"] | None = None
     level: float | None = Field(None, gt=0, lt=1)
@@ -162,7 +163,7 @@ class EncodingOverrides(Strict):
 
 
 class CohortConfig(Strict):
-    """The content of a file in `config/cohorts`."""
+    """Content of the file in `config/cohorts` that describes one cohort."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
     title: str
@@ -201,7 +202,7 @@ INFLAMMATION = "inflammation"
 class SimulationConfig(Strict):
     """Parameters of a simulated cohort, given in the `simulation` mapping of its config. Expression is in log2 units.
 
-    A *spread* is a standard deviation on the natural-log scale.
+    A field that ends in `_spread` is a standard deviation on the natural-log scale.
     """
 
     seed: int = Field(ge=0)
@@ -271,7 +272,7 @@ class SimulationConfig(Strict):
 
 
 def simulation_config(config: CohortConfig) -> SimulationConfig:
-    """Return the checked `simulation` mapping of a cohort's config."""
+    """Return the validated `simulation` settings of a cohort's config."""
     where = f"cohort {config.name}, simulation"
     if config.simulation is None:
         raise ConfigError(Fault(where, "nothing", "a mapping", "add the key, or fetch the cohort instead"))
@@ -283,7 +284,10 @@ TEMPLATE = Path(__file__).with_name("template.txt")
 
 
 def write_template(name: str, folder: Path) -> Path:
-    """Write `<folder>/<name>.yaml`. An invalid name or an existing file raises a `ConfigError`."""
+    """Write the template of a new cohort file to `<folder>/<name>.yaml`.
+
+    An invalid name or existing file is a `ConfigError`.
+    """
     path = folder / f"{name}.yaml"
     if not name.replace("-", "").replace("_", "").isalnum() or not name.islower():
         expected = "lower-case letters, digits, - and _"
@@ -295,10 +299,7 @@ def write_template(name: str, folder: Path) -> Path:
 
 
 def series_folder(series: str) -> str:
-    """Return the path of a series' folder in GEO.
-
-    In this path, `nnn` replaces the last three digits of the accession.
-    """
+    """Return the path of a series' folder in GEO, such as `series/GSE193nnn/GSE193677`."""
     return f"series/GSE{series.removeprefix('GSE')[:-3]}nnn/{series}"
 
 
@@ -306,11 +307,11 @@ SOFT = (".soft", ".soft.gz")
 """Endings of a file that describes the samples of a series in GEO's SOFT format."""
 SIMULATION_FILE = "truth/simulation.json"
 TRUTH = ("effects", "genes", "people", "labels")
-"""Tables of the truth from which a simulated cohort was sampled; they lie beside the file of its settings."""
+"""Tables of the true parameters of a simulated cohort, stored beside the file of its settings."""
 
 
 def simulated_files(config: CohortConfig) -> list[str]:
-    """Return the files of a simulated series, relative to its folder."""
+    """Return the paths of the files of a simulated series, relative to the folder that contains them."""
     folder, kind = series_folder(config.series), "soft" if config.metadata_file.endswith(SOFT) else "matrix"
     given = [f"{folder}/{kind}/{config.metadata_file}", f"{folder}/suppl/{config.expression.file}"]
     return [*given, SIMULATION_FILE, *(f"truth/{name}.csv" for name in TRUTH)]

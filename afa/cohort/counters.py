@@ -1,7 +1,6 @@
-"""File formats of programs that count reads.
+"""Describe the file formats of programs that count reads.
 
-A format defines columns, rows that are not genes, and identifiers of genes. This module reads no files.
-`afa.cohort.expression` reads the files of all these programs.
+The module `afa.cohort.expression` reads files in these formats.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ RowIds = Literal["symbol", "ensembl"]
 
 
 class Counter(NamedTuple):
-    """The file that a program writes for one sample.
+    """Format of the file that a read-counting program writes for one sample.
 
     Parameters
     ----------
@@ -79,7 +78,7 @@ _WORD_OF_IDS = re.compile(
 
 
 def counter_of(names: Collection[str]) -> Counter | None:
-    """Return the known program with all its columns among `names`, or None."""
+    """Return the read-counting program whose columns are all among `names`, or None."""
     for counter in COUNTERS:
         if {counter.gene, *filter(None, counter.values.values()), *counter.others} <= set(names):
             return counter
@@ -87,33 +86,33 @@ def counter_of(names: Collection[str]) -> Counter | None:
 
 
 def is_gene(row_id: str) -> bool:
-    """Return False for a row that is not a gene.
+    """Return False for the id of a row that is not a gene.
 
-    Examples are `__no_feature`, a summary row, and `ERCC-00002`, added RNA.
+    Examples of ids that are not genes are `__no_feature` (a summary row) and `ERCC-00002` (RNA added by the
+    laboratory).
     """
     return _NO_GENE.fullmatch(row_id) is None
 
 
 def is_transcript(row_id: str) -> bool:
-    """Return True for transcript ids of Ensembl and RefSeq. Further text may follow the id."""
+    """Return True if a row id begins with a transcript id of Ensembl or RefSeq."""
     return _TRANSCRIPT.fullmatch(row_id) is not None
 
 
 def without_version(row_id: str) -> str:
-    """Return an Ensembl id without its version. For example, `ENSG00000169429.11` becomes `ENSG00000169429`.
+    """Return an Ensembl id without its version: `ENSG00000169429.11` becomes `ENSG00000169429`.
 
-    The id `ENSG00000182378.13_PAR_Y` is the second copy of a gene, on the Y chromosome. This id is unchanged and
-    remains a separate row.
+    Ids such as `ENSG00000182378.13_PAR_Y`, a gene's second copy on the Y chromosome, are unchanged and remain separate
+    rows.
     """
     found = _VERSIONED.fullmatch(row_id)
     return found[1] if found else row_id
 
 
 def gene_of(row_id: str, kind: RowIds, known: Mapping[str, str]) -> str | None:
-    """Return the gene of a transcript, or None.
+    """Return the gene of a transcript, or None if the gene is unknown.
 
-    The gene comes from the table `known` or from the transcript's own name. GENCODE names a transcript
-    `ENST...|ENSG...|-|-|MUC2-201|MUC2|...`.
+    The gene is looked up in `known`, or read from a GENCODE name such as `ENST...|ENSG...|-|-|MUC2-201|MUC2|...`.
 
     Parameters
     ----------
@@ -129,9 +128,9 @@ def gene_of(row_id: str, kind: RowIds, known: Mapping[str, str]) -> str | None:
 
 
 def names_ids(name: str) -> bool:
-    """Return True if a column name fits a column of ids.
+    """Return True if a column name suggests that the column contains gene ids.
 
-    Examples are an empty name, `Gene`, `gene_id` and `Hugo_Symbol`.
+    Column names of gene ids are, for example, an empty name, `Gene`, `gene_id` and `Hugo_Symbol`.
     """
     words = re.split(r"[^a-z0-9]+", name.lower())
     return not name.strip() or any(map(_WORD_OF_IDS.fullmatch, words))
@@ -140,7 +139,7 @@ def names_ids(name: str) -> bool:
 def is_header(fields: Sequence[str]) -> bool:
     """Return True if the first line of a table is a header.
 
-    In a header, neither the second nor the last field is a value. A line is also a header if its first field names a
-    column of ids, because samples may be called 1, 2 and 3. `NA` and similar texts are missing values, not names.
+    A line is a header if neither its second nor its last field is a value. A line is also a header if its first field
+    suggests a column of gene ids, because samples may be called 1, 2 and 3. `NA` and similar texts count as values.
     """
     return names_ids(fields[0]) or not (_VALUE.fullmatch(fields[1]) or (fields[-1] and _VALUE.fullmatch(fields[-1])))

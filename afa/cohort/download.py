@@ -1,9 +1,8 @@
-"""Download one file over HTTP. The target is then either complete and correct, or unchanged.
+"""Download one file over HTTP, so that the target is either complete and correct, or unchanged.
 
-GEO could not be reached when this was written. The module was tested with local servers that fail in the ways of public
-servers, not with GEO. The library pooch transfers the file. The library pooch does not resume a broken transfer, so
-each attempt starts at the first byte. Every failure of an attempt becomes one `ReplyError`. This error says whether
-another attempt may succeed.
+GEO could not be reached when this module was written: the module was tested with local servers that imitate the
+failures of public servers. The library pooch transfers the file. A broken transfer is not resumed: each attempt starts
+at the first byte. Every failure of an attempt raises a `ReplyError`, which records whether another attempt may succeed.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ def download(
     backoff: float = 1.0,
     clock: Clock = time,
 ) -> Path:
-    """Download `url` to `target` and return `target`. A complete file with the right hash is not fetched again.
+    """Download `url` to `target` and return `target`.
 
-    Lost connections, truncated replies and the statuses 408, 425, 429 and 5xx are retried up to `retries` times. The
-    first wait is `backoff` seconds, and each wait is twice as long as the one before. A Retry-After of the server
-    replaces this time. No wait is longer than `LONGEST_WAIT`, and each wait is logged as a warning. Several processes
-    may share a folder. Each process writes its own temporary file and renames it. Each process also removes the
-    temporary files of processes that were killed.
+    An existing complete file with the right hash is not downloaded again. Lost connections, truncated replies and the
+    statuses 408, 425, 429 and 5xx are retried up to `retries` times. Waits begin at `backoff` seconds and double with
+    each retry. The Retry-After header of a reply replaces the computed wait. No wait is longer than `LONGEST_WAIT`, and
+    each wait is logged as a warning. Several processes may download to the same folder: each process writes its own
+    temporary file and renames it. Temporary files of killed processes are removed.
 
     Parameters
     ----------
@@ -79,11 +78,11 @@ def download(
 
 
 def check_intact(path: Path, sha256: str | None = None, step: str = "") -> str:
-    """Return the SHA-256 of a file.
+    """Check that a file is intact, and return the file's SHA-256.
 
     Parameters
     ----------
-    step : next step if the SHA-256 differs
+    step : advice to the user if the SHA-256 differs
 
     Raises
     ------
@@ -107,7 +106,7 @@ def check_intact(path: Path, sha256: str | None = None, step: str = "") -> str:
 
 
 def attempt(url: str, target: Path, sha256: str | None, timeout: float, clock: Clock, left: float) -> None:
-    """Download once, check the file and rename it to `target`.
+    """Make one attempt to download a file, check the file and rename it to `target`.
 
     Parameters
     ----------
@@ -131,14 +130,14 @@ def attempt(url: str, target: Path, sha256: str | None, timeout: float, clock: C
     found = f"no whole file in the {left:.3g} seconds that were left"
     late = ReplyError(found, "the whole file", f"check the speed of the network; {BY_HAND}")
     with atomic_file(target) as temporary:
-        # When time is up, the file is closed, so that an abandoned thread ends at its next write.
+        # At the deadline the file is closed, so that the abandoned thread of the transfer ends at its next write.
         with temporary.open("wb") as stream:
             _explained(lambda: within(left, lambda: fetch(url, stream, None), late), reply, clock)
         _check_body(temporary, reply, sha256)
 
 
 class _Reply:
-    """Status and headers of the last reply, including redirects."""
+    """Status and headers of the last HTTP reply; a redirect is also a reply."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -146,7 +145,7 @@ class _Reply:
 
     def note(self, response: requests.Response, *_: Any, **__: Any) -> None:
         self.status, self.headers = response.status_code, response.headers
-        # Some servers declare a .gz file as a transfer encoding. Unpacking it would save another file.
+        # Some servers declare a .gz file as a content encoding, which would make the client save the unpacked file.
         response.raw.headers.pop("Content-Encoding", None)
         if self.length is None:
             # pooch fails with a ValueError if the length is not a number.
@@ -154,7 +153,7 @@ class _Reply:
 
     @property
     def length(self) -> int | None:
-        """Return the size in bytes that the server announced. Without a valid number, return None."""
+        """Return the Content-Length of the reply in bytes, or None if the header is missing or invalid."""
         value = self.headers.get("Content-Length", "").strip()
         return int(value) if value.isascii() and value.isdecimal() else None
 
@@ -165,7 +164,7 @@ class _Reply:
 
 
 def _explained(call: Callable[[], None], reply: _Reply, clock: Clock) -> None:
-    """Run `call`. The many exceptions of the libraries are raised as one `ReplyError`."""
+    """Run `call`, and raise a `ReplyError` in place of the exceptions of pooch, requests and urllib3."""
     network = f"check the network and its proxy; {BY_HAND}"
     try:
         call()
@@ -184,8 +183,8 @@ def _explained(call: Callable[[], None], reply: _Reply, clock: Clock) -> None:
     except (requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema):
         raise ReplyError("an address that is not http or https", "one that is", "correct the address") from None
     except ValueError as error:
-        # requests and urllib3 raise ValueError for an invalid header or address. The address may also come from a proxy
-        # or a redirect.
+        # requests and urllib3 raise ValueError for an invalid header or address.
+        # The invalid address may also be that of a proxy or a redirect.
         found = f"an address or an answer that cannot be read ({_reason(error)})"
         raise ReplyError(found, "the file", f"check the address and the proxy; {BY_HAND}") from None
     except requests.RequestException as error:
@@ -207,7 +206,7 @@ def _check_body(path: Path, reply: _Reply, sha256: str | None) -> None:
     if reply.is_html and size:
         damage = Damage("an HTML page", "the file itself")
     if damage is not None:
-        # Without an announced length, a lost connection shows only as a truncated file.
+        # If the server announces no length, only a truncated file reveals a lost connection.
         again = damage.truncated and length is None
         step = f"open the address in a browser to see what the server says; {BY_HAND}"
         raise ReplyError(damage.found, damage.expected, step, again=again)
@@ -229,10 +228,10 @@ def _reason(error: BaseException) -> str:
 
 
 def _is_cached(target: Path, sha256: str | None) -> bool:
-    """Return True if `target` exists and is intact. If the file exists but is not intact, a warning is logged."""
+    """Return True if `target` exists and is intact. A `target` that exists but is not intact is logged as a warning."""
     if not target.exists():
         return False
-    target.open("rb").close()  # raises OSError if the disk fails; then the file is not at fault
+    target.open("rb").close()  # an OSError here is a disk error, not a damaged file
     try:
         check_intact(target, sha256)
     except DownloadError as error:
@@ -242,7 +241,7 @@ def _is_cached(target: Path, sha256: str | None) -> bool:
 
 
 def _disk_fault(target: Path, error: OSError) -> Fault:
-    """Return the fault, with the next step, for an error of the disk or of the cache folder."""
+    """Return the fault for an operating-system error in the cache folder."""
     expected, step = "a file that can be written in this place", "check the folder and its disk"
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         expected, step = "room to write the file", f"free space on the disk of {target.parent}"

@@ -1,4 +1,4 @@
-"""Genes of a series: their rows by name, their values in log2, and their ternary code against controls or cohort."""
+"""Find the rows of genes in a series, convert values to log2 units, and encode them as -1, 0, +1."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _ENSEMBL = re.compile(r"^ENSG[0-9]{11}$")
 
 
 def read_aliases(path: str | Path) -> dict[str, tuple[str, ...]]:
-    """Return gene -> other names, in file order, from a CSV with the columns `symbol,alias`."""
+    """Read the aliases of each gene, in file order, from a CSV with the columns `symbol,alias`."""
     return _read_pairs(Path(path), key="symbol", value="alias")
 
 
 def read_ensembl(path: str | Path) -> dict[str, tuple[str, ...]]:
-    """Return symbol -> Ensembl gene ids without version, from a CSV with the columns `ensembl,symbol`."""
+    """Read the Ensembl gene ids, without version, of each symbol from a CSV with the columns `ensembl,symbol`."""
     pairs = _read_pairs(Path(path), key="symbol", value="ensembl")
     table = {symbol: tuple(dict.fromkeys(map(without_version, ids))) for symbol, ids in pairs.items()}
     faults = [
@@ -55,7 +55,10 @@ def read_ensembl(path: str | Path) -> dict[str, tuple[str, ...]]:
 
 
 def read_transcripts(path: str | Path) -> dict[str, str]:
-    """Return transcript -> gene, from a CSV with the columns `transcript,gene`. Ensembl ids have no version."""
+    """Read the gene of each transcript from a CSV with the columns `transcript,gene`.
+
+    Versions of Ensembl ids are removed.
+    """
     pairs = _read_pairs(Path(path), key="transcript", value="gene")
     table: dict[str, str] = {}
     faults = []
@@ -69,11 +72,11 @@ def read_transcripts(path: str | Path) -> dict[str, str]:
 
 
 def symbol_candidates(features: Iterable[str], aliases: Names) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """Return the row ids that may hold each feature, in tiers.
+    """Return the candidate row ids of each feature, in tiers of decreasing precedence.
 
-    The first tier is its symbol. The aliases follow the symbol, and then dates that spreadsheets make of these names. A
-    later tier is used only if no earlier tier has a row, because a gene's former symbol can be the present symbol of
-    another gene.
+    The first tier is the feature's symbol. The next tiers are the aliases, and then the dates into which spreadsheets
+    convert gene symbols (MARCH1 becomes 3/1/2018). A later tier is used only if no earlier tier has a row, because a
+    gene's former symbol can be the present symbol of another gene.
     """
     tiers: dict[str, tuple[tuple[str, ...], ...]] = {}
     for feature in features:
@@ -86,9 +89,9 @@ def symbol_candidates(features: Iterable[str], aliases: Names) -> dict[str, tupl
 def ensembl_candidates(
     features: Iterable[str], aliases: Names, ensembl: Names
 ) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """Return the Ensembl ids that may hold each feature, in tiers.
+    """Return the candidate Ensembl ids of each feature, in tiers of decreasing precedence.
 
-    The ids of its symbol come first, and then those of each alias.
+    The first tier contains the ids of the feature's symbol, each later tier those of one alias.
     """
     return {
         feature: tuple(tuple(ensembl[name]) for name in (feature, *aliases.get(feature, ())) if name in ensembl)
@@ -97,14 +100,14 @@ def ensembl_candidates(
 
 
 def row_ids(tiers: Tiers) -> set[str]:
-    """Return all row ids that may hold a feature."""
+    """Return the candidate row ids of all features."""
     return {row_id for choices in tiers.values() for tier in choices for row_id in tier}
 
 
 def first_tier_present(tiers: Tiers, rows: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return for each feature the row ids of the first tier that has a row in `rows`.
+    """Return, for each feature, the candidate row ids of the first tier with an id in `rows`.
 
-    If no tier has a row, there are no ids.
+    A feature without any id in `rows` has an empty tuple.
     """
     present = set(rows)
     return {
@@ -126,7 +129,7 @@ def _read_pairs(path: Path, *, key: str, value: str) -> dict[str, tuple[str, ...
 def log_values(values: pd.DataFrame, unit: Unit, library_size: pd.Series[float]) -> pd.DataFrame:
     """Return expression values in log2 units: `log2(TPM + 1)` or `log2(CPM + 1)`.
 
-    Values that are in log2 are unchanged.
+    If `unit` is log2, the values are returned unchanged.
 
     Parameters
     ----------
@@ -158,9 +161,9 @@ def log_values(values: pd.DataFrame, unit: Unit, library_size: pd.Series[float])
 def choose_rows(
     values: pd.DataFrame, candidates: Mapping[str, Sequence[str]], controls: Sequence[str]
 ) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Return one row for each feature, (n_features, n_samples), and the row id from which the row was read.
+    """Return the values of each feature, (n_features, n_samples), and the row id from which each feature was read.
 
-    If several rows have one of the feature's ids, the row with the highest mean over `controls` is used. Among equal
+    If several rows have an id of the feature, the row with the highest mean over `controls` is used. Of rows with equal
     means, the first row is used. Features without a row are excluded.
 
     Parameters
@@ -185,11 +188,11 @@ def _refuse_cells(
 ) -> None:
     """Raise a `CohortError` if `wrong` is True for any cell.
 
-    The error names the gene and the sample of the first such cell.
+    The error names the gene and the sample of the first wrong cell.
 
     Parameters
     ----------
-    other : an alternative next step
+    other : alternative advice to the user
 
     """
     if wrong.any():
@@ -214,7 +217,7 @@ exactly.
 
 @dataclass(frozen=True)
 class Coding:
-    """How values become ternary: by a test against the controls, or by the distance from the cohort's median.
+    """Settings of the ternary encoding: a test against the controls, or the distance from the cohort's median.
 
     Parameters
     ----------
@@ -244,8 +247,8 @@ def encode(
 ) -> pd.DataFrame:
     """Return the ternary code of every sample against the controls (`eq:ternary-encoding`, decision D1).
 
-    The code is the sign of `x - mu` if `p < level`, else 0. In this formula `mu` is the gene's mean over the controls.
-    Genes without spread among the controls are always tested by `empirical`.
+    The code is the sign of `x - mu` if `p < level`, else 0, where `mu` is the gene's mean over the controls. Genes with
+    the same value in all controls are tested by `empirical`, whatever `test` is.
 
     Parameters
     ----------
@@ -282,10 +285,10 @@ def encode_controls(
 ) -> tuple[pd.DataFrame, Test]:
     """Return the ternary code of every control against the other controls, and the test that was used (decision F9).
 
-    A control does not contribute to the mean, spread and ranks with which it is compared. `empirical` needs one more
-    control here than for patients. With fewer controls, the predictive `t` test replaces it at the same level. A gene
-    without spread among the other controls is tested by `empirical` only. If that test cannot reach the level, the code
-    is 0. With fewer than three controls, the result has no columns.
+    A control is excluded from the mean, spread and ranks with which it is compared. Therefore `empirical` needs one
+    more control than for patients; with fewer controls, the predictive `t` test replaces it. A gene with the same value
+    in all other controls is tested by `empirical` only, and has code 0 if that test cannot reach the level. With fewer
+    than three controls, the returned code has no columns.
 
     Parameters
     ----------
@@ -313,8 +316,7 @@ def encode_by_cohort(values: pd.DataFrame, *, threshold: float = 0.5) -> pd.Data
 
     The code is the sign of `x - median` if the distance exceeds `threshold` robust standard deviations, else 0. A
     robust standard deviation is 1.4826 times the median absolute deviation. A gene with the same value in more than
-    half the patients has no robust standard deviation. The code of such a gene is 0 for all patients.
-    `without_robust_spread` finds these genes.
+    half the patients has a robust standard deviation of 0, and code 0 for all patients.
 
     Parameters
     ----------
@@ -337,20 +339,32 @@ def encode_by_cohort(values: pd.DataFrame, *, threshold: float = 0.5) -> pd.Data
 
 
 def robust_reach(values: Floats, threshold: float) -> Floats:
-    """Return the largest distance from the median that has code 0, (n_genes, 1) float64.
+    """Return each gene's largest distance from the median that is encoded as 0.
 
-    The distance is infinite for a gene without spread.
+    Parameters
+    ----------
+    values : (n_genes, n_patients) float64
+    threshold : in robust standard deviations
+
+    Returns
+    -------
+    distance : (n_genes, 1) float64, infinite for a gene with a median absolute deviation of 0
+
     """
     far = threshold * robust_scale(values)[:, None] + _slack(values)
     return np.where(without_robust_spread(values)[:, None], np.inf, far)
 
 
 def robust_scale(values: Floats) -> Floats:
-    """Return 1.4826 times the median absolute deviation of each row, (n_genes,) float64.
+    """Return 1.4826 times the median absolute deviation of each gene.
 
     Parameters
     ----------
     values : (n_genes, n_patients) float64
+
+    Returns
+    -------
+    scale : (n_genes,) float64, in the unit of `values`
 
     """
     centre = np.median(values, axis=1, keepdims=True)
@@ -358,11 +372,15 @@ def robust_scale(values: Floats) -> Floats:
 
 
 def without_robust_spread(values: Floats) -> npt.NDArray[np.bool_]:
-    """Return True for genes whose median absolute deviation is 0 up to rounding, (n_genes,) bool.
+    """Return True for genes whose median absolute deviation is 0 up to rounding.
 
     Parameters
     ----------
     values : (n_genes, n_patients) float64
+
+    Returns
+    -------
+    flat : (n_genes,) bool
 
     """
     return np.asarray(robust_scale(values) <= _slack(values)[:, 0])
@@ -373,9 +391,7 @@ def _slack(values: Floats) -> Floats:
 
 
 def reach(controls: Floats, test: Test, level: float) -> Floats:
-    r"""Return the largest distance from the controls' mean with `p >= level`, (n_genes, 1).
-
-    The distance may be infinite.
+    r"""Return each gene's largest distance from the controls' mean that has `p >= level`.
 
     - `empirical`: \[ p = \frac{1 + \#\{c : |c - \mu| \ge |x - \mu|\}}{n + 1} \] the share of controls at least as far
       from the mean, the sample included; distances equal up to rounding count as equal.
@@ -383,16 +399,21 @@ def reach(controls: Floats, test: Test, level: float) -> Floats:
     - `t`: two-sided p of a new value, \( (x - \mu) / (s \sqrt{1 + 1/n}) \), under Student's t with `n - 1` degrees of
       freedom.
 
-    A gene without spread is always tested by `empirical`.
+    A gene with the same value in all controls is tested by `empirical`, whatever `test` is.
 
     Parameters
     ----------
     controls : (n_genes, n) float64
 
+    Returns
+    -------
+    distance : (n_genes, 1) float64, infinite if no distance gives `p < level`
+
     """
     count = controls.shape[1]
     distance = np.sort(np.abs(controls - controls.mean(axis=1, keepdims=True)), axis=1)[:, ::-1]
-    allowed = int(((1.0 + np.arange(count)) / (count + 1.0) < level).sum())  # number of controls that may be as far
+    # `allowed` is the number of controls that may be as far from the mean as a sample with p < level.
+    allowed = int(((1.0 + np.arange(count)) / (count + 1.0) < level).sum())
     far = np.full((len(controls), 1), np.inf)
     if allowed:
         far = distance[:, [allowed - 1]] + ROUNDING * np.abs(controls).max(axis=1, initial=0.0, keepdims=True)
@@ -408,18 +429,22 @@ def reach(controls: Floats, test: Test, level: float) -> Floats:
 
 
 def without_spread(controls: Floats) -> npt.NDArray[np.bool_]:
-    """Return True for genes that have the same value in all controls, up to rounding, (n_genes,) bool.
+    """Return True for genes that have the same value in all controls, up to rounding.
 
     Parameters
     ----------
     controls : (n_genes, n_controls) float64
+
+    Returns
+    -------
+    flat : (n_genes,) bool
 
     """
     return np.asarray(np.ptp(controls, axis=1) <= ROUNDING * np.abs(controls).max(axis=1))
 
 
 def least_controls(level: float) -> int:
-    """Return the least number of controls with which `empirical` can reach `p < level`. At level 0.05 it is 20."""
+    """Return the least number of controls with which `empirical` can reach `p < level`, such as 20 at level 0.05."""
     fewest = max(1, math.floor(1.0 / level) - 1)
     while 1.0 / (fewest + 1.0) >= level:
         fewest += 1
@@ -438,7 +463,7 @@ def check_controls(
     Parameters
     ----------
     of : description of the controls, for the fault
-    instead : next step other than adding controls
+    instead : advice other than adding controls
 
     """
     needed = least_controls(level) if test == "empirical" else 2

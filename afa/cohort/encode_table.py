@@ -1,9 +1,9 @@
 """Encode a table of numbers by the ranges of `features.csv`, by controls, or by the cohort.
 
 Every feature has two cut points. A value `x < low` becomes -1, and a value `x > high` becomes +1. Both comparisons are
-strict. A range in `features.csv` has precedence. Only a feature without a range is cut by the controls or by the
-cohort. Empty cells stay empty. Cells with a code that the dictionary declares as *not measured* become empty. Units are
-not guessed, and values are not corrected. Values that the dictionary excludes are reported, or they are errors
+strict. The cut points are the feature's range in `features.csv`, or else computed from the controls or the cohort.
+Empty cells stay empty. Cells with a number that `features.csv` declares as *not measured* become empty. Units are not
+guessed, and values are not corrected. Values that `features.csv` rules out give errors or warnings
 (`afa.cohort.codes`).
 """
 
@@ -46,7 +46,7 @@ MARK = "if {} stands for not measured, write it in the column missing of {}"
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """A table in the ternary code.
+    """A table of patients, encoded as -1, 0, +1.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Encoded:
 
     @property
     def notes(self) -> list[str]:
-        """Return notes for the user on unused columns, on features without or with one-sided values, and on doubts."""
+        """Return notes on unused columns, on features with no or one-sided values, and on doubtful values."""
         notes = [f"columns not used, since features.csv lacks them: {few(self.ignored)}"] if self.ignored else []
         measured = self.cuts[["down", "zero", "up"]].sum(axis=1)
         if empty := list(self.cuts["feature"][measured == 0]):
@@ -94,8 +94,6 @@ def encode(
     threshold: float = 0.5,
 ) -> pd.DataFrame:
     """Return the ternary code of a table of patients (`docs/decisions.md`, D1).
-
-    The cut points of its features define the code.
 
     Parameters
     ----------
@@ -125,8 +123,8 @@ def encode(
 
     Warns
     -----
-    UserWarning : numbers that may mean *not measured*, or that are nearly all beyond one cut point, as in another unit;
-        features without a value in any patient. There is one line for each feature.
+    UserWarning : a feature has numbers that may mean *not measured*, has nearly all values beyond one cut point (as in
+        another unit), or has no value in any patient.
 
     Examples
     --------
@@ -152,7 +150,7 @@ def encode(
 
 
 def control_rows(text: str | None) -> tuple[str, str] | None:
-    """Return the column and the value of a text `COLUMN=VALUE`. For None, return None."""
+    """Split a text `COLUMN=VALUE` into column and value, or return None for None."""
     if text is None:
         return None
     column, sign, value = text.rpartition("=")
@@ -169,7 +167,7 @@ def read_and_encode(
     controls: tuple[str, str] | None = None,
     dictionary: str = DICTIONARY,
 ) -> Encoded:
-    """Read a table and encode it.
+    """Read a table of patients from a file, and encode the table.
 
     Parameters
     ----------
@@ -209,7 +207,7 @@ def encode_cells(
     where: Path | str,
     dictionary: str = DICTIONARY,
 ) -> Encoded:
-    """Encode the cells of a table. One `CohortError` lists all faults of columns and values.
+    """Encode the cells of a table of patients. One `CohortError` lists all faults of columns and values.
 
     Parameters
     ----------
@@ -267,8 +265,8 @@ def encode_cells(
 def _looks_encoded(values: Floats, code: pd.DataFrame, features: Features) -> bool:
     """Return True if the table seems to be encoded already.
 
-    In such a table, all numbers of features with cut points are codes, -1 and 1 both occur, and encoding would change
-    some number.
+    In an encoded table, all numbers of features with cut points are -1, 0 or 1, both -1 and 1 occur, and encoding would
+    change a number.
 
     Parameters
     ----------
@@ -284,7 +282,7 @@ def _looks_encoded(values: Floats, code: pd.DataFrame, features: Features) -> bo
 
 
 def _doubts(cells: Cells, features: Features, values: Floats, dictionary: str) -> list[str]:
-    """Record values that the dictionary excludes as faults. Return one line for each other group of doubtful values.
+    """Record a fault for each value that `features.csv` rules out. Return one line on each group of doubtful values.
 
     Parameters
     ----------
@@ -318,11 +316,11 @@ def _doubts(cells: Cells, features: Features, values: Floats, dictionary: str) -
 
 
 def write_encoded(encoded: Encoded, path: str | Path) -> Path:
-    """Write the code as CSV, TSV or Parquet, and the cut points as another file. Return the path of the cut points.
+    """Write the ternary codes as CSV, TSV or Parquet, and the cut points to a second file.
 
-    The cut points of `<name>.csv` are in `<name>.cuts.csv`. Either both files are written, or neither. An existing
-    table without a `.cuts.csv` file is not a result of this function. Such a table is not replaced, and a `ConfigError`
-    is raised.
+    Return the path of the file of cut points. The cut points of `<name>.csv` are in `<name>.cuts.csv`. Either both
+    files are written, or neither. An existing table without a `.cuts.csv` file is not a result of this function, so it
+    is kept and a `ConfigError` is raised.
     """
     path = Path(path)
     cuts = path.with_name(f"{path.stem}.cuts.csv")
@@ -342,7 +340,10 @@ def write_encoded(encoded: Encoded, path: str | Path) -> Path:
 def _cut_points(
     patients: Floats, controls: Floats, features: Features, coding: Coding
 ) -> tuple[Floats, Floats, list[str]]:
-    """Return `low` and `high`, (n_features,) each, and the source of each pair. A side that cannot occur is NaN."""
+    """Return the cut points `low` and `high`, (n_features,) each, and the source of each feature's cut points.
+
+    A side (low or high) that cannot occur has the cut point NaN.
+    """
     low, high = features.low.copy(), features.high.copy()
     high[features.is_binary] = 0.5
     by = ["binary" if kind == "binary" else "range" for kind in features.kinds]
@@ -356,7 +357,7 @@ def _cut_points(
         else:
             column = controls[:, place]
             known = column[np.isfinite(column)]
-            # The test of `afa.cohort.encode` rejects a value beyond these cut points.
+            # A value beyond the cut points is significant in the test of `afa.cohort.encode`.
             test = "empirical" if len(known) and without_spread(known[None])[0] else coding.test
             instead = "give cut points in features.csv, set the test t"
             check_controls(len(known), test, coding.level, f" with a value of {visible(name)}", instead)
@@ -368,7 +369,7 @@ def _cut_points(
 def _coded(
     values: Floats, low: Floats, high: Floats, features: Features, names: npt.NDArray[np.object_]
 ) -> pd.DataFrame:
-    """Return the code by the cut points, (rows, features) Int8. Missing values stay missing."""
+    """Return the ternary codes of values with given cut points, (rows, features) Int8. Missing values stay missing."""
     code = np.zeros(values.shape, dtype=np.int8)
     with np.errstate(invalid="ignore"):
         code[values < low] = -1
@@ -384,7 +385,7 @@ def _coded(
 def _without_themselves(values: Floats, coding: Coding) -> pd.DataFrame:
     """Return the code of each control against the other controls that have a value, (controls, features) Int8.
 
-    The code is missing if fewer than two other controls have a value.
+    The code of a control is missing if fewer than two other controls have a value.
 
     Parameters
     ----------

@@ -1,10 +1,9 @@
-"""Expression values of a series.
+"""Read the expression values of a series.
 
-The values are in one genes x samples table, or in a tar with one file for each sample. A table is read in blocks.
-Memory therefore holds only one block and the wanted rows. The fields of a table may be separated by tabs, commas,
-semicolons or single spaces. The header may lack the name of the first column, as in files of R's `write.table`. Members
-of GEO's `<series>_RAW.tar` are read from the stream, one at a time. Nothing is extracted, so that no member name can
-become a path on disk. The module `afa.cohort.counters` describes the formats of counting programs.
+The values are in one genes x samples table, or in a tar with one file for each sample. A table is read in blocks, so
+that memory holds only one block and the wanted rows. The fields of a table may be separated by tabs, commas, semicolons
+or single spaces. The header may lack the name of the first column, as in files of R's `write.table`. Members of GEO's
+`<series>_RAW.tar` are read from the stream, one at a time, and not extracted: no member name can become a path on disk.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ _COPY = "in a copy of the file, and give the copy's folder as the mirror (GEO_MI
 
 @dataclass(frozen=True)
 class Expression:
-    """Expression values in the file's own unit.
+    """Expression values of a series, in the unit of the file.
 
     Parameters
     ----------
@@ -106,7 +105,7 @@ def read_gene_matrix(
     gene_column: str | None = None,
     transcripts: Mapping[str, str] | None = None,
 ) -> Expression:
-    """Read the columns of the given samples from a table, gzip or plain.
+    """Read the columns of the given samples from a genes x samples table, gzip or plain.
 
     Parameters
     ----------
@@ -127,8 +126,7 @@ def read_gene_matrix(
         raise CohortError(Fault(where, found, "a header and at least one row", "check that it is the series' table"))
     gene = 0 if gene_column is None else _place(where, gene_column, layout, "gene_column")
     position, notes = _positions(where, column_of, layout, gene)
-    # The columns are read in file order. In the order of the samples, converting a block of GSE193677 takes four times
-    # as long.
+    # Columns are read in file order: in sample order, converting a block of GSE193677 takes four times as long.
     in_file_order = sorted(position.values())
     to_samples = np.searchsorted(in_file_order, list(position.values()))
     columns = [layout.names[place] for place in in_file_order]
@@ -166,7 +164,7 @@ def read_gene_matrix(
 
 
 class _Layout(NamedTuple):
-    """The layout of a table.
+    """Layout of a text table: separator, column names and first row.
 
     Parameters
     ----------
@@ -185,7 +183,7 @@ class _Layout(NamedTuple):
 
 
 def _layout(where: str, opened: Opened, *, may_lack_header: bool = False) -> _Layout:
-    """Return the layout of the table at `where`. Leading lines that begin with `#` are skipped."""
+    """Return the layout of the table that `opened` opens. Leading lines that begin with `#` are skipped."""
     comment, above, head = _head(where, opened)
     separators = "\t" if any("\t" in line for line in head[:2]) else SEPARATORS
     choices = [_records(head, separator) for separator in separators]
@@ -253,16 +251,16 @@ def _records(head: Sequence[str], separator: str) -> _Records:
 
 
 def _fits(records: _Records) -> bool:
-    """Return True if the first two rows fit together.
+    """Return True if the first two rows have compatible numbers of fields.
 
-    The second row needs two or more fields. The first row needs as many fields as the second, or one fewer.
+    The second row must have two or more fields, and the first row as many or one fewer.
     """
     widths = [*map(len, records.rows)]
     return not records.fault and widths[-1:] > [1] and widths[-1] - widths[0] in {0, 1}
 
 
 def _head(where: str, opened: Opened) -> tuple[str, int, list[str]]:
-    """Return the last `#` line above the table, the number of lines above the table, and its first lines."""
+    """Return the last `#` line and the number of lines above the table, and the first lines of the table."""
     comment, above, size = "", 0, 0
     head: list[str] = []
     with reading(where), opened() as stream, io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="") as text:
@@ -310,10 +308,7 @@ _FILE_ENDING = re.compile(
 
 
 def _names_within(column: str) -> set[str]:
-    """Return possible sample names in a column name, which may be a file name.
-
-    The possible names are the name without endings, and an accession.
-    """
+    """Return the sample names in a column name: the name without folders and file endings, and an accession."""
     accessions = set(_ACCESSION.findall(column))
     name = re.split(r"[/\\]", column)[-1]
     while (shorter := _FILE_ENDING.sub("", name)) not in {"", name}:
@@ -324,10 +319,7 @@ def _names_within(column: str) -> set[str]:
 def _positions(
     where: str, column_of: Mapping[str, str], layout: _Layout, gene: int
 ) -> tuple[dict[str, int], list[str]]:
-    """Return the index of each sample's column, and notes.
-
-    The notes are on columns that were matched by a part of their name.
-    """
+    """Return the index of each sample's column, and notes on columns that were matched by a part of their name."""
     where = f"{where}, header"
     shared = [name for name, count in Tally(column_of.values()).items() if count > 1]
     if shared:
@@ -363,7 +355,7 @@ def _positions(
 
 
 class _Genes:
-    """The mapping of row ids of a file to genes."""
+    """Mapping of the row ids of a file to genes."""
 
     def __init__(self, wanted: Collection[str], row_ids: RowIds, transcripts: Mapping[str, str]) -> None:
         self.wanted, self.row_ids, self.transcripts = frozenset(wanted), row_ids, transcripts
@@ -375,7 +367,7 @@ class _Genes:
     def read(self, where: str, row_ids: Sequence[str], row_of: dict[str, str]) -> list[str | None]:
         """Return the gene of each row, or None for a row that is not a gene.
 
-        Two versions of a wanted gene raise a `CohortError`.
+        Rows with two versions of one wanted gene raise a `CohortError`.
 
         Parameters
         ----------
@@ -404,7 +396,7 @@ class _Genes:
         return names
 
     def notes(self, where: str) -> list[str]:
-        """Return notes on excluded rows. If no gene remains, a `CohortError` is raised."""
+        """Return notes on excluded rows. A file without a row of a gene raises a `CohortError`."""
         if not self.first:
             found, step = f"no row of a gene, but {few(self.left_out)}", "check that the file has the values of genes"
             raise CohortError(Fault(where, found, "a row for each gene", step))
@@ -420,7 +412,7 @@ class _Genes:
 
 
 class _Scale:
-    """A check that values fit their unit.
+    """Check that the values of a file fit their unit.
 
     Counts must not be negative or look like logarithms, and logarithms must not look like counts.
     """
@@ -431,7 +423,9 @@ class _Scale:
         self.whole = True
 
     def read(self, where: str, names: Sequence[str | None], columns: Sequence[str], values: Floats) -> None:
-        """Record the range of some values. A negative value raises a `CohortError`, unless the unit is log2.
+        """Record the largest value, and whether all values are whole numbers.
+
+        A negative value raises a `CohortError`, unless the unit is log2.
 
         Parameters
         ----------
@@ -453,7 +447,7 @@ class _Scale:
             raise CohortError(Fault(at, found, f"zero or more, the unit being {self.unit}", step))
 
     def notes(self, where: str, n_rows: int) -> list[str]:
-        """Return notes on a doubtful unit. A unit that cannot be right raises a `CohortError`."""
+        """Return notes on a doubtful unit. A unit that contradicts the values raises a `CohortError`."""
         found, expected = f"values of at most {self.largest:g}", f"values of a table of {self.unit}"
         if self.unit == "log2" and self.largest > LARGEST_LOG:
             step = "set `unit: counts` or `unit: tpm`, as the series says"
@@ -474,7 +468,9 @@ class _Scale:
 def _blocks(
     where: str, opened: Opened, layout: _Layout, gene: int, read: Sequence[int]
 ) -> Iterator[tuple[list[str], Floats]]:
-    """Yield row ids and values, (rows, samples), of successive blocks of lines. A `CohortError` names the first fault.
+    """Yield row ids and values, (rows, samples), of successive blocks of lines.
+
+    A `CohortError` names the first invalid cell.
 
     Parameters
     ----------
@@ -504,13 +500,13 @@ def _blocks(
 
 
 def _wrong_cell(where: str, stream: BinaryIO, layout: _Layout, gene: int, read: Sequence[int]) -> Fault:
-    """Return the fault of the first invalid line or cell. Python's CSV reader finds it."""
+    """Find the first invalid line or cell with Python's CSV reader, and return the fault."""
     width, number = len(layout.names), layout.skip
     with io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="") as text:
         lines = iter(lambda: text.readline(LONGEST_LINE), "")
         reader = csv.reader(islice(lines, layout.skip, None), delimiter=layout.separator)
         while True:
-            number = layout.skip + reader.line_num + 1  # first line of the next row
+            number = layout.skip + reader.line_num + 1  # number of the next row's first line
             try:
                 cells = next(reader, None)
             except csv.Error as error:
@@ -534,7 +530,7 @@ def _wrong_cell(where: str, stream: BinaryIO, layout: _Layout, gene: int, read: 
 
 
 def _step(cell: str) -> str:
-    """Return the next step for a cell that is not a number."""
+    """Return advice on a cell that is not a number."""
     if either := numbers_with_commas(cell.strip()):
         return f"write {' or '.join(either)}, whatever the comma stands for, and so all others, {_COPY}"
     if re.fullmatch(r"\s*-?[0-9]+,[0-9]+\s*", cell):
@@ -565,9 +561,9 @@ def read_sample_files(
     how: ExpressionSource = _PLAIN,
     transcripts: Mapping[str, str] | None = None,
 ) -> Expression:
-    """Read the members of the given samples from a tar. Members of other samples are skipped.
+    """Read the files of the given samples from a tar archive. Archived files of other samples are skipped.
 
-    The rows are those of the first member. A member with another order of rows is joined by row id.
+    The result has the rows of the first sample's file. A file with another order of rows is joined by row id.
 
     Parameters
     ----------
@@ -609,7 +605,7 @@ def read_sample_files(
         elif not member.ids.equals(ids):
             column = _in_order(where, member.ids, column, ids)
         values[sample] = column[chosen]
-        # The sum is in file order, as in a joined matrix, so that both forms of a series give equal sums.
+        # The sum is in file order, as in a genes x samples table, so that both layouts give equal library sizes.
         with np.errstate(over="ignore"):
             total[sample] = float(np.cumsum(member.values)[-1])
         if not np.isfinite(total[sample]):
@@ -638,7 +634,7 @@ def read_sample_files(
 def _members(
     path: Path, samples: frozenset[str], pattern: str | None, passed: list[str]
 ) -> Iterator[tuple[str, str, bytes]]:
-    """Yield the accession, a name for messages, and the unpacked text of each member that belongs to `samples`.
+    """Yield accession, name for messages and unpacked text of each archive member that belongs to `samples`.
 
     Parameters
     ----------
@@ -671,14 +667,14 @@ def _members(
 
 
 class _Rows(NamedTuple):
-    """The row ids of a sample's file, and the gene of each row. They are equal in most files of a series."""
+    """The row ids of a sample's file, and the gene of each row. Most files of a series have equal rows."""
 
     row_ids: list[str]
     names: list[str | None]
 
 
 class _Member(NamedTuple):
-    """The genes of one sample's file.
+    """Genes and values of one sample's file.
 
     Parameters
     ----------
@@ -702,7 +698,7 @@ def _read_member(
     genes: _Genes,
     before: _Rows | None,
 ) -> _Member:
-    """Read one sample's file. If `before` has the same row ids, its genes are reused."""
+    """Read one sample's file. If the file has the row ids of `before`, the genes of `before` are reused."""
 
     def opened() -> BinaryIO:
         return io.BytesIO(text)
@@ -744,7 +740,7 @@ def _read_member(
 def _value_column(
     where: str, layout: _Layout, counter: Counter | None, gene: int, how: ExpressionSource
 ) -> tuple[int, list[str]]:
-    """Return the index of the column of values in a sample's file, and notes on how it was chosen."""
+    """Return the index of the column of values in a sample's file, and notes on how the column was chosen."""
     notes = [] if layout.has_header or layout.names == STAR else ["no header line: the first line is a row"]
     of = f"of {counter.name}, " if counter else ""
     if how.count_column is not None:
@@ -778,9 +774,9 @@ def _value_column(
 
 
 def _check_strands(where: str, reads: Floats) -> None:
-    """Raise a `CohortError` if the library is strand-specific.
+    """Raise a `CohortError` if a sample's sequencing library is strand-specific.
 
-    The argument `reads`, (2,), contains the reads of the two strands.
+    The argument `reads`, (2,), contains the number of reads on each strand.
     """
     share = float(reads.max() / reads.sum()) if reads.sum() > 0 else 0.0
     if share > STRANDED:
@@ -793,7 +789,10 @@ def _check_strands(where: str, reads: Floats) -> None:
 
 
 def _in_order(where: str, own: pd.Index[str], column: Floats, ids: pd.Index[str]) -> Floats:
-    """Return the member's values in the order of `ids`. Ids that differ or are ambiguous raise a `CohortError`."""
+    """Return the values of a sample's file in the order of `ids`.
+
+    Different or repeated row ids raise a `CohortError`.
+    """
     others = own.symmetric_difference(ids)
     if len(others):
         found, step = "other row ids", "drop this sample in `select`, or name files of one kind in `expression.members`"

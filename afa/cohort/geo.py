@@ -1,20 +1,19 @@
-"""The two files of a GEO series: sample descriptions and expression.
+"""Fetch and read the two files of a GEO series: sample descriptions and expression values.
 
-The files come from GEO, a mirror or a bundled extract. GEO could not be reached when this was written. The module was
-tested with local servers, with files generated in GEO's layout, and with a mirror that holds parts of two series in
-GEO's format. A cache has the same folders as GEO, so it can serve as a mirror.
+The files come from GEO, a mirror or a bundled extract. GEO could not be reached when this module was written. The
+module was tested with local servers, with files generated in GEO's layout, and with a mirror that contains parts of two
+series in GEO's format. A cache has the same folders as GEO, so it can serve as a mirror.
 
 Files are downloaded over HTTPS by `afa.cohort.download`, never by GEOparse. GEOparse uses FTP without a time limit, can
 leave a partial file, and accepts a partial file as complete (decisions.md D8). GEOparse only reads the family SOFT
-file. This file lists the samples and the supplementary files. One of the supplementary files contains the expression
-values.
+file, which describes the samples and lists the supplementary files.
 
-Extracts are bundled with the project. An extract contains the genes of a bundle and the characteristics that a cohort
-reads, in three files. The file `samples.tsv` has one row for each sample. This file includes the library size over
-*all* rows of the series. The file `expression.tsv.gz` has the rows of these genes, in the series' order. The file
-`extract.yaml` contains the accession, the citation, and the digests of these files and of their originals. The file
-`extract.yaml` also lists the row ids that the series lacks. A cohort built from an extract has the same numbers as one
-built from the series.
+Extracts of series are bundled with the project. An extract contains, in three files, the genes of one bundle and the
+sample characteristics that one cohort's file reads. The file `samples.tsv` has one row for each sample, with the
+library size over *all* rows of the series. The file `expression.tsv.gz` has the expression values of the extract's
+genes, in the series' order. The file `extract.yaml` contains the accession, the citation, the digests of the extract's
+files and of their originals, and the row ids that the series lacks. A cohort built from an extract has the same values
+as a cohort built from the series.
 """
 
 from __future__ import annotations
@@ -46,10 +45,7 @@ Form = Literal["geo", "mirror", "mirror_joined", "extract"]
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file and its origin, `form`.
-
-    The origin is GEO, a mirror's copy, a table that a mirror joined, or an extract.
-    """
+    """One input file and its origin: GEO, a mirror's copy, a table that a mirror joined, or an extract."""
 
     path: Path
     sha256: str
@@ -59,7 +55,7 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class Source:
-    """The two files from which a cohort is built."""
+    """The files of sample descriptions and of expression values from which a cohort is built."""
 
     series: str
     metadata: SourceFile
@@ -67,7 +63,7 @@ class Source:
 
     @property
     def is_extract(self) -> bool:
-        """Return True if the source has only the rows that one bundle needs."""
+        """Return True if the files are an extract, with only the rows that one bundle needs."""
         return self.expression.form == "extract"
 
     def write(self, path: Path) -> None:
@@ -76,9 +72,9 @@ class Source:
 
     @classmethod
     def read(cls, path: Path) -> Source:
-        """Read a source list that `write` wrote.
+        """Return the source that `write` saved as JSON.
 
-        If the source list has other content, or if a listed file is gone or changed, a `CohortError` is raised.
+        Invalid content, or a listed file that is missing or has another size, raises a `CohortError`.
         """
         step = "fetch the series again"
         source = read_listed(cls, path, "a source list of afa", step)
@@ -94,7 +90,7 @@ class Source:
 
 
 class FilePlace(NamedTuple):
-    """A path below the series' folder where a file may be.
+    """A possible path of a file below the folder of a series.
 
     Parameters
     ----------
@@ -110,7 +106,7 @@ class FilePlace(NamedTuple):
 
 
 def places(config: CohortConfig) -> tuple[list[FilePlace], list[FilePlace]]:
-    """Return the possible places of sample descriptions and of values in a mirror. GEO's own file comes first."""
+    """Return the places where a mirror may have sample descriptions and values, beginning with GEO's own file."""
     kind, values = "soft" if config.metadata_file.endswith(SOFT) else "matrix", config.expression
     of_samples = [FilePlace(f"{kind}/{config.metadata_file}", None, "mirror")]
     of_values = [FilePlace(f"suppl/{values.file}", values.sha256, "mirror")]
@@ -129,12 +125,12 @@ def fetch(
     extract: Path | None = None,
     base_url: str = GEO_URL,
 ) -> Source:
-    """Return the files of the series. The files come from a bundled `extract`, from `mirror`, or from GEO.
+    """Fetch the two files of a series from a bundled `extract`, from `mirror`, or from GEO.
 
-    A mirror's copies of GEO's files have precedence over tables that the mirror joined. Files from GEO are stored in
-    `cache`, in GEO's folders. If a file there is incomplete, it is fetched again. A family SOFT file is read first. If
-    the family SOFT file lists supplementary files, the expression file must be among them. Every file must be complete.
-    If the config has a hash of the file, the file must match the hash.
+    A mirror's copies of GEO's files have precedence over tables that the mirror joined from GEO's files. Files from GEO
+    are stored in `cache`, in GEO's folders. An incomplete file in `cache` is fetched again. If a family SOFT file lists
+    supplementary files, the expression file must be among them. Every file must be complete, and match its hash if the
+    config has one.
 
     Raises
     ------
@@ -166,9 +162,9 @@ def fetch(
 def read_samples(source: Source) -> pd.DataFrame:
     """Return the samples of a series as a table of texts.
 
-    Rows are GSM accessions, and columns are `title` and the characteristics. A missing value is an empty text. A joined
-    table gives the same columns as the series matrix. The values of a joined table were written by its author's tools,
-    so `2` may have become `2.0`, and a literal `NA` may have become empty. A file in another layout raises a
+    Rows are GSM accessions, and columns are `title` and the characteristics. A missing value is an empty text. A table
+    that a mirror joined gives the same columns as the series matrix. Tools of the mirror may have changed the texts of
+    a joined table: `2` may be `2.0`, and a literal `NA` may be empty. A table in an unknown layout raises a
     `CohortError`.
     """
     path = source.metadata.path
@@ -182,9 +178,9 @@ def read_samples(source: Source) -> pd.DataFrame:
 def read_expression(
     source: Source, config: ExpressionSource, samples: pd.DataFrame, wanted: Collection[str]
 ) -> Expression:
-    """Return the expression values in the rows `wanted`, for all `samples` in their order.
+    """Return the expression values in the rows `wanted`, for all samples in the order of `samples`.
 
-    Columns are joined to samples by name. Negative values are allowed only if the unit is log2.
+    Columns of the file are matched to samples by name. Negative values are allowed only if the unit is log2.
 
     Parameters
     ----------
@@ -267,7 +263,7 @@ def _from_mirror(config: CohortConfig, folder: Path) -> Source:
 
 
 def _read_joined_samples(path: Path) -> pd.DataFrame:
-    """Return a mirror's table of samples. The accessions are in the column `gsm` or `sample_id`.
+    """Return a mirror's table of samples. The samples' accessions are in the column `gsm` or `sample_id`.
 
     If the first columns are `gsm` and `title`, the columns after `title` are dropped, because they are not from GEO.
     """
@@ -318,7 +314,7 @@ class Card(Strict):
 def read_card(folder: Path) -> Card:
     """Return the validated content of an extract's `extract.yaml`.
 
-    If the file is missing or invalid, a `ConfigError` is raised.
+    A missing or invalid file raises a `ConfigError`.
     """
     return load_model(folder / CARD_FILE, Card)
 
@@ -333,7 +329,7 @@ def write_extract(
     genes_of: str,
     taken_from: Sequence[Mapping[str, str]],
 ) -> None:
-    """Write the extract of a series that a cohort needs.
+    """Write an extract of a series, which contains all samples and the genes that one cohort needs.
 
     An extract is written completely or not at all, and equal input gives equal bytes.
 
@@ -379,9 +375,9 @@ def check_keys(folder: Path, config: CohortConfig, samples: pd.DataFrame) -> Non
 
 
 def check_genes(folder: Path, rows: Iterable[str], tiers: Tiers) -> None:
-    """Raise a `CohortError` if the extract was made for other features.
+    """Raise a `CohortError` if the extract does not cover all features.
 
-    A feature is covered if the series was searched for all its row ids, up to the first tier with a row.
+    An extract covers a feature if the series was searched for the feature's row ids, up to the first tier with a row.
 
     Parameters
     ----------
@@ -399,7 +395,7 @@ def check_genes(folder: Path, rows: Iterable[str], tiers: Tiers) -> None:
 
 
 def keys_read(config: CohortConfig) -> tuple[str, ...]:
-    """Return the characteristics that the cohort's selection, groups and label rules read. The title is left out."""
+    """Return the characteristics, except the title, that the cohort's selection, groups and label rules read."""
     select = config.select
     one_per = select.one_per
     keys = [rule.source for rule in select.derive.values()]

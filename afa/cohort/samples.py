@@ -1,17 +1,16 @@
-"""The samples of a series: GEO's descriptions, the selection of samples, and the labels of patients.
+"""Read the sample descriptions of a series, select samples, and derive the labels of patients.
 
-GEOparse reads a family SOFT file after `afa.cohort.download` has fetched all of it (decisions.md D8). By default
-GEOparse drops invalid bytes and breaks lines at a lone carriage return. Therefore it is set to UTF-8 with strict
-errors, and to line feeds only. Content that GEOparse would still lose or change silently is an error here.
-`_check_family` finds most errors before GEOparse reads, and `read_family` finds the others afterwards.
+GEOparse reads a family SOFT file after `afa.cohort.download` has fetched all of it (decisions.md D8). GEOparse is
+called with strict UTF-8 and line feeds only, because its defaults drop invalid bytes and break lines at a lone carriage
+return. Content that GEOparse would silently lose or change raises a `CohortError`. `_check_family` checks the file
+before GEOparse reads it, and `read_family` checks the result of GEOparse.
 
-GEOparse does not read a series matrix. A series matrix has `!Series_` and `!Sample_` lines, and then a table. The table
-may be empty and is not used. Cells are in double quotes, which GEO does not escape reliably. A cell ends at a quote
+A series matrix, which GEOparse does not read, has `!Series_` and `!Sample_` lines, and then a table that is not used.
+The cells of a series matrix are in double quotes, which GEO does not escape reliably. A quoted cell ends at a quote
 before a tab or a line end, and may contain other line ends.
 
-No original file of either kind was available when this module was written. The reader of family SOFT files and the
-reader of series matrices follow GEO's documented layout, and files generated in that layout. Labels follow the explicit
-rules of a cohort's file.
+No original family SOFT file or series matrix was available when this module was written. The readers of both formats
+follow GEO's documented layout, and files generated in that layout.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class Family(NamedTuple):
 
 
 def read_family(path: Path) -> Family:
-    """Read a family SOFT file, gzip or plain, by GEOparse.
+    """Read a family SOFT file, gzip or plain, with GEOparse.
 
     Raises
     ------
@@ -86,7 +85,7 @@ def read_family(path: Path) -> Family:
     strict = {"encoding": "utf-8", "errors": "strict", "newline": "\n"}
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # warnings on mixed column types of tables that are not used
+            warnings.simplefilter("ignore")  # the warnings are on mixed types in unused tables
             series = GEOparse.get_GEO(filepath=str(path), geotype="GSE", silent=True, open_kwargs=strict)
     except MemoryError:
         raise
@@ -148,7 +147,7 @@ def _check_family(path: Path) -> list[str]:
 
 
 def _soft_line(path: Path, content: bytes, number: int) -> str:
-    """Return the text of a line. A line that is too long or not UTF-8 raises a `CohortError`."""
+    """Return the text of a line of a family SOFT file. A line that is too long or not UTF-8 raises a `CohortError`."""
     if len(content) == LONGEST_LINE:
         raise _soft_fault(path, f"a line of {LONGEST_LINE} bytes or more", "shorter ones", number)
     try:
@@ -159,7 +158,7 @@ def _soft_line(path: Path, content: bytes, number: int) -> str:
 
 
 def _named(path: Path, ending: str) -> str:
-    """Return the name of the series' file with another ending."""
+    """Return the name of a series' file with the given ending."""
     series = re.match(r"GSE[0-9]+", path.name)
     return f"{series[0] if series else '<series>'}{ending}"
 
@@ -184,9 +183,9 @@ def _soft_fault(path: Path, found: str, expected: str, line: int = 0) -> CohortE
 
 
 def read_series_matrix(path: Path) -> pd.DataFrame:
-    """Return the samples of a series matrix, gzip or plain, as `samples_frame` returns them.
+    """Return the samples of a series matrix, gzip or plain, in the form of `samples_frame`.
 
-    If the file breaks the layout or ends early, also inside its table, a `CohortError` names the line.
+    A `CohortError` names the line where the file breaks the layout or ends early, also inside the unused table.
     """
     fields: dict[str, list[str]] = {}
     characteristics: list[tuple[str, list[str]]] = []
@@ -232,10 +231,11 @@ def samples_frame(
 ) -> pd.DataFrame:
     """Return the samples as a table of texts.
 
-    Rows are accessions, and columns are `title` and the characteristics. A missing value is "". Keys are joined by
-    name, not by position. If an array has two colours, a key of its second channel ends in `_ch2`, so that channels are
-    not mixed. A cell without a key goes to `characteristics_ch1`. A characteristic called title goes to `title_ch1`. If
-    a sample has a key twice with different values, the values are joined by "; ".
+    Rows are accessions, and columns are `title` and the characteristics. A missing value is an empty text.
+    Characteristics of different samples are matched by name, not by position. Names of characteristics of the second
+    channel of a two-colour array end in `_ch2`. A cell without a key is stored in the column `characteristics_ch1`, and
+    a characteristic called title in `title_ch1`. If a sample has a key twice with different values, the values are
+    joined by "; ".
 
     Parameters
     ----------
@@ -281,18 +281,15 @@ def check_accessions(path: Path, samples: pd.DataFrame) -> pd.DataFrame:
 
 
 def normal_key(key: str) -> str:
-    """Return a characteristic's name as a column name.
-
-    The column name is in lower case and has underscores for spaces.
-    """
+    """Return a characteristic's name in lower case, with underscores in place of spaces."""
     return "_".join(key.lower().split())
 
 
 def _records(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the lines of a series matrix without line ends, each with its number.
 
-    A quoted cell may contain line ends. If a cell contains line ends, its lines are joined and have the number of the
-    first line. A byte that is not UTF-8 becomes the replacement character.
+    If a quoted cell spans several lines, the lines are joined and have the number of the first line. A byte that is not
+    UTF-8 becomes the replacement character.
     """
     lines: list[str] = []
     first = size = 0
@@ -315,7 +312,7 @@ def _records(path: Path) -> Iterator[tuple[int, str]]:
 def _ends_within_quotes(line: str, within: bool) -> bool:
     """Return True if a quoted cell is still open at the end of a line.
 
-    `within` is True if one was open at its start.
+    `within` is True if a quoted cell was open at the start of the line.
     """
     if '"' not in line:
         return within
@@ -337,7 +334,7 @@ def _ends_within_quotes(line: str, within: bool) -> bool:
 
 
 def _cells(text: str) -> list[str]:
-    """Return the cells of a line. A quoted cell may contain tabs, line ends, colons and quotes.
+    """Return the cells of a line of a series matrix. A quoted cell may contain tabs, line ends, colons and quotes.
 
     A doubled quote in a quoted cell stands for one quote.
     """
@@ -383,7 +380,7 @@ def column(samples: pd.DataFrame, key: str, asked_by: str) -> pd.Series[str]:
 
 
 def select(samples: pd.DataFrame, config: CohortConfig) -> Selected:
-    """Apply `derive`, `keep`, `drop` and `one_per`, in that order. Then split patients from controls.
+    """Apply the selection steps `derive`, `keep`, `drop` and `one_per` in order, and split patients from controls.
 
     Parameters
     ----------
@@ -425,7 +422,7 @@ def select(samples: pd.DataFrame, config: CohortConfig) -> Selected:
 def _derive(samples: pd.DataFrame, derive: Mapping[str, Derived], where: str) -> pd.DataFrame:
     """Add each derived characteristic.
 
-    A derived characteristic is the group of its pattern, or empty if the pattern does not match.
+    The value of a derived characteristic is the group that its pattern matches, or empty without a match.
     """
     samples = samples.copy()
     for name, rule in derive.items():
@@ -445,7 +442,7 @@ def _derive(samples: pd.DataFrame, derive: Mapping[str, Derived], where: str) ->
 def _one_per(samples: pd.DataFrame, rule: OnePer, where: str) -> pd.DataFrame:
     """Return one sample for each value of `rule.key`.
 
-    The sample is the best in `prefer`, then the smallest in `then`, then the first by name.
+    Samples are ranked by `prefer`, then by the smallest number in `then`, then by name, and the first sample is kept.
     """
     place = f"{where}, key select.one_per"
     owner = column(samples, rule.key, place)
@@ -480,7 +477,7 @@ def _group(samples: pd.DataFrame, group: Group, where: str) -> tuple[str, ...]:
 def _refuse_other_spellings(values: pd.Series[str], listed: Sequence[str], where: str) -> None:
     """Raise a `CohortError` for an unlisted value that differs from a listed value only in case or blanks.
 
-    Without the error, the samples with such a value would be excluded silently.
+    Without the error, samples with the unlisted spelling would be excluded silently.
     """
     if near := other_spelling(values.unique(), listed):
         count = int((values == near[0]).sum())
@@ -491,7 +488,7 @@ def _refuse_other_spellings(values: pd.Series[str], listed: Sequence[str], where
 def other_spelling(values: Iterable[str], listed: Collection[str]) -> tuple[str, str] | None:
     """Return the first unlisted value that equals a listed value except in case or blanks, and the listed value.
 
-    If there is none, return None.
+    Return None if no value is another spelling of a listed value.
 
     >>> other_spelling(["UC", "healthy ", "CD"], ["Healthy"])
     ('healthy ', 'Healthy')
@@ -513,8 +510,8 @@ def _refuse(names: Sequence[str] | pd.Index[str], where: str, found: str, expect
 def make_labels(samples: pd.DataFrame, rules: Mapping[str, LabelRule], entities: Sequence[str]) -> pd.DataFrame:
     """Return the patients' labels, with one column for each active rule (D4).
 
-    Columns are in the bundle's order of entities. A rule for an entity that the bundle lacks is skipped, so that one
-    cohort serves many bundles. `describe_labels` reports such a rule.
+    Label columns are in the bundle's order of entities. A rule for an entity that the bundle lacks is skipped, so that
+    one cohort serves many bundles. `describe_labels` reports the skipped rules.
 
     Parameters
     ----------
@@ -553,9 +550,9 @@ def rule_text(rule: LabelRule) -> str:
 def describe_labels(
     samples: pd.DataFrame, rules: Mapping[str, LabelRule], labels: pd.DataFrame
 ) -> dict[str, dict[str, object]]:
-    """Return the text, the reason and the counts (1, 0, missing) of each rule.
+    """Return the text, the reason and the label counts (1, 0, missing) of each label rule.
 
-    An inactive rule has quantiles of its key instead of counts.
+    An inactive label rule has quantiles of its characteristic instead of label counts.
     """
     described: dict[str, dict[str, object]] = {}
     for entity, rule in rules.items():
@@ -576,7 +573,7 @@ def describe_labels(
 
 
 def _apply(samples: pd.DataFrame, rule: LabelRule, where: str) -> list[int | None]:
-    """Return the label of every sample by one rule, in order."""
+    """Return the label of every sample by one rule, in the order of the samples."""
     values = column(samples, rule.key, where)
     if rule.positive is not None and rule.negative is not None:
         if both := sorted(set(rule.positive) & set(rule.negative)):
@@ -595,9 +592,9 @@ def _apply(samples: pd.DataFrame, rule: LabelRule, where: str) -> list[int | Non
 
 
 def _against_threshold(sample: str, value: str, rule: LabelRule, where: str) -> int | None:
-    """Return 1 if the value passes the rule's threshold, and 0 if it does not. A missing value gives None.
+    """Return 1 if the value passes the rule's threshold, 0 if it fails, and None if it is missing.
 
-    A bound such as `≥250` is used if all values within the bound give the same answer.
+    A bound such as `≥250` is accepted if all values within the bound give the same label.
     """
     if is_missing(value):
         return None
@@ -606,8 +603,7 @@ def _against_threshold(sample: str, value: str, rule: LabelRule, where: str) -> 
         number = float(text)
     except ValueError:
         number = math.nan
-    # `low` and `high` are the smallest and the largest value within the bound. The bound
-    # decides if the rule gives the same answer for both.
+    # `low` and `high` are the smallest and the largest value within the bound.
     low = -math.inf if sign in _BELOW else math.nextafter(number, math.inf) if sign == ">" else number
     high = math.inf if sign in _ABOVE else math.nextafter(number, -math.inf) if sign == "<" else number
     passes = [end >= (rule.at_least or 0.0) if rule.above is None else end > rule.above for end in (low, high)]

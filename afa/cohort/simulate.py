@@ -1,9 +1,9 @@
-"""The demo cohort: RNA-seq counts of simulated biopsies. The counts are sampled from a bundle that is wrong in part.
+"""Simulate the demo cohort: RNA-seq counts of biopsies, whose true effects contradict some potentials of a bundle.
 
 Phenotypes follow a Gaussian copula with factors; the factor `inflammation` also changes expression. A gene's log2
-abundance is its baseline plus contributions of inflammation, biopsy composition and the patient's phenotypes. The
-abundance is scaled to an independent library size. Counts are negative binomial around this scaled abundance. The
-cohort is written in GEO's format, so that it is fetched, parsed and encoded like a real series.
+abundance is its baseline plus contributions of inflammation, biopsy composition and the patient's phenotypes. Counts
+are negative binomial; their mean is the abundance scaled to an independent library size. The cohort is written in GEO's
+format, so that it is fetched, parsed and encoded like a real series.
 """
 
 from __future__ import annotations
@@ -31,29 +31,32 @@ KINDS = ("agrees", "flipped", "no_effect")
 
 @dataclass(frozen=True)
 class Truth:
-    """The true parameters, which the pipeline must not read. `people` and `labels` are indexed by sample name."""
+    """True parameters of a simulated cohort, which no analysis may read.
 
-    effects: pd.DataFrame  # entity, feature, potential, kind, effect (log2): one row per non-zero potential
-    genes: pd.DataFrame  # index gene; baseline, inflammation, composition (log2), dispersion
-    people: pd.DataFrame  # diagnosis, severity, composition, depth (expected counts), accession, library_size
+    `people` and `labels` are indexed by sample name.
+    """
+
+    effects: pd.DataFrame  # entity, feature, potential, kind and effect (log2) of each non-zero potential
+    genes: pd.DataFrame  # baseline, loadings on inflammation and composition (log2), and dispersion of each gene
+    people: pd.DataFrame  # diagnosis, severity, composition, depth, accession and library_size of each person
     labels: pd.DataFrame  # (n_people, n_phenotypes) of 0 and 1; controls are all 0
 
 
 @dataclass(frozen=True)
 class SimulatedCohort:
-    """A simulated cohort. A `SimulatedCohort` contains the content of its two files, and the true parameters."""
+    """A simulated cohort: the content of its two files, and the true parameters."""
 
     config: SimulationConfig
     counts: pd.DataFrame  # (n_genes, n_people) int64; columns are sample names, not in accession order
-    samples: pd.DataFrame  # index accession; title, then one column per characteristic, values as text
+    samples: pd.DataFrame  # the title and the characteristics of each accession, as text
     truth: Truth
 
 
 def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
-    """Sample phenotypes, true effects and counts. The same config and bundle give the same cohort.
+    """Sample phenotypes, true effects and counts. Equal configs and bundles give equal cohorts.
 
-    Every purpose has a separate random stream, so that a change of one purpose leaves the samples of the others
-    unchanged. If an entity of the bundle has no prevalence, a `ConfigError` is raised.
+    Each sampling step has its own random stream, so that a change of one step leaves the samples of the other steps
+    unchanged. An entity of the bundle without a prevalence raises a `ConfigError`.
     """
     lacking = [entity for entity in bundle.entities if entity not in config.prevalences]
     if config.default_prevalence is None and lacking:
@@ -62,8 +65,8 @@ def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
         raise ConfigError([Fault(f"simulation.prevalences.{name}", "nothing", expected, step) for name in lacking])
     people, scores = _people(config)
     phenotypes = pd.DataFrame(index=people.index)
-    # Phenotypes of the config are included because label rules read them. A phenotype is the sum of factor scores and
-    # an independent normal part. The sum is cut at the prevalence.
+    # Phenotypes that only the config names are included, because label rules read them.
+    # A phenotype is present if factor scores plus an independent normal part exceed the quantile of the prevalence.
     for name, prevalence in (config.prevalences | dict.fromkeys(lacking, config.default_prevalence or 0.0)).items():
         loadings = {INFLAMMATION: config.default_loading}
         if name in config.prevalences:
@@ -78,7 +81,7 @@ def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
     mean = _mean_counts(config, genes, people, effects, phenotypes)
     shape = 1 / genes["dispersion"].to_numpy()[:, None]
     rate = mean * _stream(config, "biological noise").gamma(shape, 1 / shape, size=mean.shape)
-    # The rate is rounded. The last bits of exp2 and gamma differ between processors, but the counts must be equal.
+    # The rate is rounded to give equal counts on all processors, whose last bits of exp2 and gamma differ.
     counts = _stream(config, "counting noise").poisson(rate.round(6))
 
     samples = _samples(config, people, phenotypes)
@@ -89,19 +92,16 @@ def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
 
 
 def _stream(config: SimulationConfig, *purpose: str) -> np.random.Generator:
-    """Return the random stream of one purpose.
+    """Return the random generator of one sampling step.
 
-    The stream is a child of the seed and depends only on the purpose's name.
+    The generator depends only on the seed and on the name of the step, `purpose`.
     """
     key = int.from_bytes(hashlib.sha256("/".join(purpose).encode()).digest()[:8])
     return np.random.default_rng(np.random.SeedSequence(config.seed, spawn_key=(key,)))
 
 
 def _people(config: SimulationConfig) -> tuple[pd.DataFrame, dict[str, Floats]]:
-    """Return the people by sample name, patients first.
-
-    Also return the scores, (n_people,), of each factor of the copula.
-    """
+    """Return patients and controls by sample name, and the scores, (n_people,), of each factor of the copula."""
     n_people = config.n_patients + config.n_controls
     names = [f"DEMO_{person:04d}_Biopsy_{person}" for person in range(1, n_people + 1)]
     is_patient = np.arange(n_people) < config.n_patients
@@ -123,8 +123,9 @@ def _people(config: SimulationConfig) -> tuple[pd.DataFrame, dict[str, Floats]]:
 def _effects(config: SimulationConfig, bundle: Bundle) -> pd.DataFrame:
     """Return the true log2 effect of every non-zero potential of the bundle.
 
-    The effect agrees with the potential, is flipped, or is zero. The shares of the three kinds are exact, up to
-    rounding. If n entities name a gene, the effects of the gene are divided by sqrt(n).
+    An effect has the sign of the potential, the opposite sign, or is zero. The shares of these three kinds of effects
+    equal those of the config, up to rounding. If n entities have a potential for a gene, the gene's effects are divided
+    by sqrt(n).
     """
     entity, feature = np.nonzero(bundle.unary)
     n_flipped, n_null = (round(share * len(entity)) for share in (config.flipped_share, config.null_share))
@@ -153,9 +154,9 @@ def _effects(config: SimulationConfig, bundle: Bundle) -> pd.DataFrame:
 def _genes(config: SimulationConfig, bundle: Bundle, effects: pd.DataFrame) -> pd.DataFrame:
     """Return baselines, loadings and dispersions of all genes.
 
-    The bundle's genes come first, in their order. Background genes follow. A bundle gene follows inflammation in the
-    direction of the sum of its true effects, because the phenotypes share that cause. If a gene followed the bundle's
-    signs, the simulated elicitation errors would cancel.
+    The bundle's genes come first, in the bundle's order. Background genes follow. A bundle gene's loading on
+    inflammation has the sign of the sum of its true effects, because inflammation is a common cause of the phenotypes.
+    With the signs of the bundle's potentials, the simulated elicitation errors would cancel.
     """
     named = _gene_group(config, "bundle", bundle.features, config.inflamed_share_bundle, config.inflamed_sd_bundle)
     net = np.sign(effects.groupby("feature")["effect"].sum()).reindex(named.index, fill_value=0.0)
@@ -178,7 +179,10 @@ def _genes(config: SimulationConfig, bundle: Bundle, effects: pd.DataFrame) -> p
 def _gene_group(
     config: SimulationConfig, group: str, names: Sequence[str], inflamed_share: float, inflamed_sd: float
 ) -> pd.DataFrame:
-    """Return genes from common distributions. `dispersion` is still the standard score about the trend."""
+    """Sample the parameters of a group of genes.
+
+    The column `dispersion` is a standard normal score, not a dispersion.
+    """
 
     def normal(purpose: str) -> Floats:
         return _stream(config, purpose, group).standard_normal(len(names))
@@ -205,7 +209,7 @@ def _mean_counts(
         + np.multiply.outer(genes["composition"].to_numpy(), people["composition"].to_numpy())
     )
     for entity, of_entity in effects.groupby("entity"):
-        # size of the phenotype's effects in each person: log-normal with mean 1
+        # The phenotype's effect size in each person is log-normal with mean 1.
         normal = _stream(config, "extent", str(entity)).standard_normal(len(people))
         extent = np.exp(config.extent_spread * normal - config.extent_spread**2 / 2) * phenotypes[entity].to_numpy()
         log2_abundance[genes.index.get_indexer(pd.Index(of_entity["feature"]))] += np.multiply.outer(
@@ -217,10 +221,7 @@ def _mean_counts(
 
 
 def _samples(config: SimulationConfig, people: pd.DataFrame, phenotypes: pd.DataFrame) -> pd.DataFrame:
-    """Return the table of samples in accession order, with all values as text.
-
-    The accession order differs from the order of people.
-    """
+    """Return the table of samples in random accession order, with all values as text."""
     age = _stream(config, "age").normal(45, 14, len(people)).clip(19, 82).astype(int)
     female = _stream(config, "sex").random(len(people)) < 0.5
     is_patient = people["diagnosis"] == "IBD"
@@ -246,10 +247,10 @@ NOTICE = "Simulated by afa: no patient, no GEO record"
 
 
 def write_geo_layout(cohort: SimulatedCohort, config: CohortConfig, folder: Path) -> None:
-    """Write samples, counts and truth in GEO's format. The same cohort gives the same bytes.
+    """Write the samples and counts in GEO's format, and the true parameters as CSV.
 
-    The config's `metadata_file` decides between a family SOFT file and a series matrix. A folder with other files is
-    not replaced, and a `ConfigError` is raised.
+    Equal cohorts give files with equal bytes. The config's `metadata_file` decides between a family SOFT file and a
+    series matrix. A folder with other files is not changed, and raises a `ConfigError`.
     """
     files = simulated_files(config)
     of_samples = _family if files[0].endswith(SOFT) else _series_matrix
@@ -264,7 +265,7 @@ def write_geo_layout(cohort: SimulatedCohort, config: CohortConfig, folder: Path
 
 
 def _family(samples: pd.DataFrame, config: CohortConfig) -> Iterator[str]:
-    """Yield the lines of a family SOFT file. The samples have no table, as in series with supplementary counts."""
+    """Yield the lines of a family SOFT file."""
     yield f"^SERIES = {config.series}\n"
     for key, values in _of_series(samples, config):
         yield from (f"!Series_{key} = {value}\n" for value in values)
@@ -274,10 +275,7 @@ def _family(samples: pd.DataFrame, config: CohortConfig) -> Iterator[str]:
 
 
 def _series_matrix(samples: pd.DataFrame, config: CohortConfig) -> Iterator[str]:
-    """Yield the lines of a GEO series matrix.
-
-    The series matrix has the same content as the family SOFT file, and an empty table.
-    """
+    """Yield the lines of a series matrix with the content of the family SOFT file and an empty table of values."""
     for key, values in _of_series(samples, config):
         yield _line(f"!Series_{key}", ["".join(f"{value} " for value in values) if len(values) > 1 else values[0]])
     yield "\n"
@@ -323,9 +321,9 @@ def _line(key: str, values: Iterable[str]) -> str:
 
 
 def _count_matrix(counts: pd.DataFrame) -> Iterator[str]:
-    """Yield lines in the form of R's `write.table`.
+    """Yield the lines of the count matrix in the form of R's `write.table`.
 
-    The table uses single spaces, quoted names, and no name above the row names.
+    Fields are separated by single spaces, names are quoted, and the header has no name for the column of genes.
     """
     yield " ".join(f'"{name}"' for name in counts.columns) + "\n"
     for gene, row in zip(counts.index, counts.to_numpy().tolist(), strict=True):

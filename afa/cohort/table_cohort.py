@@ -1,4 +1,4 @@
-"""A cohort from a plain table: its settings, its files, and the folder written from them."""
+"""Build a cohort from a plain table: read its settings, find its files, and write the cohort's folder."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ LABELS_FILE, SOURCE_FILE = "labels.csv", "SOURCE.md"
 
 
 class Controls(Strict):
-    """The controls are the rows of the table with `value` in `column`."""
+    """Definition of the controls: the rows of the table with `value` in `column`."""
 
     column: str = Field(min_length=1)
     value: str = Field(min_length=1)
 
 
 class TableCohort(Strict):
-    """The content of a file in `config/cohorts` with `origin: table`.
+    """Content of a file in `config/cohorts` with `origin: table`.
 
-    Paths are relative to the folder in which a run works.
+    Paths are relative to the working directory of the run.
     """
 
     name: str = Field(pattern=NAME)
@@ -79,7 +79,7 @@ class TableFiles:
 
     @property
     def digests(self) -> list[dict[str, str]]:
-        """Return content, file name and SHA-256 of each file."""
+        """Return content, file name and SHA-256 of each file of the cohort."""
         given = (("values", self.table), ("features", self.features), ("labels", self.labels))
         return [{"content": what, "file": path.name, "sha256": sha256_of(path)} for what, path in given if path]
 
@@ -89,13 +89,16 @@ class TableFiles:
 
     @classmethod
     def read(cls, path: str | Path) -> TableFiles:
-        """Read a file that `write` wrote."""
+        """Return the paths of the files that `write` saved."""
         step = "give `afa cohort fetch` again"
         return read_listed(cls, path, "what `afa cohort fetch` wrote of a table", step)
 
 
 def load_field(folder: str | Path) -> tuple[StudySettings, TableSource]:
-    """Return the `study.yaml` of a field's folder, and the table that it names. One `ConfigError` lists all faults."""
+    """Return the settings in a field's `study.yaml`, and the settings of the field's table.
+
+    One `ConfigError` lists all faults.
+    """
     path = Path(folder) / STUDY_FILE
     study = load_model(path, StudySettings)
     if study.table is None:
@@ -105,9 +108,9 @@ def load_field(folder: str | Path) -> tuple[StudySettings, TableSource]:
 
 
 def field_cohort(folder: str | Path) -> TableCohort:
-    """Return the cohort of a field.
+    """Return the cohort settings of a field.
 
-    The cohort contains the field's table, cut by the field's ranges, and labels if there are any.
+    The cohort is the field's table, encoded by the ranges in `features.csv`, with labels if there are any.
     """
     root = Path(folder)
     study, table = load_field(root)
@@ -166,7 +169,10 @@ def find_table(config: TableCohort, mirror: str | Path | None = None) -> TableFi
 
 
 def nobody_is_complete(config: TableCohort, mirror: str | Path | None = None) -> bool:
-    """Return True if no patient has all values. An unreadable table gives False, because a later job reports it."""
+    """Return True if every patient lacks a value.
+
+    An unreadable table gives False, because a later job reports the error.
+    """
     try:
         files = find_table(config, mirror)
         features = read_features(files.features)
@@ -210,9 +216,9 @@ def encode_cohort(
 
 
 def read_table_labels(path: Path, patients: Sequence[str], others: Sequence[str] = ()) -> pd.DataFrame:
-    """Return the labels in a file, (patients, entities) Int8. A label is 0, 1 or missing.
+    """Return the labels in a file as a table of patients x entities, Int8: 0, 1 or missing.
 
-    A patient without a row has no label.
+    A patient without a row in the file has no label.
 
     Parameters
     ----------
@@ -242,9 +248,9 @@ def build_table_cohort(
     *,
     complete: bool = False,
 ) -> int:
-    """Write the folder of a cohort, and return its number of patients.
+    """Write the folder of a cohort, and return the number of patients.
 
-    Labels of entities that the bundle lacks are excluded, and `cohort.yaml` records this.
+    Entities that the bundle lacks are excluded from the labels, and listed in `cohort.yaml`.
 
     Parameters
     ----------
@@ -310,9 +316,9 @@ def build_table_cohort(
 def write_table_cohort(
     name: str, folder: Path, *, table: Path, features: Path, labels: Path | None, controls: tuple[str, str] | None
 ) -> tuple[Path, Encoded]:
-    """Write `<folder>/<name>.yaml` for a table. Before that, the table is read, encoded and labelled without a fault.
+    """Check that a table can be encoded and labelled, and write its cohort file `<folder>/<name>.yaml`.
 
-    Features without a range get the reference `controls` if there are controls, else `cohort`.
+    Features without a range are encoded against the controls, or against the cohort if there are no controls.
     """
     path = folder / f"{name}.yaml"
     if path.exists():

@@ -1,7 +1,7 @@
-"""A conversation with a planner by requests and answers. The terminal, the page and other programs use it.
+"""Hold a conversation with a planner by requests and answers, for the terminal, the page and other programs.
 
-Other programs send requests as JSON. A request that fails is answered with `ok: false` and changes nothing. If a step
-cannot be done, saved or answered, it is undone.
+Other programs send requests as JSON. A request that fails is answered with `ok: false` and changes nothing. A step that
+cannot be carried out, saved or answered is undone.
 """
 
 from __future__ import annotations
@@ -131,14 +131,14 @@ READERS: Mapping[str, Callable[[Bundle, str, Any], ReadValue]] = {
 
 
 class Conversation:
-    """Answers requests about one planner. `keeper` saves every step that was carried out."""
+    """Answers requests to one planner. `keeper` saves the session after every step."""
 
     def __init__(self, planner: Planner, keeper: Keeper) -> None:
         self.planner, self.keeper = planner, keeper
         self.ended = False
 
     def greeting(self) -> dict[str, Any]:
-        """Return the description of planner and bundle that is sent before any request."""
+        """Return the description of planner and bundle that is sent before the first request."""
         planner, bundle = self.planner, self.planner.asked_of
         return {
             "ok": True,
@@ -174,7 +174,10 @@ class Conversation:
             return refused(error.faults[0])
 
     def do(self, **request: Any) -> dict[str, Any]:
-        """Carry out one request, given as in JSON, and return the answer. If the request fails, raise an `AfaError`."""
+        """Carry out one request, given as JSON fields, and return the answer.
+
+        A request that fails raises an `AfaError`.
+        """
         return self._answered(check_model(request, _Line, "request").root)
 
     def _answered(self, request: Any) -> dict[str, Any]:
@@ -223,7 +226,7 @@ class Conversation:
         return more
 
     def _readings(self, request: _Observe) -> dict[str, ReadValue]:
-        """Return the readings by feature. An invalid value or a repeated feature raises a `PlannerError`."""
+        """Return the readings of a request by feature. An invalid value or repeated feature raises a `PlannerError`."""
         kinds: dict[str, Mapping[str, Any]] = {
             "value": request.values,
             "number": request.numbers,
@@ -242,7 +245,7 @@ class Conversation:
         return readings
 
     def _correction(self, feature: str, request: _Correct) -> ReadValue:
-        """Return the reading that replaces a feature's value."""
+        """Return the reading that replaces the value of a feature."""
         given = {kind: getattr(request, kind) for kind in READERS if getattr(request, kind) is not None}
         if len(given) != 1:
             found = "no value" if not given else "several values"
@@ -252,10 +255,7 @@ class Conversation:
         return READERS[kind](self.planner.asked_of, feature, value)
 
     def _echoed(self, readings: Mapping[str, ReadValue]) -> list[dict[str, Any]]:
-        """Return how each value was read.
-
-        The result contains the code, the number and unit, and the words that a screen shows.
-        """
+        """Return the code, number and unit of each value that was read, and the words that a screen shows."""
         bundle = self.planner.asked_of
         return [
             {"feature": name, "value": reading.code, "number": reading.number, "unit": reading.unit}
@@ -264,10 +264,7 @@ class Conversation:
         ]
 
     def _present(self) -> dict[str, Any]:
-        """Return the fields of every answer.
-
-        These fields are the suggestion or the reason to stop, the answer so far, and the cost.
-        """
+        """Return the fields of every answer: the suggestion or the reason to stop, the answer so far, and the cost."""
         planner = self.planner
         item = planner.suggest()
         suggested = item and {"name": item.name, "features": item.features, "cost": item.cost, "reason": item.reason}
@@ -305,7 +302,7 @@ class Conversation:
 
 
 def converse(planner: Planner, lines: Iterable[str], keeper: Keeper) -> Iterator[str]:
-    """Yield the greeting, then one line of answer for each line of requests."""
+    """Yield the greeting, then one line with the answer to each line with a request."""
     conversation = Conversation(planner, keeper)
     yield as_text(conversation.greeting())
     for line in lines:

@@ -1,7 +1,7 @@
-"""A local web server for one conversation with a planner. Any number of browser tabs can show its page.
+"""Serve a conversation with a planner as a local web page, which any number of browser tabs can show.
 
-The page sends the requests of `afa.dialogue.conversation` and shows their answers. The page computes nothing itself.
-Requests without the secret token are refused. The token is part of the printed address.
+The page sends requests to `afa.dialogue.conversation` and shows the answers. The page computes nothing itself. Requests
+without the secret token, which is part of the printed address, are refused.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ HEADERS = {
 
 
 class Served:
-    """A conversation that several tabs share, and the number of its last step.
+    """A conversation that several browser tabs share, and the number of its last step.
 
     Attributes
     ----------
@@ -62,15 +62,15 @@ class Served:
         self.news = asyncio.Event()
 
     def state(self) -> dict[str, Any]:
-        """Return the contents of a page."""
+        """Return the data that the page in a browser tab shows."""
         view, planner = self.conversation.hear('{"do": "view"}'), self.conversation.planner
         kept = str(self.conversation.keeper.path or "")
         return {"step": self.step, "kept": kept, "patient": self.patient, "named": planner.patient, **view}
 
     def say(self, step: int, request: dict[str, Any]) -> dict[str, Any]:
-        """Carry out a tab's request.
+        """Carry out a request of a browser tab.
 
-        If another tab has made a step that this tab has not seen, the request is refused.
+        If another tab has made a step after `step`, the request is refused.
         """
         if step != self.step:
             found, expected = "a page that is older than the last step", "the present one"
@@ -85,10 +85,10 @@ class Served:
         return {"answer": answer, "state": self.state()}
 
     def _another(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Continue with another patient.
+        """Begin a conversation on another patient.
 
-        The other patient is a new patient, or the patient of a session that a tab has opened. The session file of the
-        previous patient is not changed any more. The new patient is saved as the page says.
+        The other patient is new, or from a session that a tab has opened. The previous patient's session file is not
+        changed any more, and the other patient's session is saved only on request.
         """
         planner, keeper = self.conversation.planner, Keeper()
         try:
@@ -106,7 +106,7 @@ class Served:
     def _replayable(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the changes that `replay_session` finds in a session that was refused.
 
-        If `replay_session` fails too, return {}.
+        If `replay_session` fails too, return an empty dict.
         """
         changes = list[str]()
         with suppress(AfaError):
@@ -192,7 +192,7 @@ class _Session(_Said):
 
 
 class _Server(HTTPServer):
-    """A server that limits its connections. If there are more than `MOST_OPEN`, it closes the oldest."""
+    """A server that closes its oldest connection if there are more than `MOST_OPEN` connections."""
 
     def initialize(self, *given: Any, **options: Any) -> None:
         super().initialize(*given, **options)
@@ -209,7 +209,10 @@ class _Server(HTTPServer):
 
 
 def application(served: Served) -> Application:
-    """Return the routes of the page. All routes except scripts and styles require the token."""
+    """Return the web application with the routes of the page.
+
+    All routes except scripts and styles require the token.
+    """
     routes: list[Any] = [
         (r"/(|page\.js|page\.css)", _Part),
         (r"/start", _Start),
@@ -222,7 +225,7 @@ def application(served: Served) -> Application:
 
 
 async def serve(served: Served, host: str, port: int, report: Callable[[str], None]) -> None:
-    """Serve until the task is cancelled. Once the address can be opened, `report` is called with it.
+    """Serve until the task is cancelled. `report` is called with the address as soon as the address can be opened.
 
     Raises
     ------

@@ -34,14 +34,14 @@ class _Panel(Strict):
 
 @dataclass(frozen=True)
 class Panels:
-    """The content of a file of panels. The file maps panels to features, and some panels to costs."""
+    """The features of each panel, and the costs of some panels, as a file of panels defines them."""
 
     features: Mapping[str, tuple[str, ...]]
     costs: Mapping[str, float]
 
 
 def read_panels(path: str | Path) -> Panels:
-    """Read a YAML file of panels, `name: {features: [a, b], cost: 5}`. The cost is optional.
+    """Read a YAML file of panels, `name: {features: [a, b], cost: 5}`, in which the cost is optional.
 
     Raises
     ------
@@ -65,9 +65,9 @@ def new_planner(
     costs: str | None = None,
     **given: Any,
 ) -> Planner:
-    """Return a planner for the top k or for one entity.
+    """Return a planner for the top k entities or for one entity.
 
-    By default it asks for the best entity, or about the bundle's only entity.
+    By default the planner asks for the best entity, or about the bundle's only entity.
 
     Parameters
     ----------
@@ -126,12 +126,12 @@ def resumed_planner(
 
 
 def _said(value: Any) -> str:
-    """Return a setting as text for a message. A background is shown by its description."""
+    """Return a setting as text for a message. A background distribution is shown by its description."""
     return str(value["words"] if isinstance(value, Mapping) and "words" in value else value)
 
 
 def session_of_text(text: str, bundle: Bundle, changes: list[str] | None = None) -> Planner:
-    """Return the planner of a session given as text. Errors call it `the session`.
+    """Return the planner of a session given as text, which error messages call `the session`.
 
     Parameters
     ----------
@@ -157,8 +157,8 @@ def _costs(bundle: Bundle, costs: str | None, panels: Panels | None) -> Mapping[
 class Keeper:
     """Saves a planner's session in `path`, and copies of it in other files. If `path` is None, only copies are saved.
 
-    A file that another program has changed in the meantime is not overwritten. A changed file is safe also on file
-    systems without locks.
+    A file that another program has changed since it was last read or saved is not overwritten, also on file systems
+    without locks.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -170,11 +170,11 @@ class Keeper:
 
     @property
     def found(self) -> bool:
-        """Return True if the session file existed at the beginning."""
+        """Return True if the session file existed when the `Keeper` was created."""
         return self._contents is not None
 
     def keep(self, planner: Planner) -> None:
-        """Write the current session, after a step."""
+        """Write the session of `planner` to `path` after a step."""
         if self.path is None:
             return
         if _contents(self.path) not in (self._contents, None):
@@ -185,7 +185,7 @@ class Keeper:
         self._contents = _contents(self.path)
 
     def save_copy(self, planner: Planner, file: str) -> None:
-        """Write the session to a new file, or to a file that this conversation has saved before."""
+        """Write the session to a new file, or to a file that the same `Keeper` has saved before."""
         path = Path(file)
         if not file.strip():
             raise PlannerError(Fault("save", "no name", "that of a new file", "name the file"))
@@ -250,7 +250,7 @@ def open_session(path: Path | None) -> Iterator[Keeper]:
 
 @contextmanager
 def saved_or_undone(planner: Planner, keeper: Keeper) -> Iterator[None]:
-    """Save the steps made in the block. After an error, the steps are undone."""
+    """Save the steps made in the `with` block, or undo the steps after an error."""
     before = planner.actions
     try:
         yield

@@ -1,4 +1,4 @@
-"""The planner in a terminal.
+"""Run a planner in a terminal.
 
 The terminal suggests a measurement with the reason, and reads a value or another command.
 """
@@ -100,7 +100,7 @@ class Terminal:
         self._looks = looks
 
     def run(self) -> None:
-        """Ask and read lines until the user leaves."""
+        """Ask for values and read lines until the user leaves."""
         self._greet()
         shown: Suggestion | str | None = ""
         while True:
@@ -133,7 +133,7 @@ class Terminal:
             self._say(f"[dim]{escape(sentence)}[/dim]")
 
     def _ask(self, item: Suggestion | None) -> None:
-        """Print the answer so far. Then print the suggestion with its reason and runners-up, or the reason to stop."""
+        """Print the answer so far, and the suggestion with its reason and runners-up, or the reason to stop."""
         self._say()
         if self.planner.observed:
             self._say(self._so_far())
@@ -162,12 +162,12 @@ class Terminal:
             self._hang(f"[dim]then:[/dim] {escape(', '.join(shown(other.name) for other in others))}")
 
     def _beside(self, name: str) -> str:
-        """Return the display name of a name. If the two differ, the name follows in brackets."""
+        """Return the display name of a feature or entity, followed by its name in brackets if the names differ."""
         shown = self.planner.asked_of.shown(name)
         return name if shown == name else f"{shown} ({name})"
 
     def _takes(self, feature: str) -> str:
-        """Return the definition of a feature and how to answer. If both are unknown, the text is empty."""
+        """Return the definition of a feature and how to answer, or an empty text if both are unknown."""
         bundle = self.planner.asked_of
         scale, usual = scale_of(bundle, feature), usual_range(bundle, feature)
         answer = f"{usual}; type the number" if usual else "yes or no?" if scale.kind == "binary" else ""
@@ -196,7 +196,7 @@ class Terminal:
             self._say(f"  {escape(entity.ljust(width))}  {number.rjust(digits)}  {bar}".rstrip())
 
     def _hear(self, line: str, item: Suggestion | None) -> None:
-        """Carry out one line. A line is a command that shows something, a step, or values."""
+        """Carry out one line, which is a command that shows something, a step, or values."""
         words = _words(line)
         match [words[0].lower(), *words[1:]] if words else []:
             case []:
@@ -238,7 +238,7 @@ class Terminal:
                 self._say(f"  [dim]{escape(reading['words'])}[/dim]")
 
     def _fix(self, words: list[str]) -> None:
-        """Correct a feature by `NAME VALUE`. The value may be a number with its unit."""
+        """Correct a feature's value from the words `NAME VALUE`, where the value may be a number with its unit."""
         values = [place for place, word in enumerate(words) if place and _is_value(word)]
         at = values[-1] if values else len(words) - 1
         name, value = feature_named(self.planner, " ".join(words[:at])), " ".join(words[at:])
@@ -248,7 +248,7 @@ class Terminal:
         self._say(escape(", ".join(map(self._beside, open_features(self.planner)))))
 
     def _take_values(self, words: list[str], item: Suggestion | None) -> None:
-        """Enter values without names. The values belong to the suggested features, in the order shown."""
+        """Enter values without names for the suggested features, in the order shown."""
         only = item.features[0] if item and len(item.features) == 1 else ""
         if only and " ".join(words).casefold() in (meanings_of(self.planner.asked_of, only) or ()):
             words = [" ".join(words)]
@@ -277,9 +277,9 @@ class Terminal:
         return same_unit(text, scale_of(self.planner.asked_of, feature).unit)
 
     def _pairs(self, words: list[str]) -> list[tuple[str, str]]:
-        """Return the words as pairs NAME=VALUE.
+        """Split the words into pairs NAME=VALUE; without `=`, return an empty list.
 
-        Names and units may contain blanks. Without such a pair, the result is empty.
+        Names and units may contain blanks.
         """
         pairs, open_words = list[tuple[str, str]](), list[str]()
         for word in words:
@@ -324,7 +324,7 @@ class Terminal:
         self._table(tuple(names.get(name, name) for name in columns), rows)
 
     def _why_entity(self, typed: str) -> None:
-        """Print the contribution of each observation for and against an entity. The largest comes first."""
+        """Print the contribution of each observation for and against an entity, the largest contribution first."""
         answer = self.talk.do(do="why", entity=typed)
         found, shown = answer["findings"], self.planner.asked_of.shown
         of = "log-odds" if answer["ordered_by"] == "probability" else "score"
@@ -405,7 +405,7 @@ class Terminal:
 
 
 def line_reader(planner: Planner) -> Callable[[str], str]:
-    """Return a function that reads a line.
+    """Return a function that reads a line from standard input.
 
     In a terminal the line can be edited, and Tab completes names of features.
     """
@@ -432,10 +432,7 @@ def _words(line: str) -> list[str]:
 
 
 def _is_value(word: str) -> bool:
-    """Return True if a word can be a value or the beginning of a value.
-
-    Such a word is a code, or the start of a number.
-    """
+    """Return True if a word is a code or the start of a number."""
     return word.casefold() in CODES or re.match(r"[-+]?[.,]?\d", word) is not None
 
 

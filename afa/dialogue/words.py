@@ -1,4 +1,4 @@
-"""Texts that the terminal, the page and the JSON lines share: names as typed, and the answer in words."""
+"""Look up typed names, and put the planner's answer in words, for the terminal, the page and the JSON lines."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ BY_SCORE = "Ordered by preference score: by how much the findings favour one ove
 
 
 def feature_named(planner: Planner, written: str) -> str:
-    """Return the feature with this name or alias, or with a name that differs only in case.
+    """Return the feature whose name or alias is `written`, or differs from `written` only in case.
 
-    The name of a panel is returned as it is. For an unknown name, raise a `PlannerError` with the most similar name.
+    The name of a panel is returned unchanged. An unknown name raises a `PlannerError` with the most similar name.
     """
     names: dict[str, str] = {name: name for name in planner.panels}
     names |= {alias: name for name, aliases in planner.asked_of.aliases.items() for alias in aliases}
@@ -38,7 +38,7 @@ def feature_named(planner: Planner, written: str) -> str:
 
 
 def entity_named(planner: Planner, written: str) -> str:
-    """Return the entity with this name, or with a name that differs only in case."""
+    """Return the entity whose name is `written`, or differs from `written` only in case."""
     names = {planner.asked_of.shown(name): name for name in planner.bundle.entities}
     names |= {name: name for name in planner.bundle.entities}
     return _named(written, names, "entity", "an entity of the bundle", "ask for the ranking, which has all names")
@@ -70,7 +70,7 @@ def scales_of(bundle: Bundle) -> dict[str, dict[str, Any]]:
 def value_words(planner: Planner, feature: str) -> str:
     """Return the observed value of a feature in words, such as `12.5 K (high)`.
 
-    If the number is unknown, the text is like `high`.
+    If the number is unknown, the text is only the code in words, such as `high`.
     """
     return with_number(planner.asked_of, feature, planner.observed[feature], planner.numbers.get(feature))
 
@@ -82,7 +82,7 @@ def open_features(planner: Planner) -> list[str]:
 
 
 def question_of(planner: Planner) -> str:
-    """Return the question in words: `which of 10?`, `which 2 of 10?` or `is it fever?`."""
+    """Return the planner's question in words: `which of 10?`, `which 2 of 10?` or `is it fever?`."""
     if isinstance(planner, BinaryPlanner):
         return f"is it {planner.asked_of.shown(planner.entity)}?"
     return f"which{'' if planner.k == 1 else f' {planner.k}'} of {len(planner.bundle.entities)}?"
@@ -133,17 +133,16 @@ def ending_of(planner: Planner) -> str:
 
 
 def answer_of(planner: Planner) -> dict[str, Any]:
-    """Return the answer so far. The answer contains `top_k`, or `entity` and `decision`, and the entries below.
+    """Return the planner's answer so far: `top_k`, or `entity` and `decision`, and further fields.
 
     `ordered_by` is the quantity that orders entities, `probability` or `score`. `probability` is the posterior of the
-    answer, `Planner.answer_probability`. If entities are ordered by score, another set can be more probable. If
-    entities are ordered by score, `ahead` is the lead in score. For entities ordered by probability, `ahead` is null.
-    `undecided` lists tied entities. `certain` is true if no further measurement can change the answer. `words` is the
-    whole answer as text.
+    answer, `Planner.answer_probability`. If entities are ordered by score, another answer can be more probable, and
+    `ahead` is the lead in score. If entities are ordered by probability, `ahead` is null. `undecided` lists tied
+    entities. `certain` is true if no further measurement can change the answer. `words` is the whole answer as text.
 
     `none` is true if all measured values are usual. Without any unusual value, no entity is supported. For a bundle
-    with probabilities, `none` is the result of `Planner.none_is_likelier`. For such a bundle, `none_between` is the
-    range of the probability that no entity holds.
+    with class-conditional probabilities, `none` is the result of `Planner.none_is_likelier`, and `none_between` is the
+    range of the probability that no entity is present.
     """
     answer: dict[str, Any] = {"top_k": planner.answer()}
     if isinstance(planner, BinaryPlanner):
@@ -162,10 +161,7 @@ def answer_of(planner: Planner) -> dict[str, Any]:
 
 
 class RankedEntity(NamedTuple):
-    """One row of the ranking on a screen.
-
-    A row contains the entity, its number, and the length of its bar as a share.
-    """
+    """One row of the ranking on a screen: the entity, its number, and the length of its bar as a share."""
 
     entity: str
     number: float
@@ -173,10 +169,7 @@ class RankedEntity(NamedTuple):
 
 
 def order_of(planner: Planner, most: int) -> list[RankedEntity]:
-    """Return the first entities of the planner's order, with their probabilities.
-
-    If scores order them, return mean scores instead.
-    """
+    """Return the first `most` entities in the planner's order, with their probabilities or mean scores."""
     if isinstance(planner, BinaryPlanner):
         shares = sorted(planner.probabilities().items(), key=lambda pair: -round(pair[1], 9))
         return [RankedEntity(name, share, share) for name, share in shares]
@@ -192,10 +185,11 @@ def order_of(planner: Planner, most: int) -> list[RankedEntity]:
 
 
 def standings(planner: TopKPlanner) -> list[dict[str, Any]]:
-    """Return every entity, best first.
+    """Return one row for every entity, best entity first.
 
     A row has `entity`, `wins` (a tie counts half), `certain` (duels resolved) and `posterior`. If `ordered_by` is
-    `score`, a row also has `score`, the mean score against the other entities. `posterior` can then have another order.
+    `score`, a row also has `score`, the mean score against the other entities. If `ordered_by` is `score`, the
+    posteriors can be in another order than the rows.
     """
     wins = dict(zip(planner.bundle.entities, planner.wins(), strict=True))
     by_score = planner.ordered_by == "score"
@@ -210,7 +204,7 @@ def standings(planner: TopKPlanner) -> list[dict[str, Any]]:
 
 
 def outcomes_of(planner: Planner, item: Suggestion | None) -> dict[str, list[dict[str, Any]]]:
-    """Return the effect of each value of each suggested feature on the answer. With too many entities, return {}."""
+    """Return the effect of each value of each suggested feature on the answer, or {} if there are too many entities."""
     if item is None or len(planner.bundle.entities) > ALL_DUELS_UP_TO:
         return {}
     return {feature: outcomes(planner, feature) for feature in item.features}

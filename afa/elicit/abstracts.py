@@ -1,7 +1,8 @@
-"""Abstracts of publications, as text for prompts and as files on disk.
+"""Prepare abstracts of publications as plain text for prompts, and cache abstracts and searches on disk.
 
-An abstract is plain text without markup. Therefore an abstract cannot imitate the surrounding lines of a prompt. On
-disk, the name of an abstract is the hash of its content. The name of a search is made from its query and date.
+Markup and runs of dashes are removed from an abstract, so that its text cannot imitate the surrounding lines of a
+prompt. The file name of an abstract is the hash of its content, and the path of a search is made from its query and
+date.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _DASH = "[\N{HYPHEN-MINUS}\N{ARMENIAN HYPHEN}\N{HYPHEN}-\N{HORIZONTAL BAR}\N{HYP
     "\N{SMALL EM DASH}\N{SMALL HYPHEN-MINUS}\N{FULLWIDTH HYPHEN-MINUS}]"
 )
 _DASHES = re.compile(rf"{_DASH}(?: ?{_DASH})+")
-# Only names of elements count as markup, so that "p<0.05 and n>3" remains.
+# Only known element names count as markup, so that "p<0.05 and n>3" is not removed.
 _NAMES = "a|abstract|b|bold|br|div|em|h[1-6]|i|inf|italic|li|ol|p|sc|sec|span|strong|sub|sup|title|u|ul"
 _ATTRIBUTE = r"""\s+[\w:.-]+\s*=\s*(?:"[^"]*"|'[^']*')"""
 _TAG = re.compile(rf"</?(?:{_NAMES}|(?:jats|mml):[\w-]+)(?:{_ATTRIBUTE})*\s*/?>|<!--.*?-->", re.IGNORECASE | re.DOTALL)
@@ -47,7 +48,7 @@ _HEADING = re.compile(
     r"<(h[1-6]|(?:jats:)?title)>\s*(.{0,200}?)\s*:?\s*</\1>\s*(?:<(?:jats:)?p>)?", re.IGNORECASE | re.DOTALL
 )
 _BLOCK = re.compile(r"</?(?:br|div|li|(?:jats:)?p|(?:jats:)?sec)\s*/?>", re.IGNORECASE)
-# Greek letters in publications, as official gene symbols write them.
+# Greek letters become the Latin letters that official gene symbols use.
 _GREEK = str.maketrans({"α": "a", "β": "b", "γ": "g", "δ": "d", "ε": "e", "κ": "k"})
 _ACCENT = re.compile("[\u0300-\u036f]")
 _WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
@@ -84,12 +85,12 @@ class Abstract:
 
     @property
     def kind(self) -> Kind:
-        """Return `article` for a peer-reviewed article, or `preprint`."""
+        """Return the kind of publication: `article` (peer-reviewed) or `preprint`."""
         return "article" if self.source == "pubmed" else "preprint"
 
     @property
     def cited_as(self) -> str:
-        """Return the citation that a prompt shows. The citation consists of identifier, journal and year."""
+        """Return the citation that a prompt shows: identifier, journal and year."""
         name = "PMID" if self.source == "pubmed" else "DOI" if self.id == self.doi else "Europe PMC"
         journal = self.journal if self.source == "pubmed" else f"{self.journal} preprint".strip()
         return ", ".join(filter(None, (f"{name} {self.id}", journal, str(self.year or ""))))
@@ -120,9 +121,9 @@ def written(document: Any) -> str:
 
 
 def without_markup(text: str) -> str:
-    """Return a text of HTML or JATS as plain lines. A heading begins a line and ends in a colon."""
+    """Return the plain text of HTML or JATS markup. Each heading begins a line and ends in a colon."""
     text = _HEADING.sub(r"\n\2: ", text[:LONGEST_MARKUP])
-    # Some records contain tags that were escaped twice. Such tags appear only after the first pass.
+    # Some records contain tags that were escaped twice, which appear only after the first pass.
     for _ in range(2):
         text = html.unescape(_TAG.sub("", _BLOCK.sub("\n", text)))
     return _TAG.sub("", text)
@@ -138,7 +139,7 @@ def one_line(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text in lower case without accents. A hyphenated word gives its parts and the whole word.
+    """Return the words of a text in lower case without accents. A hyphenated word gives its parts and the joined word.
 
     >>> words("Mucosal IL-1β")
     ['mucosal', 'il', '1b', 'il1b']
@@ -152,7 +153,7 @@ def words(text: str) -> list[str]:
 
 
 def names_gene(abstract: Abstract, names: Iterable[str]) -> bool:
-    """Return True if an abstract's title or text has one of these gene names as a word or sequence of words.
+    """Return True if an abstract's title or text contains one of the gene names `names` as a word or sequence of words.
 
     Names of capital letters only, such as CAT, must occur in capitals.
     """
@@ -165,8 +166,7 @@ def _is_in(name: str, text: str, known: str) -> bool:
     if name.isalpha() and name.isupper():
         return re.search(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])", text) is not None
     parts = words(name)
-    # For a hyphenated name, only the whole word is sought. The whole word is the last of its words, as in `words` of
-    # the text.
+    # For a hyphenated name, only the joined word is sought, which is the last element of `words(name)`.
     sought = parts[-1:] if "-" in name and " " not in name else parts
     return bool(sought) and f" {' '.join(sought)} " in known
 
@@ -185,9 +185,9 @@ def _shortened(text: str, longest: int) -> str:
 
 @dataclass(frozen=True)
 class Search:
-    """One search of a source, with its result.
+    """One literature search in one source, with its result.
 
-    The search asked for at most `most` records, on the day `retrieved` (ISO).
+    The search requested at most `most` records, on the date `retrieved` (ISO).
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ class Search:
 
 @dataclass(frozen=True)
 class _SavedSearch(Search):
-    """A search as it is saved, with the digests of its abstracts."""
+    """A search in its saved form, which contains the digests of its abstracts instead of their texts."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -215,13 +215,13 @@ class _SavedSearch(Search):
 
 
 class AbstractCache:
-    """A folder of searches and abstracts. Several processes may write to it at the same time."""
+    """A folder of saved searches and abstracts, to which several processes may write at the same time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def keep(self, search: Search) -> None:
-        """Save a search and its abstracts. The search is written last, so that its abstracts exist."""
+        """Save a search after its abstracts, so that every saved search has all its abstracts."""
         for abstract in search.abstracts:
             path = self._abstract_path(abstract.digest)
             if not path.exists():
@@ -232,7 +232,7 @@ class AbstractCache:
         write_text(path, written(document) + "\n")
 
     def latest(self, source: SourceName, query: str, most: int) -> Search | None:
-        """Return the last saved search with this query, or None.
+        """Return the latest saved search with the given source, query and `most`, or None.
 
         Raises
         ------

@@ -100,8 +100,8 @@ def known_features(study: Study) -> Features:
     return study.features
 
 
-# The docstrings of these classes are descriptions in the JSON schema that a model is given. They are part of the digest
-# of each prompt, so that another word in them makes the recorded answers unusable.
+# The docstrings of these classes are descriptions in the JSON schema that a model is given.
+# The docstrings are part of each prompt's digest: changing a word makes the recorded answers unusable.
 
 
 class Answer(BaseModel):

@@ -1,9 +1,9 @@
-"""The cost of asking. Caps on calls, tokens and money apply to a record as a whole, over all processes and runs.
+"""Limit the number and cost of calls to models.
 
-Each call is a line in a `.tries` file of the record. The line is written before the call and states its largest
-possible use. A second line is written after the reply. The second line has the tokens that the endpoint counted. A call
-without a second line counts with its largest possible use. An example is a call of a process that was killed. Only one
-process at a time makes calls for a record (`Budget.alone`).
+Caps on calls, tokens and money apply to all processes and runs of a record together. Before each call, the largest
+number of tokens that it may use is written to a `.tries` file of the record. After the reply, a second line states the
+tokens that the endpoint counted. A call without a second line, for example of a killed process, counts with its largest
+number of tokens. Only one process at a time makes calls for a record (`Budget.alone`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Caps:
-    """Largest use of a record. None means that there is no cap.
+    """Caps on the calls, tokens and cost of a record. None means no cap.
 
     Parameters
     ----------
@@ -54,20 +54,20 @@ class Caps:
 
 @dataclass(frozen=True)
 class Prices:
-    """The prices of a million tokens of the prompt and of the answer."""
+    """Prices of a million prompt tokens and of a million answer tokens."""
 
     prompt: float = 0.0
     answer: float = 0.0
     currency: str = "USD"
 
     def of(self, prompt: int, answer: int) -> float:
-        """Return the price of these numbers of tokens."""
+        """Return the price of `prompt` and `answer` tokens."""
         return (prompt * self.prompt + answer * self.answer) / 1e6
 
 
 @dataclass(frozen=True)
 class Used:
-    """The use of calls. The use is either the actual use or the largest possible use."""
+    """Number, tokens and cost of calls, either actual or the largest possible."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -82,7 +82,7 @@ NO_CAPS, NO_PRICES = Caps(), Prices()
 
 
 class CapError(ElicitationError):
-    """The next call would exceed a cap. Therefore it was not made."""
+    """Error that is raised in place of a call that would exceed a cap."""
 
 
 @dataclass
@@ -94,9 +94,10 @@ class _Call:
 
 
 class Budget:
-    """Caps and prices of a record, and its use so far. Several threads may use it.
+    """Caps and prices of a record, and the tokens and cost so far. Several threads may share a `Budget`.
 
-    No token is shorter than a byte. Therefore the caps hold for any endpoint that counts tokens correctly.
+    A prompt counts one token per byte. No token is shorter than a byte, so that the caps hold for any endpoint that
+    counts correctly.
     """
 
     def __init__(self, record: Record, caps: Caps = NO_CAPS, prices: Prices = NO_PRICES) -> None:
@@ -108,22 +109,22 @@ class Budget:
 
     @property
     def used(self) -> Used:
-        """Return the use of all calls of the record, including other processes.
+        """Return the number, tokens and cost of all calls of the record, including calls of other processes.
 
-        An open call counts with its largest use.
+        An open call counts with its largest number of tokens.
         """
         with self._mutex:
             self._read()
             return self._sum(each.tokens for each in self._calls.values()) + self._used_before_calls()
 
     def expected(self, prompt: str, most_answer_tokens: int) -> Used:
-        """Return the largest use of a call with this prompt. The prompt includes all text that is sent."""
+        """Return upper bounds on the tokens and cost of a call. `prompt` contains all text that the call sends."""
         tokens = len(prompt.encode(errors="surrogatepass")) + OVERHEAD
         return Used(1, tokens, most_answer_tokens, self.prices.of(tokens, most_answer_tokens))
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the record's lock. Another process that makes calls for this record ends before the block begins."""
+        """Hold the record's lock. The `with` block begins after other processes have released the lock."""
         self.record.folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.record.folder / LOCK)
         try:
@@ -138,9 +139,9 @@ class Budget:
             lock.release()
 
     def begin(self, key: str, expected: Used) -> str:
-        """Record a call before it is made, and return the call's name. `end` takes this name.
+        """Record a call before it is made, and return the call's name for `end`.
 
-        If open calls may still use less than their largest use, the function waits for room under the caps.
+        If open calls may yet leave room under the caps, the function waits.
 
         Raises
         ------
@@ -153,18 +154,21 @@ class Budget:
                 fault = self._passed(used + expected)
                 if not fault:
                     return self._write(key, expected)
-                # Open calls may turn out to use no tokens, but their number remains.
+                # Open calls may turn out to use no tokens, but still count as calls.
                 least = self._sum((0, 0) if each.is_open else each.tokens for each in calls)
                 if self._passed(least + self._used_before_calls() + expected):
                     raise CapError(fault)
             time.sleep(POLL)
 
     def end(self, name: str, tokens: tuple[int, int] | None) -> None:
-        """Record the tokens of a call. If the endpoint did not count, `tokens` is None and the largest use remains."""
+        """Record the tokens of a call that has ended.
+
+        If `tokens` is None, the call keeps its largest number of tokens.
+        """
         with self._mutex:
             given = self._calls[name]
             given.is_open, given.tokens = False, tokens or given.tokens
-            # If a power failure loses this line, the call counts as more, never as less.
+            # If a power failure loses the line, the call counts with its largest number of tokens.
             self._lines.append({"try": name, "used": tokens}, durable=False)
 
     def _write(self, key: str, expected: Used) -> str:
@@ -197,14 +201,17 @@ class Budget:
         return Used(len(counts), prompt, answer, self.prices.of(prompt, answer))
 
     def _used_before_calls(self) -> Used:
-        """Return the use of the entries without recorded calls. Uncounted tokens count with the largest use."""
+        """Return tokens and cost of entries without recorded calls.
+
+        Uncounted answers have their largest number of tokens.
+        """
         if self._before is None:
             first: dict[str, str] = {}
             for each in self._calls.values():
                 first[each.key] = min(each.time, first.get(each.key, each.time))
             spent = []
             for entry in self.record.entries():
-                # An unknown time sorts after all others.
+                # The time `unknown` sorts after all dates.
                 if entry.time < first.get(entry.key, "9"):
                     asked = {} if isinstance(entry.parameters, str) else entry.parameters
                     spent.append((0, asked.get("most_tokens", 0)) if isinstance(entry.tokens, str) else entry.tokens)
@@ -212,7 +219,7 @@ class Budget:
         return self._before
 
     def _passed(self, after: Used) -> Fault | None:
-        """Return the fault for the first cap that the use `after` exceeds, or None."""
+        """Return the fault for the first cap that the calls, tokens or cost in `after` exceed, or None."""
         caps = (
             ("calls", self.caps.calls, after.calls),
             ("tokens", self.caps.tokens, after.prompt_tokens + after.answer_tokens),
@@ -227,11 +234,11 @@ class Budget:
 
 
 def account_table(record: Record, prices: Prices) -> pd.DataFrame:
-    """Return the use of a record, with the columns `ACCOUNT_COLUMNS`.
+    """Return a table of the tokens and cost of a record, with the columns `ACCOUNT_COLUMNS`.
 
-    There is one row for each prompt, run, model and outcome. The last row, `tries`, is the use that caps count. This
-    row includes all calls, also failed ones. Calls without a token count have their largest use. The column `uncounted`
-    is the number of attempts for which the endpoint gave no token count.
+    The table has one row for each prompt, run, model and outcome. The last row, `tries`, contains the sums that are
+    compared with the caps, including failed calls. A call without a token count adds its largest number of tokens. The
+    column `uncounted` is the number of attempts for which the endpoint gave no token count.
     """
     rows = []
     for entry in record.entries():

@@ -1,6 +1,6 @@
 """Make one bounded call to a chat endpoint with the `openai` client, and parse the replies that endpoints send.
 
-Only this module imports the client, which `pip install 'afa[elicitation]'` installs.
+Only this module imports the `openai` client, which `pip install 'afa[elicitation]'` installs.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ class Reply:
 
 
 class Chat:
-    """Makes calls to one endpoint. Several threads may use it.
+    """Client of one chat endpoint, which several threads may share.
 
-    Calls are not repeated, and redirects are not followed. The environment variables of the `openai` client are
-    ignored. Therefore no key, account or header but our own is sent.
+    Failed calls are not repeated, and redirects are not followed. The environment variables of the `openai` client are
+    ignored, so that only our own key and headers are sent.
     """
 
     def __init__(self, endpoint: Endpoint, bounds: Bounds) -> None:
-        # The loggers below write the headers of replies. An endpoint may repeat the key in these headers.
+        # Both loggers write the headers of replies, in which an endpoint may repeat the key.
         for name in ("httpcore", "httpcore2"):
             logging.getLogger(name).setLevel(logging.WARNING)
         self._bounds = bounds
@@ -81,9 +81,9 @@ class Chat:
             raise ElicitationError(Fault(endpoint.base_url, found, "an address to ask", step)) from None
 
     def called(self, document: Mapping[str, Any]) -> HttpReply:
-        """Return the reply to one call, of any status.
+        """Make one call, and return its reply of any HTTP status.
 
-        If no complete reply came within the bounds, a `ReplyError` is raised.
+        A reply that is not complete within the bounds raises a `ReplyError`.
         """
         late = _late(self._bounds)
         return within(self._bounds.deadline, lambda: self._called(document, late), late)
@@ -105,7 +105,7 @@ class Chat:
 
 
 class _Bounded(openai.DefaultHttpxClient):
-    """A client that sends only our own headers. The client reads a reply only up to the bounds."""
+    """HTTP client that sends only our own headers, and stops reading a reply at the bounds."""
 
     def __init__(self, key: str, bounds: Bounds) -> None:
         super().__init__(follow_redirects=False)
@@ -147,10 +147,10 @@ def _late(bounds: Bounds) -> ReplyError:
 
 
 def read_reply(text: str) -> Reply:
-    """Return the parsed body of a call.
+    """Return the parsed body of the reply to a call.
 
-    The body is one document or server-sent events, and contains an answer or an error. If the body is not a completion,
-    `error` contains its message. Without a message, it contains the kind of the body and its first characters.
+    The body is one JSON document or server-sent events, and contains an answer or an error. If the body is not a
+    completion, `error` is its error message, or else its kind and first characters.
     """
     text = text.removeprefix("\ufeff").strip()
     reply, arguments, is_completion = Reply(), "", False
@@ -183,9 +183,9 @@ def read_reply(text: str) -> Reply:
 
 
 def reason_of(text: str) -> tuple[str, str]:
-    """Return message and code of an error body.
+    """Return message and code of the body of an error reply.
 
-    For an unknown form, the message is the kind of the body and its first characters.
+    The message of a body of unknown form is the kind and first characters of the body.
     """
     what, start = "JSON without a message", text.strip()[:FIRST]
     try:
@@ -202,7 +202,10 @@ def reason_of(text: str) -> tuple[str, str]:
 
 
 def _documents(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON document of a body, or one document for each event. Comments and empty events are skipped."""
+    """Yield the JSON document of a body, or of each server-sent event.
+
+    Comments and empty events of a stream are skipped.
+    """
     if text.startswith(("{", "[")):
         yield json.loads(text)
         return
@@ -213,7 +216,7 @@ def _documents(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _words(content: Any) -> str:
-    """Return the text of a message. The message is a text, or a list of parts, of which thoughts are left out."""
+    """Return the text of a message, whose content is a text or a list of parts. Parts with thoughts are excluded."""
     if isinstance(content, list):
         parts = [{"text": part} if isinstance(part, str) else part for part in content]
         return "".join(part.get("text") or "" for part in parts if part.get("type") not in THOUGHTS)
@@ -225,7 +228,7 @@ def _words(content: Any) -> str:
 def _arguments(message: Mapping[str, Any]) -> str:
     """Return the arguments of the first tool call of a message.
 
-    If the message has no text, these arguments are the answer.
+    If the message has no text, the arguments of the tool call are the answer.
     """
     calls = [call["function"] for call in message.get("tool_calls") or () if not call.get("index")][:1]
     given = (calls[0] if calls else message.get("function_call") or {}).get("arguments") or ""
@@ -233,7 +236,7 @@ def _arguments(message: Mapping[str, Any]) -> str:
 
 
 def _reason(document: Any) -> tuple[str, str]:
-    """Return message and code of an error in any form that endpoints use. Without an error, both texts are empty."""
+    """Return message and code of an error in any form that endpoints use, or two empty texts without an error."""
     if isinstance(document, list):
         document = document[0] if document else None
     if not isinstance(document, dict):
@@ -248,7 +251,7 @@ def _reason(document: Any) -> tuple[str, str]:
 
 
 def _tokens(usage: Any) -> tuple[int, int] | None:
-    """Return the tokens of prompt and answer. If the endpoint did not count both, return None."""
+    """Return the tokens of prompt and answer, or None if the endpoint did not count both."""
     try:
         tokens = int(usage["prompt_tokens"]), int(usage["completion_tokens"])
     except (KeyError, TypeError, ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""A client of one language model behind an OpenAI-compatible endpoint. Every attempt is recorded."""
+"""Ask one language model behind an OpenAI-compatible endpoint, and record every attempt."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LONGEST_DETAIL = 500
 
 
 class Client:
-    """Asks one model, and records every attempt, prompt and call. Several threads may use it."""
+    """Client that asks one model and records every prompt, call and attempt. Several threads may share a `Client`."""
 
     def __init__(self, endpoint: Endpoint, budget: Budget, manner: Manner) -> None:
         self.endpoint, self.budget, self.record, self.manner = endpoint, budget, budget.record, manner
@@ -55,9 +55,9 @@ class Client:
 
     @cached_property
     def _chat(self) -> Chat:
-        """Return the chat, which is created at the first question.
+        """Return the chat client, which is created at the first question.
 
-        The chat imports `openai`, which is slow to import. A run that only estimates costs never needs the chat.
+        The import of `openai` is slow, and a run that only estimates costs does not need it.
         """
         from afa.elicit.chat import Chat  # noqa: PLC0415
 
@@ -69,14 +69,11 @@ class Client:
         return key_of(request, self.endpoint.model, self.manner)
 
     def recorded(self, request: Request) -> Entry | None:
-        """Return the result of `ask` if it needs no call, else None.
-
-        The result is the answer, or the last allowed attempt.
-        """
+        """Return the recorded answer, or the last attempt if no further attempt is allowed, else None."""
         return self.record.settled(self.key(request), self.manner.answers)
 
     def expected(self, request: Request) -> Used:
-        """Return the largest use of one call for the request."""
+        """Return upper bounds on the tokens and cost of one call for the request."""
         messages = request.messages
         text = messages.system + messages.user + json.dumps(answer_schema(request.question.prompt))
         return self.budget.expected(text, self.manner.most_tokens)
@@ -84,9 +81,9 @@ class Client:
     def ask(self, request: Request, *, stop: threading.Event | None = None) -> Entry | None:
         """Return the answer to a request, from the record or from the model.
 
-        If there is no answer, return the last attempt. Attempts of earlier runs count towards `Manner.answers`.
-        Attempts at which the endpoint failed do not count. After `stop` is set, no new call begins. The result is then
-        None if there was no earlier attempt.
+        If there is no answer, return the last attempt. Attempts of earlier runs count towards `Manner.answers`, but
+        failures of the endpoint do not. After `stop` is set, no new call begins, and without an earlier attempt the
+        result is None.
 
         Raises
         ------
@@ -105,10 +102,9 @@ class Client:
         return known
 
     def _attempt(self, request: Request, stop: threading.Event) -> Entry | None:
-        """Make and record one more attempt. After `stop` is set and without a call, the result is None.
+        """Make and record one more attempt. If `stop` is set before any call, return None.
 
-        The prompt of the attempt quotes the last fault. Calls are made until one has a reply. At most `Manner.calls`
-        calls are made.
+        The prompt quotes the fault of the last answer. At most `Manner.calls` calls are made, until one has a reply.
         """
         chat, key, prompt = self._chat, self.key(request), request.question.prompt
         earlier = self.record.replies(key)
@@ -148,7 +144,7 @@ class Client:
         return self._recorded(request, len(earlier) + 1, "failed", failure.found, failure.body)
 
     def _count(self, failure: ReplyError) -> None:
-        """Make all threads wait as long as the endpoint asks. If further calls are useless, raise an error.
+        """Count a failed call, and make all threads wait as long as the endpoint asks.
 
         Raises
         ------
@@ -182,7 +178,10 @@ class Client:
                 self._closed_until = 0.0 if self._closed_until == until else self._closed_until
 
     def _reply(self, chat: Chat, prompt: str, messages: Messages) -> Reply:
-        """Return the reply to one call. If the endpoint failed, a `ReplyError` has the endpoint's own words."""
+        """Return the reply to one call.
+
+        A failure of the endpoint raises a `ReplyError` with the endpoint's own words.
+        """
         from afa.elicit.chat import read_reply, reason_of  # noqa: PLC0415
 
         came = chat.called(self._document(prompt, messages))
@@ -197,10 +196,10 @@ class Client:
         return self._failed(came, reply, body)
 
     def _failed(self, came: HttpReply, reply: Reply, body: str) -> Reply:
-        """Return the reply of an endpoint that refuses the question. Any other failure raises a `ReplyError`.
+        """Return the reply of an endpoint that refuses the question.
 
-        A status below 500 means that the request was refused and nothing was computed. After a time-out or another
-        failure of a gateway, the model may have used tokens.
+        A failure other than a refusal raises a `ReplyError`. A status below 500 means that the request was refused and
+        nothing was computed. After a time-out or another failure of a gateway, the model may have used tokens.
         """
         status, detail = came.status, self._shown(reply.error)
         if is_refusal := REDIRECTS <= status < INTERNAL and status != TIMED_OUT:
@@ -214,7 +213,7 @@ class Client:
         raise ReplyError(detail, again=not fatal, wait=wait, fatal=fatal, used=reply.tokens, body=reply.text or body)
 
     def _document(self, prompt: str, messages: Messages) -> dict[str, Any]:
-        """Return the body of a request."""
+        """Return the JSON body of a call to the endpoint."""
         manner, bounds = self.manner, self.manner.structured != "bare_schema"
         schema = answer_schema(prompt, bounds=bounds)
         document: dict[str, Any] = {"model": self.endpoint.model, manner.limit: manner.most_tokens}
@@ -265,18 +264,16 @@ class Client:
         return entry
 
     def _shown(self, text: str) -> str:
-        """Return a reason on one line of at most `LONGEST_DETAIL` characters."""
+        """Return a text on one line of at most `LONGEST_DETAIL` characters, without the key."""
         return " ".join(self._writable(text).split())[:LONGEST_DETAIL]
 
     def _writable(self, text: str) -> str:
-        """Return the text without the key. A question mark replaces each lone surrogate."""
+        """Return the text with the key removed and a question mark in place of each lone surrogate."""
         return self.endpoint.redacted(text).encode(errors="replace").decode()
 
 
 def judged(reply: Reply, schema: type[Answer], values: Mapping[str, str]) -> tuple[Outcome, str]:
-    """Return the outcome of a reply, and a note.
-
-    The note says why it is no answer, or which text around the answer was ignored.
+    """Return the outcome of a reply, and a note on a missing answer or on ignored text around the answer.
 
     Parameters
     ----------
@@ -290,15 +287,15 @@ def judged(reply: Reply, schema: type[Answer], values: Mapping[str, str]) -> tup
     try:
         answer, notes = read_wrapped(schema, reply.text)
     except ValueError as error:
-        # Some endpoints give no reason for the end of an answer. An answer that parses is complete.
+        # Some endpoints give no reason for the end of an answer, so that an answer counts as complete if it parses.
         return ("incomplete", "the answer broke off") if reply.finish is None else ("unparsable", str(error))
     other = beside_the_question(answer, values)
     return ("unparsable", other) if other else ("answered", "; ".join(notes))
 
 
 def _back_off(turn: int) -> float:
-    """Return the seconds before the next call.
+    """Return the waiting time before the next call, in seconds.
 
-    The waits double each time, and are random so that clients do not synchronise.
+    The waiting time doubles with each call, and is random so that clients do not call at the same moment.
     """
     return float(2**turn * random.uniform(0.5, 1.0))  # noqa: S311 (not used for secrets)

@@ -1,4 +1,4 @@
-"""The consensus of several voters. Genes are selected by agreement and by literature, and numbers are pooled (F7)."""
+"""Compute the consensus of several voters: select genes by agreement and literature, and pool probabilities (F7)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def consensus(
 
 
 def check_voters(models: Mapping[str, str], study: Study) -> None:
-    """Raise an `ElicitationError` if two voters are the same model. The setting `same_model` of the study allows this.
+    """Raise an `ElicitationError` if two voters are the same model, unless the study sets `same_model`.
 
     Parameters
     ----------
@@ -93,13 +93,13 @@ def check_voters(models: Mapping[str, str], study: Study) -> None:
 
 
 def agreement(named: pd.DataFrame, study: Study) -> pd.DataFrame:
-    """Return the agreement of voters, with the columns `AGREEMENT_COLUMNS`.
+    """Return a table of the agreement of voters, with the columns `AGREEMENT_COLUMNS`.
 
-    There is one row for each phenotype, and one for all phenotypes. The column `voters` names all voters, or two of
-    them. `genes` is the number of genes that at least one of these voters names. `agreed` is the number of genes that
-    all these voters name with the same direction. `share` is `agreed` divided by `genes`. `kappa` is Fleiss' kappa over
-    all genes in the study's answers. The categories of `kappa` are *up*, *down* and *not named*. A voter who names
-    genes at random gets 0. If all voters give all genes the same category, `kappa` is empty.
+    There is one row for each phenotype, and one row for all phenotypes. The column `voters` names the voters of a row:
+    all voters, or two voters. `genes` is the number of genes that at least one voter of the row names. `agreed` is the
+    number of genes that all voters of the row name with the same direction. `share` is `agreed` divided by `genes`.
+    `kappa` is Fleiss' kappa over all genes in the study's answers, with the categories *up*, *down* and *not named*;
+    random naming gives about 0. If all voters give all genes the same category, `kappa` is empty.
     """
     voters, genes = study.settings.voters, sorted(named["gene"].unique())
     signs = np.zeros((len(study.names), len(voters), len(genes)), dtype=np.int64)
@@ -116,7 +116,7 @@ def agreement(named: pd.DataFrame, study: Study) -> pd.DataFrame:
 
 
 def fleiss_kappa(signs: NDArray[np.int64]) -> float:
-    """Return Fleiss' kappa of the categories -1, 0, +1. If only one category occurs, it is NaN.
+    """Return Fleiss' kappa of the categories -1, 0, +1, or NaN if only one category occurs.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def evidence_filter(
     """Return the genes of `kept` that literature supports (paragraph "Consensus-and-evidence filtering").
 
     A gene is supported by an answer that gives `literature` as the source of the gene and cites a retrieved abstract.
-    The abstract must be of one of the `kinds`, and contain the gene's symbol or an alias in its title or text.
+    The cited abstract must be of one of the `kinds`, and contain the gene's symbol or an alias in its title or text.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def evidence_filter(
 
 
 def _verdict(row: Any, kinds: Sequence[Kind]) -> str:
-    """Return `SUPPORTS` if a reference supports its gene. If it does not, return the first condition that fails."""
+    """Return `SUPPORTS` if a reference supports its gene, else a text on the first condition that fails."""
     if row.evidence_source != "literature":
         return f"the answer says {row.evidence_source}"
     if not row.number:
@@ -193,7 +193,13 @@ def _verdict(row: Any, kinds: Sequence[Kind]) -> str:
 
 
 def among(table: pd.DataFrame, others: pd.DataFrame) -> NDArray[np.bool_]:
-    """Return True for each row whose phenotype and gene occur in another table, (n_rows,) bool."""
+    """Return True for each row of `table` whose phenotype and gene occur in `others`.
+
+    Returns
+    -------
+    found : (n_rows,) bool
+
+    """
     names = ["phenotype", "gene"]
     found: NDArray[np.bool_] = pd.MultiIndex.from_frame(table[names]).isin(pd.MultiIndex.from_frame(others[names]))
     return found
@@ -232,7 +238,9 @@ SHARES = ("p_high_with", "p_high_without", "p_low_with", "p_low_without")
 
 
 def pool_cuts(cuts: pd.DataFrame, names: Sequence[str], kinds: Sequence[str]) -> pd.DataFrame:
-    """Return the median cut points of each feature. A side needs cut points from more than half of the voters.
+    """Return the median cut points of each feature.
+
+    A side (low or high) needs cut points of more than half of the voters.
 
     Parameters
     ----------
@@ -258,9 +266,9 @@ def pool_cuts(cuts: pd.DataFrame, names: Sequence[str], kinds: Sequence[str]) ->
 
 
 def cuts_apart(cuts: pd.DataFrame) -> list[str]:
-    """Return a sentence on the range of the voters' own cut points, given a table of `pool_cuts`.
+    """Return a sentence on cut points that differ between voters, given a table of `pool_cuts`.
 
-    If all agree, there is no sentence.
+    If all voters agree on the cut points, the list is empty.
     """
     found = [
         f"{feature} {side} {row[f'{side}_least']:g} to {row[f'{side}_most']:g}"
@@ -272,7 +280,7 @@ def cuts_apart(cuts: pd.DataFrame) -> list[str]:
 
 
 def answers_in_doubt(unary: pd.DataFrame, entities: Sequence[str], features: Sequence[str]) -> list[str]:
-    """Return a sentence on unanswered questions, and one on directions that contradict their probabilities.
+    """Return a sentence on unanswered questions, and a sentence on directions that contradict their probabilities.
 
     Parameters
     ----------
@@ -294,7 +302,7 @@ def answers_in_doubt(unary: pd.DataFrame, entities: Sequence[str], features: Seq
 
 
 def read_voters(folder: str | Path, unary: pd.DataFrame) -> pd.DataFrame:
-    """Read the probabilities of several voters. Each voter has one CSV file.
+    """Read the probabilities of several voters from a folder with one CSV file for each voter.
 
     Parameters
     ----------
@@ -362,7 +370,7 @@ def pooled_shares(voters: pd.DataFrame, pairs: pd.MultiIndex, possible: NDArray[
 
 
 def pool_answers(answers: pd.DataFrame, features: Features) -> pd.DataFrame:
-    """Return one row for each entity and feature, pooled over voters. The columns are those of a bundle's `unary.csv`.
+    """Return one row for each entity and feature, pooled over voters, with the columns of a bundle's `unary.csv`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Live models as a source of answers. Many questions are asked at once, and the cost of a study is estimated."""
+"""Ask live models the questions of a study, several questions at once, and estimate the cost of the study."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LONGEST_NUMBER = -1.2345678901234567e-300
 
 @dataclass(frozen=True)
 class Terms:
-    """The limits of a live run: its caps and prices, and the number of open calls.
+    """Limits of a live run: its caps and prices, and the largest number of open calls.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Terms:
 
 
 class Live:
-    """The models of a study's voters as a source of answers. The models share one record and one budget.
+    """Source of answers that asks the models of a study's voters. All models share one record and one budget.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class Live:
         return str(self.budget.record.folder)
 
     def answers(self, questions: Sequence[Question]) -> list[Entry | None]:
-        """Ask all questions, voter by voter, and return their entries."""
+        """Ask all questions, voter by voter, and return the recorded entry of each question."""
         for run in dict.fromkeys(question.run for question in questions):
             client, requests = self.clients[run], self._requests(questions, run)
             at_most = shown(estimate(requests, client), self.budget.prices)
@@ -127,13 +127,14 @@ class Live:
         return [first_answer(self.budget.record.attempts(key)) for key in keys]
 
     def outlook(self, *, min_agree: int) -> pd.DataFrame:
-        """Return the largest use of the questions that are left, with one row for each prompt.
+        """Return upper bounds on the tokens and cost of the unanswered questions, with one row for each prompt.
 
         The columns are `OUTLOOK_COLUMNS`. Before all genes are named, the number of pairs is the largest number that
-        the study allows. A study of features instead of genes has one row for cut points, and one for probabilities.
+        the study allows. A study of features instead of genes has one row for cut points, and one row for
+        probabilities.
 
-        The column `pairs` is the way of asking for pairs that the row assumes. The study's own setting is marked `*`.
-        The column `calls` counts one call for each question without an answer. Repeated calls are not included.
+        The column `pairs` is the mode of asking for pairs that the row assumes; `*` marks the study's own mode. The
+        column `calls` counts one call for each unanswered question, without repeated calls.
         """
         if self.study.features is not None:
             return self._outlook_of_rates(self.study.features)
@@ -166,13 +167,16 @@ class Live:
     def _row(
         self, prompt: str, questions: Sequence[Question], pairs: str = "", how: str = EXACT, times: int = 1
     ) -> tuple[object, ...]:
-        """Return the row of a prompt. Each question stands for `times` questions of the same length."""
+        """Return the row of one prompt.
+
+        Each question in `questions` stands for `times` questions of the same length.
+        """
         runs = dict.fromkeys(question.run for question in questions)
         left = [estimate(self._requests(questions, run), self.clients[run]) for run in runs]
         return prompt, pairs, len(questions) * times, *astuple(sum(left * times, Used())), how
 
     def _answered(self, questions: Sequence[Question]) -> list[Entry] | None:
-        """Return the recorded answers. If one is missing, return None."""
+        """Return the recorded answers to all questions, or None if an answer is missing."""
         found = [self.clients[each.question.run].recorded(each) for each in self._requests(questions)]
         known = [entry for entry in found if entry is not None and entry.outcome == "answered"]
         return known if len(known) == len(found) else None
@@ -189,11 +193,11 @@ class Live:
 
 
 def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4, progress: bool = True) -> list[Entry]:
-    """Return the result of every request, in their order. A result is the answer, or else the last attempt.
+    """Return the result of every request, in the order of `requests`: the answer, or else the last attempt.
 
-    Requests that the record answers are not asked again. Equal requests are asked once. Whenever the function ends, all
-    answers so far are recorded. A rerun asks only the rest. If another process asks with the same record, the function
-    waits until that process ends.
+    Requests with a recorded answer are not asked again, and equal requests are asked once. Whenever the function ends,
+    all answers so far are recorded, so that a rerun asks only the unanswered requests. If another process asks with the
+    same record, the function waits until that process ends.
 
     Parameters
     ----------
@@ -225,22 +229,22 @@ def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4
 
 
 def estimate(requests: Iterable[Request], client: Client) -> Used:
-    """Return the largest use of the unanswered requests, with one call each. Repeated calls are not included."""
+    """Return upper bounds on the tokens and cost of one call for each unanswered request."""
     _, waiting = _split(((client.key(request), request) for request in requests), client)
     return sum((client.expected(request) for request in waiting.values()), Used())
 
 
 def shown(used: Used, prices: Prices) -> str:
-    """Return the use of calls as one line of text."""
+    """Return the number, tokens and cost of calls as one line of text."""
     tokens = f"{used.prompt_tokens:,} + {used.answer_tokens:,} tokens of prompts and answers"
     money = f", {used.money:,.2f} {prices.currency}" if prices.of(1, 1) > 0 else ""
     return f"{used.calls:,} calls, {tokens}{money}"
 
 
 def reasons(attempts: Iterable[Sequence[Entry]]) -> Iterator[str]:
-    """Yield a line for each kind of failure. The line contains the number of such failures and an example.
+    """Yield a line for each kind of failure, with the number of failures and an example.
 
-    Failures are of one kind if their reasons differ only in numbers. The most frequent kind comes first.
+    Failures are of one kind if their reasons differ only in numbers. Kinds of failures are sorted by frequency.
 
     Parameters
     ----------
@@ -260,7 +264,7 @@ def reasons(attempts: Iterable[Sequence[Entry]]) -> Iterator[str]:
 
 
 def _split(keyed: Iterable[tuple[str, Request]], client: Client) -> tuple[dict[str, Entry], dict[str, Request]]:
-    """Return recorded results and requests still to ask, both by key."""
+    """Split requests into recorded results and requests still to ask, both by key."""
     requests = dict(keyed)
     known = {key: entry for key, each in requests.items() if (entry := client.recorded(each)) is not None}
     return known, {key: each for key, each in requests.items() if key not in known}

@@ -1,6 +1,6 @@
-"""The prompts of a study. A prompt is a template under version control, the schema of its answer, and a digest.
+"""Render the prompts of a study. A prompt consists of a template, the schema of its answer, and a digest.
 
-`request` is the only place where a template and the words of a study are combined.
+Only the function `request` combines a template with the words of a study.
 """
 
 from __future__ import annotations
@@ -52,10 +52,7 @@ def request(question: Question, study: Study, abstracts: Abstracts) -> Request:
 
 
 def feature_rows(study: Study, ends: Mapping[str, Sequence[float | None] | None]) -> list[dict[str, str]]:
-    """Return the text on each feature that a prompt asks about.
-
-    The text includes a voter's cut points if there are any.
-    """
+    """Return the texts on each feature that a prompt asks about, with a voter's cut points if there are any."""
     if study.features is None:
         return []
     table = study.features.to_frame().set_index("feature").loc[list(ends)]
@@ -75,13 +72,13 @@ def feature_rows(study: Study, ends: Mapping[str, Sequence[float | None] | None]
 
 
 def no_abstracts(question: Question) -> Sequence[Mapping[str, Any]]:
-    """Return no abstracts, to ask without retrieval."""
+    """Return an empty tuple, for questions that are asked without abstracts."""
     del question
     return ()
 
 
 def with_fault(messages: Messages, detail: str) -> Messages:
-    """Return the prompt with the fault of the last answer added. If `detail` is empty, the prompt is unchanged."""
+    """Return the prompt with the fault `detail` of the last answer added, or unchanged if `detail` is empty."""
     if not detail:
         return messages
     said = _on_one_line(detail[:300]).rstrip(".")
@@ -91,7 +88,7 @@ def with_fault(messages: Messages, detail: str) -> Messages:
 def render(name: str, values: Mapping[str, Any]) -> Messages:
     """Return the prompt `name` with its values filled in.
 
-    Each value is on one line, so that it cannot imitate the prompt.
+    Line breaks in values become blanks, so that a value cannot imitate the lines of the prompt.
 
     Raises
     ------
@@ -122,7 +119,7 @@ def prompt_digest(name: str) -> str:
 
 
 def key_of(request: Request, model: str, manner: Manner) -> str:
-    """Return the key of a request in a record. The key depends on the model and on the settings of asking."""
+    """Return the key of a request in a record, which depends on prompt, model and call settings."""
     digest = prompt_digest(request.question.prompt)
     return request_key(request.question, model, manner.parameters, digest, request.messages.digest)
 

@@ -1,8 +1,8 @@
-"""The record of an elicitation. Questions and replies are JSON lines, and lines are only appended.
+"""Store the questions and replies of an elicitation as JSON lines in append-only files.
 
-A folder contains entries (`*.jsonl`), the rendered prompts (`*.wordings`) and the calls (`*.tries`, see
-`afa.elicit.budget`). Each process writes its own files and reads all of them. Therefore records of several people can
-be put into one folder, and an interrupted run resumes where it stopped.
+The folder of a record contains entries (`*.jsonl`), the rendered prompts (`*.wordings`) and the calls (`*.tries`, see
+`afa.elicit.budget`). Each process writes its own files and reads all files: records of several people can be put into
+one folder, and an interrupted run resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ RESTORE = "restore the file, or take it out of the folder"
 
 
 class JsonLines:
-    """The files with one suffix in a folder. One file is appended to, and all files are read.
+    """The JSON-lines files with one suffix in a folder: all files are read, and one file is appended to.
 
-    An incomplete last line is skipped. A process that was killed may leave such a line.
+    An incomplete last line, which a killed process may leave, is skipped.
     """
 
     def __init__(self, folder: Path, suffix: str) -> None:
@@ -41,13 +41,16 @@ class JsonLines:
         self._read: dict[Path, tuple[int, int]] = {}
 
     def append(self, document: Mapping[str, Any], *, durable: bool = True) -> None:
-        """Append one line. If `durable` is True, the line is then on disk. Several threads may call this."""
+        """Append one line.
+
+        If `durable` is True, return after the line is on disk. Several threads may call `append`.
+        """
         line = json.dumps(document, sort_keys=True).encode() + b"\n"
         with self._lock:
             path = self._mine or self.folder / f"{uuid.uuid4().hex}{self.suffix}"
             path.parent.mkdir(parents=True, exist_ok=True)
-            # A failure may leave half a line, which must remain the last of its file. Therefore the next line goes to a
-            # new file.
+            # A failure may leave half a line, which must remain the last of its file.
+            # The next line is therefore written to a new file.
             self._mine = None
             with path.open("ab") as stream:
                 stream.write(line)
@@ -57,7 +60,10 @@ class JsonLines:
             self._mine = path
 
     def new(self, faults: list[Fault]) -> Iterator[tuple[str, bytes]]:
-        """Yield every new JSON line since the last call, with its place. Other lines are added to `faults`."""
+        """Yield every JSON line added since the last call, with its place.
+
+        Lines that are not JSON are added to `faults`.
+        """
         if self.folder.exists() and not self.folder.is_dir():
             faults.append(Fault(str(self.folder), "a file", "a folder of the record", "name another folder"))
         for path in sorted(self.folder.glob(f"*{self.suffix}")):
@@ -80,7 +86,7 @@ class JsonLines:
                 yield f"{path}, line {number + 1}", tail
 
     def forget(self) -> None:
-        """Make the next call of `new` read everything again."""
+        """Make the next call of `new` read all files from the start."""
         self._read.clear()
 
 
@@ -93,7 +99,7 @@ def _bytes_from(path: Path, start: int) -> bytes:
 
 
 def _trouble(line: bytes) -> str:
-    """Return why a line is not JSON. For a blank or valid line, the text is empty."""
+    """Return why a line is not JSON, or an empty text for a blank or valid line."""
     try:
         if line.strip():
             json.loads(line.decode())
@@ -116,9 +122,7 @@ ASKED = ["prompt", "phenotype", "gene1", "gene2"]
 
 @dataclass(frozen=True)
 class Question:
-    """A question without its wording.
-
-    A question consists of the name of the prompt, the identifying values, and the run (the voter).
+    """A question without its wording: the name of the prompt, the identifying values, and the run (the voter).
 
     Parameters
     ----------
@@ -136,7 +140,10 @@ class Question:
 
     @property
     def name(self) -> tuple[object, ...]:
-        """Return the identity of the question. A pair is the same question in either order of its genes."""
+        """Return a key that identifies the question.
+
+        A question on a pair has the same key in either order of the genes.
+        """
         genes = frozenset(self.values[key] for key in ("gene1", "gene2") if key in self.values)
         others = tuple(sorted((key, value) for key, value in self.values.items() if key not in ("gene1", "gene2")))
         return self.prompt, self.run, others, genes
@@ -168,7 +175,7 @@ class Messages:
 
     @property
     def digest(self) -> str:
-        """Return the SHA-256 of both parts, as in `Entry.messages`."""
+        """Return the SHA-256 of the system and user parts, as in `Entry.messages`."""
         return _sha256(json.dumps([self.system, self.user]))
 
 
@@ -182,7 +189,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Entry:
-    """One attempt at a question.
+    """Record of one attempt to answer a question.
 
     Parameters
     ----------
@@ -228,7 +235,7 @@ class Entry:
 
     @property
     def digest(self) -> str:
-        """Return the SHA-256 of request and answer. This digest does not depend on time, attempt and endpoint."""
+        """Return the SHA-256 of request and answer, which does not depend on time, attempt, tokens and endpoint."""
         passing = {"attempt", "time", "tokens", "served_model", "endpoint"}
         lasting = {name: value for name, value in self.document.items() if name not in passing}
         return _sha256(json.dumps(lasting, sort_keys=True, ensure_ascii=False))
@@ -243,19 +250,18 @@ def request_key(
 
 
 def first_answer(entries: Sequence[Entry]) -> Entry | None:
-    """Return the first answer, which later answers never replace.
+    """Return the first entry with an answer, else the last entry, or None if there are no entries.
 
-    Without an answer, return the last attempt, or None.
+    Later answers never replace the first answer.
     """
     answered = (entry for entry in entries if entry.outcome == "answered")
     return next(answered, entries[-1] if entries else None)
 
 
 class Record:
-    """Entries and prompts of a folder, read when first needed. Several threads and processes may use it.
+    """Entries and prompts in a folder, read when first needed. Several threads and processes may use the folder.
 
-    An entry in several files counts once. Lines that are not entries raise one `ElicitationError`. An incomplete last
-    line is skipped.
+    An entry in several files counts once. One `ElicitationError` lists all lines that are not entries.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -266,7 +272,7 @@ class Record:
         self._lock = threading.RLock()
 
     def append(self, entry: Entry) -> None:
-        """Write one entry. When this method returns, the entry is on disk."""
+        """Write one entry, and return after the entry is on disk."""
         with self._lock:
             entries = self._known()
             self._entries.append(entry.document)
@@ -283,24 +289,24 @@ class Record:
             return list(self._known().get(key, ()))
 
     def replies(self, key: str) -> list[Entry]:
-        """Return the model's replies to a request. Failures of the endpoint are left out."""
+        """Return the model's replies to a request, without failures of the endpoint."""
         return [entry for entry in self.attempts(key) if entry.outcome != "failed"]
 
     def settled(self, key: str, most: int) -> Entry | None:
-        """Return the answer to a request. Without an answer, return the last of at least `most` replies, else None."""
+        """Return the answer to a request; without an answer, return the last of at least `most` replies, else None."""
         replies = self.replies(key)
         answered = (entry for entry in replies if entry.outcome == "answered")
         return next(answered, replies[-1] if len(replies) >= most else None)
 
     def entries(self) -> Iterator[Entry]:
-        """Yield all entries, by key and time. The order does not depend on the files."""
+        """Yield all entries, sorted by key and time."""
         with self._lock:
             return iter([entry for _, entries in sorted(self._known().items()) for entry in entries])
 
     def keep(self, messages: Messages) -> None:
         """Save a rendered prompt.
 
-        Each text is saved once, by its `sha256`, and the prompt by the digests of both parts.
+        Each part is saved once, under its SHA-256, and the prompt as the digests of its parts.
         """
         parts = {"system": _sha256(messages.system), "user": _sha256(messages.user)}
         lines = [(parts["system"], {"text": messages.system}), (parts["user"], {"text": messages.user})]
@@ -332,9 +338,9 @@ class Record:
 
 
 class Recorded:
-    """Entries of a record, looked up by question.
+    """Source of answers that looks up the entries of a record by question.
 
-    Any model and wording is accepted if the record has only one for the question.
+    The record must have answers of only one model, and to only one wording, for each question.
 
     Parameters
     ----------
@@ -351,7 +357,7 @@ class Recorded:
                 self._entries.setdefault(entry.question.name, []).append(entry)
 
     def answers(self, questions: Sequence[Question]) -> list[Entry | None]:
-        """Return the recorded entry of each question. A pair is found in either order of its genes.
+        """Return the recorded entry of each question. A question on a pair is found in either order of the genes.
 
         Raises
         ------
@@ -377,10 +383,10 @@ class Recorded:
 
 
 def merge(records: Sequence[Path], destination: Path, *, model: str = "", prompt: str = "") -> int:
-    """Write the entries of several records into one folder, and return their number.
+    """Write the entries of several records into one folder, and return the number of entries.
 
-    The order of the records does not matter. All calls are merged, whatever entries are selected, so that all use still
-    counts.
+    The order of the records does not matter. The calls of all entries are merged, whichever entries are selected, so
+    that caps still count all calls.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Retrieval for a question (paragraph "Retrieval-grounded prompting").
+"""Retrieve abstracts for the prompt of a question (paragraph "Retrieval-grounded prompting").
 
 Articles and preprints are searched, the results are cached, and the abstracts are ranked. Cached searches are read from
 disk without a network. Abstracts are ranked by BM25, a standard weighting of sparse word vectors.
@@ -35,9 +35,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Retrieved:
-    """The result of retrieval for a question.
-
-    The abstracts are in the order of their numbers in the prompt, which start at 1.
+    """Abstracts retrieved for a question, in the order of their numbers in the prompt, which start at 1.
 
     Parameters
     ----------
@@ -58,9 +56,9 @@ class Retrieved:
 
 @dataclass(frozen=True)
 class Literature:
-    """Retrieval of `most` abstracts for a question.
+    """Retriever of the `most` best abstracts for a question.
 
-    The abstracts are chosen from up to `candidates` abstracts of each source. Results are cached in memory.
+    The abstracts are chosen from up to `candidates` abstracts of each source, and cached in memory.
 
     Parameters
     ----------
@@ -81,7 +79,7 @@ class Literature:
     _known: dict[tuple[tuple[str, str], ...], Retrieved] = field(default_factory=dict, repr=False, compare=False)
 
     def retrieved(self, question: Question) -> Retrieved:
-        """Return the abstracts for a question. The abstracts are the same for every voter.
+        """Return the abstracts for a question, which are the same for every voter.
 
         Raises
         ------
@@ -98,9 +96,9 @@ class Literature:
         return quoted(self.retrieved(question).abstracts)
 
     def expected(self, question: Question) -> list[dict[str, str]]:
-        """Return the abstracts that a prompt shows.
+        """Return the abstracts that the prompt of a question shows.
 
-        Before retrieval, these are abstracts of the largest possible length.
+        Before retrieval, return placeholders of the largest possible length.
         """
         try:
             return self.shown(question)
@@ -109,10 +107,10 @@ class Literature:
             return [longest] * self.most
 
     def check(self, questions: Iterable[Question], entries: Iterable[Entry], study: Study) -> None:
-        """Raise an `ElicitationError` for an answer to other abstracts.
+        """Raise an `ElicitationError` for an answer whose prompt had other abstracts.
 
-        The numbers in such an answer mean other publications. Answers to an earlier template are not compared, because
-        the template can no longer be rendered.
+        The reference numbers in such an answer mean other publications. Answers to an earlier template are not
+        compared, because the template can no longer be rendered.
         """
         for question, entry in zip(questions, entries, strict=True):
             is_rendered = entry.prompt_digest == prompt_digest(question.prompt)
@@ -128,10 +126,10 @@ class Literature:
         return {"abstracts": abstract_table(once), "searches": search_table(once)}
 
     def _found(self, question: Question) -> Retrieved:
-        """Return the search results on a question's phenotype.
+        """Search for publications on a question's phenotype and the study's disease, and return the best abstracts.
 
-        For a pair, the search also needs its two genes or their aliases. If this search on a pair finds fewer
-        publications than are shown, publications on the genes and the disease are ranked too.
+        For a pair, publications must also name both genes. If too few publications are found for a pair, publications
+        on the genes and the disease are ranked too.
         """
         genes = [question.values[key] for key in ("gene1", "gene2") if question.values.get(key)]
         names = [(gene, *self.aliases.get(gene, ())) for gene in genes]
@@ -175,7 +173,7 @@ def distinct(abstracts: Iterable[Abstract]) -> list[Abstract]:
 
 
 def literature(study: Study, folder: Path, record: Path, *, online: bool) -> Literature:
-    """Return the literature of a study.
+    """Return the `Literature` of a study.
 
     The search uses `keywords.csv` if there is one, and the cache in the record's folder.
 
@@ -213,7 +211,7 @@ def ranked(abstracts: Iterable[Abstract], phrases: Iterable[str], most: int) -> 
 def bm25(documents: Sequence[Sequence[str]], asked: Sequence[str]) -> list[float]:
     """Return the BM25 score of each document for the words `asked`.
 
-    The score has Lucene's form and is rounded to `DECIMALS`.
+    The score is Lucene's variant of BM25, rounded to `DECIMALS` decimals.
     """
     known = set().union(*documents)
     asked = [word for word in asked if word in known]
@@ -225,9 +223,9 @@ def bm25(documents: Sequence[Sequence[str]], asked: Sequence[str]) -> list[float
 
 
 def abstract_table(retrievals: Iterable[Retrieved]) -> pd.DataFrame:
-    """Return one row for each abstract shown, with the columns `ABSTRACT_COLUMNS`.
+    """Return one row for each abstract that a prompt shows, with the columns `ABSTRACT_COLUMNS`.
 
-    `number` is its number in the prompt.
+    The column `number` is the number of the abstract in the prompt.
     """
     rows = [
         (*each.question.asked, number, a.source, a.id, a.year, a.journal, a.title, score)

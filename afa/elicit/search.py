@@ -1,8 +1,8 @@
-"""Queries on a phenotype, a disease and genes, and the service that is searched.
+"""Search Europe PMC for publications on a phenotype, a disease and genes.
 
 A query includes all names of a gene. The REST service of Europe PMC has the abstracts of PubMed, and the preprints of
-bioRxiv, medRxiv and others. The service could not be reached when the module was written. The module was tested with a
-local server that sends the documented replies and errors, but not with the service.
+bioRxiv, medRxiv and others. The service could not be reached when this module was written. The module was tested only
+with a local server that sends the documented replies and errors.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from afa.io.web import USUAL, Bounds, Clock, ReplyError, Web, json_object
 
 SOURCES: Mapping[SourceName, str] = {"pubmed": "MED", "preprint": "PPR"}
 """Source of abstracts -> its code in Europe PMC."""
-# The service does not interpret these characters in a quoted phrase.
+# Characters that Europe PMC might interpret in a quoted phrase are replaced by blanks.
 _PLAIN = re.compile(r"[^\w\-/.+' ]|_")
 
 
 @dataclass(frozen=True)
 class Query:
-    """A conjunction of groups of phrases. At least one phrase of each group must occur."""
+    """A query for publications that contain at least one phrase of each group."""
 
     groups: tuple[tuple[str, ...], ...]
 
     @property
     def phrases(self) -> tuple[str, ...]:
-        """Return all phrases, each once."""
+        """Return all phrases of the query, each once."""
         return tuple(dict.fromkeys(phrase for group in self.groups for phrase in group))
 
     def written(self, source: SourceName) -> str:
@@ -51,13 +51,16 @@ class Keywords:
         self._names = {plain(name).casefold(): tuple(map(plain, phrases)) for name, phrases in names.items()}
 
     def phrases(self, name: str) -> tuple[str, ...]:
-        """Return the phrases for a name. The only phrase for an unknown name is the name itself."""
+        """Return the search phrases for a name; an unknown name is its own phrase."""
         own = plain(name)
         return self._names.get(own.casefold(), (own,))
 
 
 def read_keywords(path: str | Path) -> Keywords:
-    """Read a CSV with the columns name, keyword, one row for each phrase. An `ElicitationError` lists its faults."""
+    """Read a CSV with the columns `name` and `keyword`, one row for each phrase.
+
+    One `ElicitationError` lists all faults.
+    """
     table = read_table(path, required=("name", "keyword"))
     for column, texts in table.columns.items():
         blank = [row for row, text in enumerate(texts) if not _PLAIN.sub(" ", text).strip()]
@@ -111,7 +114,7 @@ _DOI = re.compile(r"10\.\d{4,9}/\S+", re.ASCII)
 
 
 class Found(NamedTuple):
-    """The result of a search.
+    """Publications that a search found.
 
     Parameters
     ----------
@@ -127,7 +130,7 @@ class Found(NamedTuple):
 
 
 class EuropePmc:
-    """Europe PMC, at the address `url`, else `AFA_EUROPEPMC_URL`, else the public address."""
+    """Client of Europe PMC at the address `url`, else `AFA_EUROPEPMC_URL`, else the public address."""
 
     def __init__(self, url: str = "", *, bounds: Bounds = USUAL, clock: Clock = time) -> None:
         self._url = (url or os.environ.get(URL) or EUROPEPMC).rstrip("/")
@@ -136,7 +139,7 @@ class EuropePmc:
     def search(self, source: SourceName, query: Query, most: int) -> Found:
         """Return the `most` publications of a source that the service ranks highest.
 
-        If the search fails, an `ElicitationError` is raised.
+        A failed search raises an `ElicitationError`.
         """
         asked = {"query": query.written(source), "format": "json", "resultType": "core", "synonym": "false"}
         abstracts: list[Abstract] = []
@@ -159,9 +162,9 @@ class EuropePmc:
 
 
 def _page(body: bytes) -> tuple[int, list[Any], str]:
-    """Return the number of publications, the records of this page, and the mark of the next page.
+    """Return the total number of publications, the records of a result page, and the cursor of the next page.
 
-    The mark of the last page is "".
+    On the last page, the cursor is an empty text.
     """
     document = json_object(body)
     total, results = document.get("hitCount"), document.get("resultList")
@@ -198,7 +201,7 @@ def _abstract(source: SourceName, record: Any) -> Abstract | str:
 
 
 def _part(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return an object inside a record. If there is none, the result is empty."""
+    """Return the object `name` inside a record, or an empty mapping if the record lacks the object."""
     part = record.get(name)
     return part if isinstance(part, dict) else {}
 

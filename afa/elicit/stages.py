@@ -1,8 +1,8 @@
-"""The stages from questions to a bundle (appendix `supp:llm-elicitation`). Each stage takes and returns tables by name.
+"""Run the stages of an elicitation, from questions to a bundle (appendix `supp:llm-elicitation`).
 
-The stages `unary` and `pairwise` ask questions, or look up recorded answers. The stages `consensus` and `evidence`
-filter the genes that `unary` found. The last stage writes the bundle of the kept genes and judged pairs, with its
-provenance.
+Each stage takes and returns tables by name. The stages `unary` and `pairwise` ask questions, or look up recorded
+answers. The stages `consensus` and `evidence` filter the genes that `unary` found. The last stage writes the bundle of
+the kept genes and judged pairs, with its provenance.
 """
 
 from __future__ import annotations
@@ -95,9 +95,7 @@ def unary_stage(study: Study, source: Source, literature: Literature | None) -> 
 
 
 def rates_stage(study: Study, source: Source, out: str | Path) -> pd.DataFrame:
-    """Ask every voter for cut points and probabilities, and write the answers into `out`.
-
-    The files are `cuts_<voter>.csv` and `unary_<voter>.csv`.
+    """Ask every voter for cut points and probabilities; write `cuts_<voter>.csv` and `unary_<voter>.csv` into `out`.
 
     Returns
     -------
@@ -134,9 +132,9 @@ def rates_stage(study: Study, source: Source, out: str | Path) -> pd.DataFrame:
 
 
 def consensus_stage(study: Study, named: pd.DataFrame, *, min_agree: int) -> Tables:
-    """Return the tables `kept` and `dropped`, which follow from the agreement of voters.
+    """Select genes by the agreement of voters, and return the tables `kept`, `dropped` and `agreement`.
 
-    Also return `agreement` of all voters and of each pair.
+    The table `agreement` has rows for all voters together and for each pair of voters.
 
     Raises
     ------
@@ -149,9 +147,10 @@ def consensus_stage(study: Study, named: pd.DataFrame, *, min_agree: int) -> Tab
 
 
 def evidence_stage(study: Study, named: pd.DataFrame, kept: pd.DataFrame, references: pd.DataFrame) -> Tables:
-    """Return the tables `kept` and `dropped`, which follow from the cited literature.
+    """Select genes by the cited literature, and return the tables `kept`, `dropped` and `references`.
 
-    Also return `references`, each with a verdict. If the study does not filter by references, all genes are kept.
+    The table `references` has a verdict on each reference. If the study does not filter by references, all genes are
+    kept.
 
     Raises
     ------
@@ -167,7 +166,7 @@ def evidence_stage(study: Study, named: pd.DataFrame, kept: pd.DataFrame, refere
 
 
 def pairwise_stage(study: Study, source: Source, literature: Literature | None, kept: pd.DataFrame) -> Tables:
-    """Ask for every pair of kept genes of a phenotype.
+    """Ask how the genes of every pair of kept genes of a phenotype shift together.
 
     Returns
     -------
@@ -197,8 +196,9 @@ def bundle_stage(
 ) -> tuple[Bundle, pd.DataFrame]:
     """Write the bundle of the stages `unary`, `consensus`, `evidence` and `pairwise`.
 
-    The same answers give the same bytes. Unary potentials are +1 and -1. Pairwise potentials are signs, or log ratios
-    if pairs were asked conditionally. An `unclear` pair is left out, which equals a potential of 0, and it is counted.
+    Equal answers give a bundle with equal bytes. Unary potentials are +1 and -1. Pairwise potentials are +1 and -1, or
+    log ratios if the study asks for conditional probabilities. An `unclear` pair is excluded, which equals a potential
+    of 0, and is counted in the provenance.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ def bundle_stage(
 
 
 def all_stages(study: Study, source: Source, literature: Literature | None, *, min_agree: int) -> dict[str, Tables]:
-    """Run every stage except the last, in order, and return their tables."""
+    """Run every stage before `bundle_stage`, in order, and return the tables of each stage."""
     unary = unary_stage(study, source, literature)
     agreed = consensus_stage(study, unary["named"], min_agree=min_agree)
     supported = evidence_stage(study, unary["named"], agreed["kept"], unary["references"])
@@ -254,11 +254,10 @@ def all_stages(study: Study, source: Source, literature: Literature | None, *, m
 
 
 def of_one_voter(study: Study, stages: Mapping[str, Tables], voter: str) -> tuple[Study, dict[str, Tables]]:
-    """Return a study and its stages with the answers of one voter only.
+    """Return a study and its stages with the answers of one voter only, as arguments for `bundle_stage`.
 
-    The two results have the form that `bundle_stage` takes. All genes that the voter names stay in the bundle. Pairs
-    were asked only for genes that all voters agree on. Therefore a gene that the other voters do not name has no
-    coupling. A coupling is kept if the voter names both genes.
+    All genes that the voter names are kept. Pairs were asked only for genes on which the voters agree, so that a gene
+    that the other voters do not name has no coupling. A coupling is kept if the voter names both genes.
 
     Parameters
     ----------
@@ -282,10 +281,10 @@ def of_one_voter(study: Study, stages: Mapping[str, Tables], voter: str) -> tupl
 def build_recorded_bundle(
     folder: str | Path, destination: str | Path, *, min_agree: int, probabilities: str | Path | None = None
 ) -> tuple[Bundle, pd.DataFrame]:
-    """Write the bundle of a recorded study by the consensus of `min_agree` runs. The same record gives the same bytes.
+    """Write the bundle of a recorded study by the consensus of `min_agree` runs.
 
-    The bundle is named `recorded-2of3` or similar. The second result is the table of dropped genes, with the columns
-    phenotype, gene and reason.
+    Equal records give a bundle with equal bytes. The name of the bundle ends in the consensus, as in `recorded-2of3`.
+    The second result is the table of dropped genes, with the columns phenotype, gene and reason.
 
     Parameters
     ----------
@@ -309,10 +308,7 @@ def recorded_answers(study: Study, record: Path) -> Recorded:
 
 
 def literature_of(study: Study, folder: Path, record: Path, *, online: bool) -> Literature | None:
-    """Return the literature of a study in `folder`, as `afa.elicit.retrieval.literature`.
-
-    A study that asks without retrieval has none.
-    """
+    """Return the `Literature` of the study in `folder`, or None if the study asks without retrieval."""
     if not study.settings.abstracts:
         return None
     from afa.elicit.retrieval import literature  # noqa: PLC0415 (only retrieval needs the package bm25s)
@@ -328,7 +324,7 @@ def _check_kept(kept: pd.DataFrame, where: str, step: str) -> None:
 def _asked(source: Source, questions: Sequence[Question]) -> tuple[list[Entry], pd.DataFrame]:
     """Return the answers to the questions, and a table with the outcome of each question.
 
-    If answers are missing, an error counts them.
+    Missing answers raise an `ElicitationError` with their number.
     """
     entries = source.answers(questions)
     asked = outcomes(questions, entries)
@@ -341,7 +337,7 @@ def _retrieved(
 ) -> tuple[list[Sequence[Abstract]], Tables]:
     """Return the abstracts in the prompt of each question, and the tables `abstracts` and `searches`.
 
-    Without literature there are no abstracts and no tables.
+    If `literature` is None, abstracts and tables are empty.
     """
     if literature is None:
         return [()] * len(questions), {}
@@ -351,19 +347,16 @@ def _retrieved(
 
 
 def _mechanisms(named: pd.DataFrame, kept: pd.DataFrame, voters: int) -> list[str]:
-    """Return a text for each kept gene.
-
-    The text contains the number of runs that named the gene, and the mechanism in the first run.
-    """
+    """Return, for each kept gene, the number of runs that named the gene, and the mechanism in the first run."""
     first = named.drop_duplicates(["phenotype", "gene"])
     merged = kept.merge(first, on=["phenotype", "gene"], how="left", validate="one_to_one")
     return [f"named by {row.n_runs} of {voters} runs; {row.run}: {row.mechanism}" for row in merged.itertuples()]
 
 
 def _provenance(study: Study, asked: pd.DataFrame, counts: Mapping[str, int], min_agree: int) -> dict[str, Any]:
-    """Return the provenance of the answers.
+    """Return the provenance of a bundle.
 
-    The provenance of an imported record comes from the study, and any other provenance from the answers.
+    Fields of `provenance` in study.yaml replace the fields that are derived from the answers.
     """
     settings = study.settings
     days = sorted({time[:10] for time in asked["time"] if time != UNKNOWN})
@@ -388,6 +381,6 @@ def _provenance(study: Study, asked: pd.DataFrame, counts: Mapping[str, int], mi
 
 
 def _joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return the tables concatenated. Empty tables are skipped, because their columns have no type."""
+    """Return the concatenated tables. Empty tables are skipped, because their columns have no type."""
     filled = [table for table in tables if len(table)]
     return pd.concat(filled, ignore_index=True) if filled else tables[0]

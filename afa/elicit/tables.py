@@ -1,12 +1,12 @@
-"""Answers as tables: outcomes of questions, named genes and judged pairs.
+"""Convert answers to tables of question outcomes, named genes and judged pairs.
 
-The tables are also written and read as CSV files. Fixed rules decide which named genes count. The rules do not depend
-on the results:
+The tables are also written and read as CSV files. Fixed rules, which do not depend on the results, decide which named
+genes are used:
 (1) A symbol must have the form of HGNC: capital letters, digits and hyphens, beginning with a letter (`C9orf72` keeps
-  its lower-case letters). Surrounding blanks are removed. Nothing else is changed, and aliases are not looked up.
-(2) In each answer, only the first genes count, up to the requested number.
-(3) A gene named twice in one answer counts once. If the two directions differ, the gene is dropped for its phenotype in
-    every run.
+  its lower-case letters). Surrounding blanks are removed. Symbols are not changed otherwise, nor replaced by aliases.
+(2) In each answer, only the first genes are used, up to the requested number.
+(3) A gene named twice in one answer is used once. If the two directions differ, the gene is dropped for its phenotype
+    in every run.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ REPLACED = "\N{REPLACEMENT CHARACTER}"
 def outcomes(questions: Sequence[Question], entries: Sequence[Entry | None]) -> pd.DataFrame:
     """Return the outcome of every question, one row each. The columns are `OUTCOME_COLUMNS`.
 
-    The column `answer` is `Entry.digest`. The column `answer` is empty if the question was not asked.
+    The column `answer` is `Entry.digest`, or empty if the question was not asked.
     """
     rows = []
     for question, entry in zip(questions, entries, strict=True):
@@ -97,10 +97,7 @@ def outcomes(questions: Sequence[Question], entries: Sequence[Entry | None]) -> 
 
 
 def check_answered(table: pd.DataFrame, place: str) -> None:
-    """Raise an `ElicitationError` that counts and names the unanswered questions.
-
-    Unanswered questions get no default value.
-    """
+    """Raise an `ElicitationError` that counts and names the unanswered questions."""
     lacking = table[table["outcome"] != "answered"]
     if lacking.empty:
         return
@@ -116,11 +113,11 @@ def check_answered(table: pd.DataFrame, place: str) -> None:
 def genes_named(entries: Sequence[Entry | None], place: str = RECORD) -> pd.DataFrame:
     """Return one row for each gene in the answers, with the columns `GENE_COLUMNS`.
 
-    Rows are in the order of entries and answers. All named genes are included. `usable_genes` selects the genes that
-    count.
+    Rows are in the order of entries and answers. All named genes are included; `usable_genes` selects the genes that
+    are used.
 
-    The column `references` contains the numbers of the cited abstracts, separated by blanks. If the record has no
-    references, it is `UNKNOWN`.
+    The column `references` contains the numbers of the cited abstracts, separated by blanks, or `UNKNOWN` for a record
+    without references.
     """
     rows = []
     for entry in _answered(entries):
@@ -134,11 +131,12 @@ def genes_named(entries: Sequence[Entry | None], place: str = RECORD) -> pd.Data
 def reference_table(
     entries: Iterable[Entry | None], abstracts: Iterable[Sequence[Abstract]], study: Study
 ) -> pd.DataFrame:
-    """Return the citations of the genes of unary answers.
+    """Return the abstracts that answers to the prompt `unary` cite for each gene.
 
-    Each gene has one row for each abstract that it cites by number. The columns are `REFERENCE_COLUMNS`. A gene without
-    citations has a single row, in which `number` is empty. If no abstract with this number was retrieved, `kind` and
-    `id` are empty. `names_gene` is yes if the abstract contains the gene's symbol or an alias of the study.
+    The table has one row for each gene and each abstract number that the gene's answer cites. The columns are
+    `REFERENCE_COLUMNS`. A gene without citations has a single row, in which `number` is empty. If no abstract with the
+    cited number was retrieved, `kind` and `id` are empty. `names_gene` is yes if the abstract contains the gene's
+    symbol or an alias of the study.
     """
     rows = []
     for entry, own in zip(entries, abstracts, strict=True):
@@ -159,18 +157,21 @@ def reference_table(
 
 
 def retrieved_references(references: str, shown: int) -> str:
-    """Return those numbers in a text that belong to one of the `shown` abstracts. `UNKNOWN` is returned unchanged."""
+    """Return the numbers in a text that are at most `shown`, the number of abstracts in the prompt.
+
+    `UNKNOWN` is returned unchanged.
+    """
     if references == UNKNOWN:
         return references
     return " ".join(number for number in references.split() if 1 <= int(number) <= shown)
 
 
 def pairs_judged(entries: Sequence[Entry | None], place: str = RECORD) -> pd.DataFrame:
-    """Return one row for each pair with an answer, for every way of asking. The columns are `PAIR_COLUMNS`.
+    """Return one row for each answered pair of genes, whichever prompt asked for the pair.
 
-    The column `sign` is +1 (same), -1 (opposite) or 0. The column `sign` is the sign of `coupling`. For conditional
-    probabilities, `coupling` is ln(p_with / p_without), where both are kept at least `RAREST` away from 0 and 1. For
-    other questions, `coupling` equals `sign`.
+    The columns are `PAIR_COLUMNS`. The column `sign` is the sign of `coupling`: +1 (same), -1 (opposite) or 0. For
+    conditional probabilities, `coupling` is ln(p_with / p_without), with both probabilities clipped to [`RAREST`, 1 -
+    `RAREST`]. For other questions, `coupling` equals `sign`.
     """
     rows = [row for entry in _answered(entries) for row in _pairs(entry, place)]
     return pd.DataFrame(rows, columns=PAIR_COLUMNS)
@@ -179,7 +180,9 @@ def pairs_judged(entries: Sequence[Entry | None], place: str = RECORD) -> pd.Dat
 def usable_genes(
     named: pd.DataFrame, *, most_genes: int, vocabulary: Collection[str] = ()
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the named genes that count, and the dropped genes with a reason. Both tables are in the order of `named`.
+    """Return the named genes that are used, and the dropped genes with a reason.
+
+    Both tables are in the order of `named`.
 
     Parameters
     ----------
@@ -218,7 +221,7 @@ def usable_genes(
 
 
 def write_stage(folder: str | Path, tables: Mapping[str, pd.DataFrame]) -> None:
-    """Write each table as `<name>.csv`, all or none. Only the folder of an earlier stage is replaced."""
+    """Write each table as `<name>.csv`, all or none. An existing folder is replaced only if a stage wrote it."""
     with atomic_folder(folder, STAGE_FILES) as temporary:
         for name, table in tables.items():
             # All texts are quoted, because an unquoted carriage return would end the row.
@@ -227,7 +230,10 @@ def write_stage(folder: str | Path, tables: Mapping[str, pd.DataFrame]) -> None:
 
 
 def read_stage(folder: str | Path, *names: str) -> dict[str, pd.DataFrame]:
-    """Return the named tables of a stage. An `ElicitationError` lists the faults of their files."""
+    """Read the tables named in `names` from the folder of a stage.
+
+    One `ElicitationError` lists the faults of all files.
+    """
     faults: list[Fault] = []
     tables = {}
     for name in names:
@@ -273,7 +279,7 @@ def answer_of(entry: Entry, place: str = RECORD) -> Any:
 
 
 def plain(text: str) -> str:
-    """Return a text that tables and spreadsheets can show. NUL, lone surrogates and formulas are made harmless."""
+    """Replace NUL and lone surrogates in a text, and put an apostrophe in front of a formula."""
     text = "".join(REPLACED if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in text)
     return f"'{text}" if text.startswith(FORMULA) else text
 
@@ -306,6 +312,6 @@ def _references(answer: Any) -> str:
 
 
 def _shown(gene: str) -> str:
-    """Return an invalid symbol in a form that a table can show."""
+    """Return an invalid gene symbol, shortened or escaped, for a table."""
     shown = gene[:LONGEST_SHOWN].encode("ascii", "backslashreplace").decode() if not gene.isprintable() else gene
     return plain(shown)

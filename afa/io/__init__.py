@@ -1,1 +1,1 @@
-"""Strict readers of CSV and YAML, files written whole, and downloads of bounded size."""
+"""Read CSV and YAML strictly, write files completely or not at all, and limit the size of downloads."""

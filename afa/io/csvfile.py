@@ -1,4 +1,4 @@
-"""Strict reading of CSV files. Every row keeps its line number, and all faults are collected before any is raised."""
+"""Read CSV files strictly. Every row keeps its line number, and all faults of a file are collected in one list."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from afa.io.files import GZIP_ERRORS, read_unpacked
 if TYPE_CHECKING:
     import pandas as pd
 
-ROWS_PER_BLOCK = 500  # larger blocks outlive the young generation of the garbage collector and read half as fast
+ROWS_PER_BLOCK = 500  # larger blocks are read half as fast, since they outlive the garbage collector's young generation
 SHOWN_PER_KIND = 50
 SHOWN_TOGETHER = 20
 MOST_TEXTS = 5
@@ -44,15 +44,15 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u
 _LINES = re.compile(r"[^\r\n]++(?:\r\n|\r|\n)?|\r\n|\r|\n")
 _THOUSAND_OR_DECIMAL = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?(?!\d)", re.ASCII)
 _LONGEST_SHOWN = 60
-_MOST_COMPARED = 5_000  # names compared with a wrong name; more would take seconds for each
+_MOST_COMPARED = 5_000  # known names compared with a wrong name: more would take seconds
 
 
 class RowFaults:
     """The faults of one file, in line order.
 
-    Faults with the same column and the same expectation are one kind. The first `SHOWN_PER_KIND` rows of a kind have a
-    line each, and one line counts the others. Therefore the list stays readable even if a million rows of a column are
-    wrong.
+    Faults with the same column and the same expected value are one kind. The first `SHOWN_PER_KIND` rows of a kind have
+    a line each, and one line counts the other rows of the kind. The list of faults stays readable even if a million
+    rows of a column are wrong.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class RowFaults:
 
     def __init__(self, path: str | Path, brief: bool = False, names: Sequence[str] = ()) -> None:
         self.path, self.brief, self.names = str(path), brief, names
-        # each item is the line, what was found, and the next step
+        # key: column and expected value; items: line, text found and advice
         self._shown: dict[tuple[str, str], list[tuple[int, str, str]]] = {}
         self._count: Counter[tuple[str, str]] = Counter()
 
@@ -75,11 +75,11 @@ class RowFaults:
             self._shown.setdefault((column, expected), []).append((line, found, next_step))
 
     def place(self, line: int) -> str:
-        """Return the name of the row at a line. The name is the given name, or else `line N`."""
+        """Return the name of the row at a line: the given name, or else `line N`."""
         return self.names[line - 2] if self.names and line > 1 else f"line {line}"
 
     def listed(self) -> list[Fault]:
-        """Return all faults in line order. One more fault follows for each kind that has more rows than are shown."""
+        """Return all faults in line order. If a kind has more rows than are shown, a further fault counts them."""
         numbered, unshown = list[tuple[int, Fault]](), list[Fault]()
         for (column, expected), rows in self._shown.items():
             at, count = f", column {column}" if column else "", self._count[column, expected]
@@ -97,10 +97,7 @@ class RowFaults:
         return [fault for _, fault in sorted(numbered, key=itemgetter(0))] + unshown
 
     def _together(self, rows: Sequence[tuple[int, str, str]], count: int) -> str:
-        """Return the wrong texts with the rows where each was found.
-
-        An example is `'NA' (lines 3, 7), '?' (line 9) and 40 more`.
-        """
+        """Return the wrong texts with the rows of each text, such as `'NA' (lines 3, 7), '?' (line 9) and 40 more`."""
         lines: dict[str, list[int]] = {}
         for line, found, _ in rows:
             if found in lines or len(lines) < MOST_TEXTS:
@@ -115,7 +112,7 @@ class RowFaults:
 
 
 def first_of(faults: list[Fault], where: object, again: str = "try again") -> list[Fault]:
-    """Return the first `MOST_FAULTS` of the faults, and one more that counts the others."""
+    """Return the first `MOST_FAULTS` faults, and a further fault that counts the other faults."""
     more, step = f"{len(faults) - MOST_FAULTS} more faults", f"correct those named above and {again}"
     return [*faults[:MOST_FAULTS], *([Fault(str(where), more, "none", step)] if len(faults) > MOST_FAULTS else [])]
 
@@ -140,7 +137,13 @@ class CsvTable:
         return len(self.lines)
 
     def empty(self, column: str) -> NDArray[np.bool_]:
-        """Return True where the cell of a column is empty, (n_rows,) bool."""
+        """Return True where the cell of a column is empty.
+
+        Returns
+        -------
+        empty : (n_rows,) bool
+
+        """
         return ~np.fromiter(map(bool, self.columns[column]), dtype=bool, count=len(self))
 
     def wrong(
@@ -176,21 +179,18 @@ class CsvTable:
         self.wrong(earlier >= 0, column, expected, "remove one of the two rows", found)
 
     def words(self, column: str, known: Sequence[str]) -> None:
-        """Record a fault for each row whose word is not among the known words. The empty text may be a known word."""
+        """Record a fault for each row whose word is not in `known`, which may include the empty text."""
         wrong = [row for row, word in enumerate(self.columns[column]) if word not in known]
         self.wrong(wrong, column, f"one of {', '.join(word or 'nothing' for word in known)}", "choose one of them")
 
 
 def separator_of(path: str | Path) -> str:
-    """Return the separator of a file. The separator is a tab for `.tsv` and `.tsv.gz`, else a comma."""
+    """Return the separator of a file: a tab for `.tsv` and `.tsv.gz`, else a comma."""
     return "\t" if str(path).removesuffix(".gz").endswith(".tsv") else ","
 
 
 def read_header(path: str | Path) -> list[str]:
-    """Return the names of the columns.
-
-    If the file has no readable header, the list is empty, and `read_table` reports the error.
-    """
+    """Return the names of a CSV file's columns, or an empty list without a readable header."""
     text = _text_of(Path(path), RowFaults(path))
     with suppress(csv.Error):
         return next(csv.reader(_lines(text or ""), delimiter=separator_of(path), strict=True), [])
@@ -209,9 +209,9 @@ def read_table(
 ) -> CsvTable:
     """Read a UTF-8 CSV file with a header.
 
-    A `.tsv` file has tabs, and a `.gz` file is compressed. Faults are in `CsvTable.faults`. Blank lines are skipped. A
-    row longer than the header is a fault and is skipped. A file that cannot be read, or that lacks a required column,
-    gives a table without rows.
+    A `.tsv` file is separated by tabs, and a `.gz` file is compressed. Faults are in `CsvTable.faults`. Blank lines are
+    skipped. A row longer than the header is a fault and is skipped. A file that cannot be read, or that lacks a
+    required column, gives a table without rows.
 
     Parameters
     ----------
@@ -282,10 +282,15 @@ def table_of_frame(
 def number_column(
     table: CsvTable, column: str, *, low: float = -math.inf, high: float = math.inf, empty: float | None = None
 ) -> NDArray[np.float64]:
-    """Return the numbers of a column, (n_rows,) float64. A faulty cell gives NaN.
+    """Return the numbers of a column. An invalid cell is recorded as a fault, and its number is NaN.
 
-    A number must be finite, in [low, high] and at most `LARGEST` in size. If `empty` is given, an empty cell gets this
-    value. Without `empty`, an empty cell is a fault.
+    A number must be finite, in [low, high] and at most `LARGEST` in size. An empty cell has the value `empty`, or is a
+    fault if `empty` is None.
+
+    Returns
+    -------
+    values : (n_rows,) float64
+
     """
     texts = table.columns[column]
     parsed = {text: number(text) for text in set(texts)}
@@ -308,15 +313,18 @@ def number_column(
 def name_column(
     table: CsvTable, column: str, known: Mapping[str, int] | None = None, known_from: str = ""
 ) -> NDArray[np.int64]:
-    """Return the index in `known` of each name in a column, (n_rows,) int64. A faulty name gives -1.
+    """Return the index in `known` of each name in a column. An invalid name is recorded as a fault, with index -1.
 
-    A name must not be empty, longer than `LONGEST_NAME`, or surrounded by spaces. A name must not contain invisible
-    characters.
+    A name must not be empty, longer than `LONGEST_NAME`, surrounded by spaces, or contain invisible characters.
 
     Parameters
     ----------
     known : index by name; a name that is not a key is a fault. Without `known` every valid name gets index 0
     known_from : where the known names are listed, for the text of a fault
+
+    Returns
+    -------
+    indices : (n_rows,) int64
 
     """
     texts, unknown = table.columns[column], 0
@@ -343,21 +351,20 @@ def name_column(
 
 
 def is_name(text: str) -> bool:
-    """Return True if a text is a valid name.
-
-    Such a name is printable, not empty, not too long, and without spaces around it.
-    """
+    """Return True if a text is a valid name: printable, not empty, not too long, and without spaces around it."""
     return bool(text) and text == text.strip() and text.isprintable() and len(text) <= LONGEST_NAME
 
 
 def earlier_row(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the index of the first row with the same key as each row, (n_rows,) int64.
-
-    The result is -1 for the first row of each key and for rows with a negative key.
+    """Return, for each row, the index of the first row with the same key.
 
     Parameters
     ----------
     keys : (n_rows,) int64
+
+    Returns
+    -------
+    earlier : (n_rows,) int64, -1 for the first row of each key and for rows with a negative key
 
     """
     _, first, group = np.unique(keys, return_index=True, return_inverse=True)
@@ -365,10 +372,7 @@ def earlier_row(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def suggestion(name: str, known: Iterable[str], otherwise: str = "correct the name") -> str:
-    """Return the next step for an unknown name.
-
-    The step suggests the most similar known name, or is `otherwise` if none is similar.
-    """
+    """Return advice on an unknown name: the most similar known name, or `otherwise` if no known name is similar."""
     near = islice(known, _MOST_COMPARED) if len(name) <= LONGEST_NAME else ()
     folded = {other.casefold(): other for other in near}
     close = difflib.get_close_matches(name.casefold(), list(folded), n=1)
@@ -388,7 +392,7 @@ def few(names: Iterable[str]) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a text for a fault, in quotes and shortened. The empty text gives "nothing"."""
+    """Return a text in quotes and shortened, for a fault. An empty text becomes "nothing"."""
     short = repr(text) if len(text) <= _LONGEST_SHOWN else repr(text[: _LONGEST_SHOWN - 3]) + "..."
     return short if text else "nothing"
 
@@ -457,9 +461,9 @@ def _header_is_usable(
 def _rows(
     reader: Iterator[list[str]], width: int, lines: list[int], faults: RowFaults, whole: bool
 ) -> Iterator[list[str]]:
-    """Yield the rows that have `width` fields. Stop at the first text that is not valid CSV.
+    """Yield the rows with `width` fields, and stop at the first text that is not valid CSV.
 
-    The first line of each row is appended to `lines`.
+    The number of each row's first line is appended to `lines`.
     """
     begin = reader.line_num + 1  # type: ignore[attr-defined]
     try:
@@ -491,7 +495,7 @@ def number(text: str) -> float:
 
 
 def numbers_with_commas(text: str) -> list[str]:
-    """Return the possible numbers at the start of a text with commas before three digits. Other texts give none.
+    """Return the possible numbers at the start of a text with commas before three digits, else an empty list.
 
     >>> numbers_with_commas("1,058 K"), numbers_with_commas("1,058.5"), numbers_with_commas("1,5")
     (['1058', '1.058'], ['1058.5'], [])

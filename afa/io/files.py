@@ -1,9 +1,9 @@
 """Read whole files, and write files and folders so that a killed run leaves nothing that looks complete.
 
-A temporary file lies beside its target as `.<stem>.afa-<8 characters><suffix>`. The writer locks the temporary file,
-and the kernel releases the lock when the process ends for any reason. The next writer of the same target can therefore
-recognise and remove the temporary files of dead processes. A new folder replaces only an empty folder or an earlier
-result of the same kind.
+A temporary file is created beside its target, with the name `.<stem>.afa-<8 characters><suffix>`. The writer locks the
+temporary file, and the kernel releases the lock when the process ends for any reason. The next writer of the same
+target can therefore recognise and remove the temporary files of dead processes. A new folder replaces only an empty
+folder or an earlier result of the same kind.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 _BLOCK = 1 << 20
 
 _OURS = ".afa-"
-_RANDOM_PART = "[a-z0-9_]" * 8  # the characters that `tempfile` puts between prefix and suffix
-_STAMP = ".snakemake_timestamp"  # files that Snakemake leaves in a folder that a job has made
+_RANDOM_PART = "[a-z0-9_]" * 8  # eight characters that `tempfile` puts between prefix and suffix
+_STAMP = ".snakemake_timestamp"  # name of the file that Snakemake adds to a folder made by a job
 
 
 @contextmanager
 def atomic_file(path: str | Path, *, private: bool = False) -> Iterator[Path]:
-    """Yield a temporary path beside `path`. On success it is renamed to `path`, and on any error it is removed.
+    """Yield a temporary path beside `path`. The file is renamed to `path` on success, and removed on any error.
 
     The temporary name has the suffix of `path`, because some writers choose the format by suffix. If the disk is full,
     the `OSError` names `path`.
@@ -74,7 +74,7 @@ def atomic_file(path: str | Path, *, private: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: str | Path, ours: Collection[str] = (), card: str = "") -> Iterator[Path]:
-    """Yield a temporary folder beside `path`. On success it is renamed to `path`, and on any error it is removed.
+    """Yield a temporary folder beside `path`. The folder is renamed to `path` on success, and removed on any error.
 
     The earlier folder at `path` is never left half removed. If the disk is full, the `OSError` names `path`.
 
@@ -93,9 +93,8 @@ def atomic_folder(path: str | Path, ours: Collection[str] = (), card: str = "") 
             yield temporary
             temporary.chmod(0o777 & ~_umask())
             if target.exists():
-                check_place(target, ours, card)  # check again, because writing the new folder may have taken hours
-                # Rename the earlier folder first. If the process were killed while removing it, half of it would be
-                # left at `path`.
+                check_place(target, ours, card)  # check `target` again: writing may have taken hours
+                # Rename first: a process killed during removal would leave half of the earlier folder at `path`.
                 earlier = target.replace(_new_folder(target.parent, prefix, ""))
             temporary.replace(target)
         finally:
@@ -152,13 +151,13 @@ def read_text(path: str | Path, largest: float = math.inf) -> str:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a text as UTF-8, whole or not at all."""
+    """Write a text as UTF-8, completely or not at all."""
     with atomic_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_csv(table: DataFrame, path: str | Path, **form: Any) -> None:
-    """Write a table without its index. If `path` is an existing file with other columns, a `ConfigError` is raised.
+    """Write a table as CSV without its index. An existing file with other columns raises a `ConfigError`.
 
     Parameters
     ----------
@@ -191,13 +190,13 @@ def _matches(name: str, patterns: Collection[str]) -> bool:
 
 
 def sha256_of(path: str | Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal. The file is read in blocks."""
+    """Return the SHA-256 of a file in hexadecimal, reading the file in blocks."""
     with Path(path).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def digest_faults(card: Path, digests: Mapping[str, Any], known: Sequence[str], step: str) -> Iterator[Fault]:
-    """Yield a fault for each SHA-256 in the file `card` that does not match the file beside it.
+    """Yield a fault for each SHA-256 in the file `card` that does not match the named file in the same folder.
 
     Parameters
     ----------
@@ -218,7 +217,10 @@ def digest_faults(card: Path, digests: Mapping[str, Any], known: Sequence[str], 
 
 
 def _give_as(target: Path, temporary: Path) -> None:
-    """Give a temporary file the owner and mode of the file that it replaces. A new file keeps mode 600."""
+    """Give a temporary file the owner and mode of the file that it replaces.
+
+    A file that replaces no other file keeps mode 600.
+    """
     with suppress(FileNotFoundError):
         status, own = target.stat(), temporary.stat()
         if (status.st_uid, status.st_gid) != (own.st_uid, own.st_gid):
@@ -228,9 +230,9 @@ def _give_as(target: Path, temporary: Path) -> None:
 
 @contextmanager
 def _claimed(folder: Path, prefix: str, suffix: str, make: Callable[[Path, str, str], Path]) -> Iterator[Path]:
-    """Remove the temporary files of dead writers, and yield a new one.
+    """Remove the temporary files of dead writers, and yield a new temporary file.
 
-    The new file stays locked while this process lives.
+    The new file stays locked until the block ends or the process dies.
     """
     _remove_leftovers(folder, prefix, suffix)
     while True:
@@ -238,10 +240,10 @@ def _claimed(folder: Path, prefix: str, suffix: str, make: Callable[[Path, str, 
         claim = None
         with suppress(FileNotFoundError):
             claim = os.open(temporary, os.O_RDONLY)
-            with suppress(OSError):  # without locks in the file system, temporary files of dead writers stay
+            with suppress(OSError):  # without file locks, temporary files of dead writers remain
                 fcntl.flock(claim, fcntl.LOCK_SH)
         try:
-            # Another writer may have removed the file as a leftover before it was locked.
+            # Before the lock was held, another writer may have removed the file as a leftover.
             if claim is not None and temporary.exists():
                 yield temporary
                 return
@@ -251,7 +253,7 @@ def _claimed(folder: Path, prefix: str, suffix: str, make: Callable[[Path, str, 
 
 
 def _remove_leftovers(folder: Path, prefix: str, suffix: str) -> None:
-    """Remove the temporary files with this prefix and suffix that no living process has locked."""
+    """Remove the temporary files with the given prefix and suffix that no living process has locked."""
     for path in folder.glob(f"{escape(prefix)}{_RANDOM_PART}{escape(suffix)}"):
         with suppress(OSError):
             is_folder = path.is_dir()
@@ -265,7 +267,7 @@ def _remove_leftovers(folder: Path, prefix: str, suffix: str) -> None:
 
 @contextmanager
 def _naming(target: Path) -> Iterator[None]:
-    """If the disk is full, set the file name of the error to `target`. Libraries often omit the name."""
+    """If the disk is full, set the file name of the error to `target`, because libraries often omit the name."""
     try:
         yield
     except OSError as error:
@@ -314,10 +316,7 @@ def read_whole(path: Path, largest: float = math.inf) -> bytes:
 
 
 class _Unpacked(io.RawIOBase):
-    """A reader of the unpacked bytes of a gzip stream.
-
-    More bytes than `share` of `largest_unpacked` raise an `OSError` with the number `EFBIG`.
-    """
+    """A reader of the unpacked bytes of a gzip stream."""
 
     def __init__(self, packed: gzip.GzipFile, share: float) -> None:
         super().__init__()
@@ -345,7 +344,7 @@ class _Unpacked(io.RawIOBase):
 def unpacked(packed: gzip.GzipFile, share: float = 1.0) -> io.BufferedReader:
     """Return a reader of the unpacked content of a gzip stream.
 
-    Reading more than `share` of `largest_unpacked` raises an `OSError` with the number `EFBIG`.
+    Reading more than the fraction `share` of `largest_unpacked` GB raises an `OSError` with the number `EFBIG`.
     """
     return io.BufferedReader(_Unpacked(packed, share), _BLOCK)
 
@@ -373,7 +372,7 @@ def read_unpacked(path: Path, largest: float = math.inf) -> bytes:
 def largest_unpacked() -> float:
     """Return how many GB a compressed file may unpack to.
 
-    If the environment variable is not such a number, a `ConfigError` is raised.
+    If the environment variable is not a positive number, a `ConfigError` is raised.
     """
     text = os.environ.get(LARGEST_UNPACKED) or str(DEFAULT_GB)
     try:

@@ -1,4 +1,4 @@
-"""Modules for annotations that are imported when first used, because importing them is slow."""
+"""Delay the import of slow modules that only type annotations need."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Later:
-    """A module by name, such as `pandas`. The module is imported at the first access to an attribute.
+    """Placeholder for the module `name`, such as `pandas`, which is imported at the first access to an attribute.
 
     An instance replaces an import under `if TYPE_CHECKING`, so that `typing.get_type_hints` can resolve annotations.
 

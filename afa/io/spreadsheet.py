@@ -1,8 +1,8 @@
 """Escape texts that spreadsheet programs would run as formulas.
 
-A text that looks like a formula gets an apostrophe in front. A spreadsheet then shows the text and does not run it.
-Numbers are unchanged, even if they are saved as text. Files of a bundle are not escaped, because their names must match
-exactly.
+An apostrophe is put in front of a text that looks like a formula, so that a spreadsheet shows the text and does not run
+it. Numbers are unchanged, even if they are saved as text. Files of a bundle are not escaped, because their names must
+match exactly.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def marked(text: str) -> str:
 
 
 def unmarked(text: str) -> str:
-    """Return the text that `marked` changed into this one.
+    """Undo `marked`: return the text without the apostrophe that `marked` put in front.
 
     >>> unmarked(marked("=1")), unmarked(marked("'=1")), unmarked("'s")
     ('=1', "'=1", "'s")
@@ -38,9 +38,10 @@ def unmarked(text: str) -> str:
 
 
 def marked_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with all texts escaped, including column names. Columns without such texts are not copied.
+    """Return the table with all texts escaped, including column names. Columns without formulas are not copied.
 
-    A carriage return becomes a line feed. Pandas does not quote it, so readers would begin a new row there.
+    Carriage returns become line feeds, because pandas does not quote a carriage return and readers would begin a new
+    row.
     """
     return _mapped(table, table.columns, lambda text: marked(text.replace("\r\n", "\n").replace("\r", "\n"))).rename(
         columns=lambda name: marked(name) if isinstance(name, str) else name
@@ -48,7 +49,7 @@ def marked_table(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def unmarked_table(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
-    """Return the table with the texts of the given columns as they were before `marked_table`."""
+    """Return the table with the escapes that `marked_table` added to the given columns removed."""
     return _mapped(table, columns, unmarked)
 
 

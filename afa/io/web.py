@@ -1,6 +1,6 @@
-"""HTTP with a deadline and a largest reply for each call. A public service also has a rate limit and retries.
+"""Make HTTP calls with a deadline and a largest reply size, and for public services with a rate limit and retries.
 
-Redirects are not followed. A redirect would send the request to another host, or drop its body.
+Redirects are not followed, because a redirect would send the request to another host, or drop its body.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 class Clock(Protocol):
-    """The functions of a clock that this module calls. The module `time` is such a clock."""
+    """The functions of a clock that this module calls, as in the module `time`."""
 
     def monotonic(self) -> float: ...
     def time(self) -> float: ...
@@ -73,7 +73,7 @@ USUAL = Bounds()
 
 @dataclass(eq=False)
 class ReplyError(Exception):
-    """A reply that is not usable.
+    """Error for a reply that is missing or cannot be used.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class ReplyError(Exception):
 
 @dataclass(frozen=True)
 class HttpReply:
-    """A complete reply of any status. Names of headers are case-insensitive."""
+    """A complete HTTP reply of any status. Names of headers are case-insensitive."""
 
     status: int
     headers: Mapping[str, str]
@@ -120,10 +120,10 @@ def called(url: str, fields: Mapping[str, str], bounds: Bounds) -> HttpReply:
 
 
 def within(seconds: float, call: Callable[[], Parsed], late: Exception) -> Parsed:
-    """Return the result of `call`.
+    """Return the result of `call`, or raise `late` after `seconds`.
 
-    If the call takes longer than `seconds`, raise `late`, whatever step of the call hangs. The thread of an abandoned
-    call runs on until the call returns.
+    The time limit applies whatever step of the call hangs. The thread of an abandoned call runs on until the call
+    returns.
     """
     done: futures.Future[Parsed] = futures.Future()
 
@@ -145,7 +145,7 @@ def _called(url: str, fields: Mapping[str, str], bounds: Bounds, late: ReplyErro
         with requests.get(
             url,
             params=fields,
-            # A small compressed reply could unpack to a very large one.
+            # A small compressed reply could unpack to a very large reply.
             headers={"Accept-Encoding": "identity", "User-Agent": "afa"},
             auth=_as_given,
             timeout=min(bounds.timeout, bounds.deadline),
@@ -175,9 +175,9 @@ def _called(url: str, fields: Mapping[str, str], bounds: Bounds, late: ReplyErro
 
 
 def _as_given(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Keep the Authorization header as given.
+    """Return the request unchanged, as the `auth` argument of requests.
 
-    If the header were not kept, requests would look for credentials in ~/.netrc.
+    Without an `auth` argument, requests would look for credentials in ~/.netrc.
     """
     return request
 
@@ -198,11 +198,11 @@ def tried(
     clock: Clock,
     deadline: float = math.inf,
 ) -> Parsed:
-    """Return the result of `once(seconds left)`.
+    """Return the result of `once(seconds left)`, called up to `retries` more times while its error allows a retry.
 
-    If its error allows a retry, it is called again, up to `retries` times. The first wait is `backoff` seconds, and
-    each wait is twice as long as the one before. A wait that the service asks for replaces this time. No wait is longer
-    than `longest`, and each wait is logged as a warning. All attempts and waits take at most `deadline` seconds.
+    Waits begin at `backoff` seconds and double with each retry. A wait that the service asks for replaces the computed
+    wait. No wait is longer than `longest`, and each wait is logged as a warning. All attempts and waits take at most
+    `deadline` seconds.
 
     Raises
     ------
@@ -231,9 +231,9 @@ def tried(
 
 
 class Web:
-    """A client for one service. All threads share the rate limit.
+    """A client of one HTTP service, whose rate limit all threads share.
 
-    Data that identify the user do not belong in a request, because errors and logs show addresses.
+    Requests must not contain data that identify the user, because errors and logs show addresses.
     """
 
     def __init__(self, per_second: float, bounds: Bounds = USUAL, *, clock: Clock = time) -> None:
@@ -241,7 +241,7 @@ class Web:
         self._lock, self._next = threading.Lock(), -math.inf
 
     def wait(self) -> None:
-        """Return when the next request may be sent. All threads share one rate."""
+        """Wait until the next request may be sent, at a rate that all threads share."""
         with self._lock:
             now = self._clock.monotonic()
             start = max(now, self._next)
@@ -252,7 +252,7 @@ class Web:
     def asked(self, url: str, fields: Mapping[str, str], parse: Callable[[bytes], Parsed]) -> Parsed:
         """Return `parse(body)` of the reply to a GET request with `fields` in the address.
 
-        `parse` may raise a `ReplyError`. Attempts are repeated within the bounds.
+        `parse` may raise a `ReplyError`. Failed attempts are repeated within the bounds.
 
         Raises
         ------
@@ -280,9 +280,9 @@ class Web:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """Return the JSON object in a reply. If there is none, a `ReplyError` allows a retry."""
+    """Return the JSON object in a reply. Without a JSON object, raise a `ReplyError` that allows a retry."""
     try:
-        # The parser is not strict, because services return unescaped control characters of the question.
+        # The parser is not strict, because services repeat unescaped control characters of a query.
         document = json.loads(body, strict=False)
     except (ValueError, RecursionError):
         raise ReplyError(unreadable(body, "JSON"), "JSON", again=True) from None
@@ -300,7 +300,7 @@ def unreadable(body: bytes, form: str) -> str:
 
 
 def seconds_asked_for(headers: Mapping[str, str], now: float) -> float | None:
-    """Return the seconds of a Retry-After header, which is a number or a date.
+    """Return the seconds to wait of a Retry-After header, which is a number or a date.
 
     If the header is missing or the number is too large, return None.
     """

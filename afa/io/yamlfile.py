@@ -1,4 +1,4 @@
-"""YAML files validated by a pydantic model. Every fault names the file and the key."""
+"""Read YAML files and validate them by a pydantic model. Every fault names the file and the key."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ class Strict(BaseModel):
 
 
 class _Refused(yaml.MarkedYAMLError):
-    """A text that this loader refuses. The message is in our own words."""
+    """Error for a text that this loader refuses, with a message in our own words."""
 
     def __init__(self, found: str, mark: Any) -> None:
         super().__init__(problem=found, problem_mark=mark)
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """A safe loader that refuses a repeated key. The loader reads only true and false as truth values.
+    """A safe loader that refuses repeated keys, and reads only true and false as booleans.
 
     Plain YAML silently takes the last of two equal keys, and reads yes, no, on and off as booleans. A document is
     refused as soon as it exceeds `DEEPEST` levels or `MOST_NODES` values.
@@ -138,7 +138,7 @@ _UniqueKeyLoader.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOLEAN, list(
 
 
 def read_mapping(path: str | Path) -> dict[str, Any]:
-    """Return the mapping in a YAML file. Any other content raises a `ConfigError`."""
+    """Return the mapping in a YAML file. Content other than a mapping raises a `ConfigError`."""
     path = Path(path)
     try:
         text = read_text(path, LARGEST_FILE)
@@ -159,7 +159,7 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
 
 
 def _is_endless(document: Any) -> bool:
-    """Return True if nested aliases expand to more than `MOST_NODES` values. A value counts once for each use."""
+    """Return True if aliases expand to more than `MOST_NODES` values. A value counts each time an alias repeats it."""
     waiting, values = [(document, 1)], 1
     while waiting:
         value, level = waiting.pop()
@@ -172,7 +172,7 @@ def _is_endless(document: Any) -> bool:
 
 
 def _no_yaml(error: yaml.YAMLError, path: Path, text: str) -> Fault:
-    """Return the fault for a text that is not YAML. The fault states the line, and what the line should be."""
+    """Return the fault for a text that is not YAML, with the line and what the line should be."""
     if isinstance(error, yaml.reader.ReaderError):
         line = text.count("\n", 0, error.position)
         found, expected, step = f"the character {chr(error.character)!r}", "text that can be printed", "remove it"
@@ -197,7 +197,7 @@ def load_model(path: str | Path, model: type[Model]) -> Model:
 
 
 def check_model(document: Any, model: type[Model], where: str) -> Model:
-    """Return a mapping validated as `model`. Faults call the mapping `where`."""
+    """Return a mapping validated as `model`. Error messages refer to the mapping as `where`."""
     try:
         return model.model_validate(document)
     except ValidationError as error:
@@ -205,9 +205,9 @@ def check_model(document: Any, model: type[Model], where: str) -> Model:
 
 
 def first_error(error: ValidationError, whole: str) -> str:
-    """Return the message of the first error, in one line, with its place.
+    """Return the message and place of the first error, in one line.
 
-    The place is `whole` for an error of the whole document.
+    For an error of the whole document, the place is the text `whole`.
     """
     first = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(map(str, first['loc'])) or whole}: {first['msg']}"
@@ -244,10 +244,7 @@ def _short(value: Any) -> str:
 
 
 def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """Return the keys that `model` allows at a location inside it.
-
-    If the location is not a model, there are no keys.
-    """
+    """Return the keys that `model` allows at a location inside it, or no keys if the location is not a model."""
     for part in location:
         field = model.model_fields.get(str(part))
         kinds = [field.annotation, *get_args(field.annotation)] if field else []

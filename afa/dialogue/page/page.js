@@ -1,5 +1,5 @@
 "use strict";
-// Shows what the server says and sends what is clicked; nothing of the planner is computed here.
+// Shows the answers of the server and sends the requests of the user; the page computes nothing of the planner.
 const token = new URLSearchParams(location.search).get("token") || "";
 const at = (id) => document.getElementById(id);
 const NAMES = { "-1": "low", 0: "usual", 1: "high" };
@@ -23,7 +23,7 @@ function make(tag, content, properties = {}) {
 // A name, or a sentence with names, that may break after each underscore.
 const named = (name) => name.split(/(?<=_)/).flatMap((part, i) => (i ? [make("wbr", []), part] : [part]));
 
-// What people are shown for an entity or a feature.
+// Returns the display name of an entity or a feature.
 const shown = (name) => greeting.display_names[name] || name;
 
 function tell(words) {
@@ -42,7 +42,7 @@ async function say(request) {
     tell(error ? `${error.where}: found ${error.found}; expected ${error.expected}. Next step: ${error.next_step}.` : "");
     if (answer.ok) at("echo").textContent = (answer.read || []).map((one) => one.words).join("; ");
     if (answer.ok || now.step !== state.step) show(now);
-    else values(state.view);  // a correction that was refused shows the value that holds; what was typed elsewhere stays
+    else values(state.view);  // after a refused correction, show the valid value and keep text typed elsewhere
     return answer.ok && answer;
   } catch (error) {
     lost(error);
@@ -79,7 +79,7 @@ function word(feature, value) {
 
 const hasRange = (feature) => Boolean(greeting.scales[feature] && greeting.scales[feature].usual);
 
-// The range that a code stands for, after its word; empty where there is none.
+// Returns the range of values that a code stands for, after the word for the code; empty without a range.
 function range(feature, value) {
   const scale = greeting.scales[feature];
   if (scale && scale.meanings) return `: ${scale.meanings[value]}`;
@@ -91,7 +91,7 @@ function range(feature, value) {
   return scale.low !== null ? `: from ${scale.low}${unit}` : `: up to ${scale.high}${unit}`;
 }
 
-// What a feature is, and what its grades mean.
+// Returns the definition of a feature, and the meaning of its grades.
 const about = (scale) => [scale.definition, scale.grades].filter(Boolean).join(" ");
 
 const meaning = (feature, value) => word(feature, value) + range(feature, value);
@@ -114,7 +114,7 @@ function choose(feature, value) {
 const isTyped = (feature) => (typed[feature] || "").trim() !== "";
 const nothing = () => !state.suggestion.features.some((feature) => feature in chosen || isTyped(feature));
 
-// What was typed goes to the server as it is: the same reader takes it as at the prompt of `afa plan`.
+// Typed text is sent to the server unchanged, where the reader of `afa plan` parses it.
 function take() {
   const values = {}, texts = {};
   for (const feature of state.suggestion.features) {
@@ -218,7 +218,7 @@ function bars(view, answer) {
   body.replaceChildren(...lines);
 }
 
-// What each finding says for and against one entity; asked for again after every step.
+// Shows the contribution of each finding for and against one entity; requested again after every step.
 async function why(entity) {
   asking = entity;
   at("why").hidden = !entity;
@@ -322,7 +322,7 @@ at("download").addEventListener("click", async () => {
     lost(error);
   }
 });
-// Whether what has been done may be left: it is kept in a file, or the user says so.
+// Returns true if the session may be closed: it has no steps, is saved in a file, or the user agrees.
 function leaving() {
   return Boolean(state) && (!state.view.history.length || Boolean(state.kept) || confirm("Leave this patient? Its steps are lost unless you have downloaded or saved them."));
 }
