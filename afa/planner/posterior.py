@@ -1,4 +1,4 @@
-"""The condition under which a planner's posterior probabilities hold, in words."""
+"""Describe in words which assumption a planner's posterior probabilities make about how many entities are present."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from afa.planner.topk import TopKPlanner
 
 
 def posterior_is_of(planner: Planner) -> str:
-    """Return in words the condition under which the result of `Planner.probabilities` holds."""
+    """Return in words the assumption under which `Planner.probabilities` is computed."""
     if isinstance(planner, BinaryPlanner):
         return " and ".join(f"of {planner.asked_of.shown(name)}" for name in planner.bundle.entities)
     assert isinstance(planner, TopKPlanner)

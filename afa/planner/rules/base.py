@@ -58,7 +58,7 @@ class View:
     tie : a score of at most this magnitude is a tie
     largest_unary : (M,) float64, absolute effective unaries summed over entities, nats; 0 at observed features
     gain : function of a (Q,) mask of duels; returns their gains, (n_chosen, M), 0 at observed features
-    total_gain : function of a (Q,) mask of closed duels; returns the sum of the gains of all others, (M,)
+    total_gain : function of a (Q,) mask of closed duels; returns the sum of the gains of all other duels, (M,)
     weighted_gain : function of (Q,) weights, or `DuelWeights`; returns the weighted sum of the gains, (M,)
     find_scores, find_intervals, find_clusters : functions that compute `scores`, `intervals` and `clusters`
     find_rank : function that returns `rank` if it is known without computing all duels, else None
@@ -66,9 +66,9 @@ class View:
         duels
     k : size of the top set
     patient : name of the patient
-    seed : of rules with random numbers
-    find_information : function that returns the mutual information of each feature and the entity that holds, (M,)
-        nats, before observed features are set to 0; None if the rule may use duels alone
+    seed : seed of rules that use random numbers
+    find_information : function that returns the mutual information of each feature and the entity that is present,
+        (M,) nats, before observed features are set to 0; None if the rule may use duels alone
     find_frontier : function that returns the gain of each feature for the current top k, (M,); None without a
         background
     background : description of the background, shown to people; empty without a background
