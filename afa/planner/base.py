@@ -484,10 +484,7 @@ class Planner(ABC):
         """
 
     def lead(self) -> float:
-        """Return the score by which the answer leads the other entities.
-
-        Otherwise return 0.
-        """
+        """Return the score by which the answer leads, or 0 if entities are ordered by probability."""
         return 0.0
 
     @abstractmethod

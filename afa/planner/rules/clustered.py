@@ -1,4 +1,4 @@
-"""`clustered` (Cluster-LUCB): the gain of the duel between two champions at the top-k boundary (eq:clustered-alloc)."""
+"""Implement the rule `clustered` (Cluster-LUCB): the gain of one duel between two clusters (eq:clustered-alloc)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from afa.planner.rules.lucb import of_most_contested, of_one_duel
 
 
 class Clustered:
-    """Choose by the gain of one duel (eq:clustered-alloc).
+    """Choose the feature with the largest gain in the duel of two champions (eq:clustered-alloc).
 
-    The duel is between the lowest champion inside the top k and the highest champion outside. A champion is the best
-    entity of its cluster by Copeland wins inside the cluster. If one side has no champion, or the champions' duel is
-    resolved, the rule uses the duel of `lucb`.
+    The duel is between the lowest-ranked champion inside the top k and the highest-ranked champion outside the top k. A
+    champion is the entity with the most Copeland wins against the members of its own cluster. If there is no champion
+    inside or outside the top k, or if the champions' duel is resolved, the rule uses the duel of `lucb`.
     """
 
     def choose(self, view: View) -> Choice:
@@ -24,9 +24,9 @@ class Clustered:
 
 
 def between_champions(view: View) -> int | None:
-    """Return the index in `view.pairs` of the champions' duel.
+    """Return the index in `view.pairs` of the duel between the champions at the top-k boundary.
 
-    Return None if a side has no champion, or if the duel is resolved.
+    Return None if there is no champion inside or outside the top k, or if the duel is resolved.
     """
     champions = [view.ranked(cluster)[0] for cluster in view.clusters]
     inside = [v for v in champions if view.rank[v] <= view.k]

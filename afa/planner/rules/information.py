@@ -1,4 +1,7 @@
-"""`information`: the mutual information between a feature and the entity that holds. This rule uses no duels."""
+"""Implement the rule `information`: the mutual information between a feature and the entity that is present.
+
+This rule uses no duels.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from afa.planner.rules.base import Choice, View, best, fall_back
 
 
 class Information:
-    """Choose by the mutual information between each feature and the entity that holds, given the observations."""
+    """Choose the feature that has the largest mutual information with the entity that is present."""
 
     looks_at = "entities"
 

@@ -1,4 +1,7 @@
-"""`largest_unary`: the largest total absolute effective unary. The unary does not depend on the duels."""
+"""Implement the rule `largest_unary`: the largest absolute effective unary, summed over entities.
+
+This rule uses no duels.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,10 @@ from afa.planner.rules.base import Choice, View, best, fall_back
 
 
 class LargestUnary:
-    """Choose by the total absolute effective unary. All other rules use this choice as fallback."""
+    """Choose the feature with the largest absolute effective unary, summed over entities.
+
+    Other rules use this choice if no feature has a positive gain.
+    """
 
     looks_at = "nothing"
 
