@@ -1,8 +1,8 @@
-"""The data and the page of the explorer: acquisition step by step, for some patients under every rule of the grid.
+"""Write the explorer page: acquisition step by step, for some patients under every rule of the grid.
 
-The choices are read from the table `choices`. Rankings, gains and certificates are computed again for these choices.
-The page is one HTML file with its data, styles, scripts and a plotting library, so that it loads no other file. Large
-data are stored as base64 of gzip. Names are stored as JSON and shown as text.
+The chosen features are read from the table `choices`. Rankings, gains and certificates are computed again for these
+choices. The page is one HTML file that includes its data, styles, scripts and a plotting library. Large data are stored
+as gzip in base64. Names are stored as JSON and inserted into the page as plain text.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ EXPLAINED = 20
 
 
 class Walked(NamedTuple):
-    """One run of B patients, by t from 0 to M, with S scores.
+    """Store the results of one run for B patients, by t from 0 to M, with S scores.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class Walked(NamedTuple):
 
 @dataclass(frozen=True)
 class Explored:
-    """The contents of the page, in JSON types.
+    """Store the contents of the explorer page, in JSON types.
 
     Attributes
     ----------
@@ -113,8 +113,9 @@ def explore(
 ) -> Explored:
     """Return the steps of at most `most` patients under each rule of the table `choices`, and under `OURS`.
 
-    Patients are evenly spaced in the order of the cohort. The schedule is `every` if the table has it, else the table's
-    first schedule. The background of `OURS` is all other patients of the cohort, without labels.
+    Patients are evenly spaced in the order of the cohort. The schedule `every` is used if the table contains it, else
+    the table's first schedule. The background of `OURS` is estimated from all other patients of the cohort, without
+    labels.
 
     Parameters
     ----------
@@ -163,25 +164,28 @@ def explore(
 
 
 def _others(bundle: Bundle, cohort: Cohort, name: str) -> Background:
-    """Return the background of all other patients of the cohort."""
+    """Return the background estimated from all other patients of the cohort."""
     values = np.where(cohort.values == MISSING, np.nan, cohort.values)
     return Background.of_patients(bundle, values, without=cohort.patients.index(name), name="other patients")
 
 
 def words_of(planners: Sequence[TopKPlanner]) -> str:
-    """Return the background of the planners in words. The text is empty if no planner has a background."""
+    """Return the background of the planners in words, or an empty text if no planner has a background."""
     return next((planner.background.words for planner in planners if planner.background is not None), "")
 
 
 def evenly(n: int, most: int) -> list[int]:
-    """Return at most `most` evenly spaced indices below n, including the first and the last."""
+    """Return at most `most` evenly spaced indices below n, including the first and the last index."""
     return list(range(n)) if n <= most else [i * (n - 1) // max(most - 1, 1) for i in range(most)]
 
 
 def by_engine(
     bundle: Bundle, values: NDArray[np.int8], way: Way, orders: Orders | None, setting: SimulationSetting
 ) -> Walked:
-    """Return a run of B patients with values (B, M). The rule chooses features, unless `orders`, (B, M), are given."""
+    """Return a run of the compiled engine for B patients with values (B, M).
+
+    The rule chooses the features, unless `orders`, (B, M), is given.
+    """
     options: dict[str, Any] = {"gain": way.gain or None, "target": TARGET.get(way.gain), "ranks": RANKED}
     options |= {"k": setting.k, "solver": setting.solver, "threads": setting.threads}
     if orders is None:
@@ -210,7 +214,7 @@ def by_engine(
 
 
 def by_planners(planners: Sequence[TopKPlanner], values: NDArray[np.int8], scores: Sequence[str], way: Way) -> Walked:
-    """Return a run of B patients with values (B, M), one planner each.
+    """Return a run of B patients with values (B, M), with one planner for each patient.
 
     If all planners have a background, the score `background` is added to `scores`.
     """
@@ -241,7 +245,7 @@ def by_planners(planners: Sequence[TopKPlanner], values: NDArray[np.int8], score
 
 
 def boundary_of(place: NDArray[np.int16], names: NDArray[np.int64], k: int) -> tuple[NDArray[np.int64], ...]:
-    """Return the last entity inside the top k and the first entity outside, (...) each.
+    """Return the index of the last entity inside the top k and of the first entity outside, (...) each.
 
     Parameters
     ----------
@@ -262,7 +266,7 @@ def explored_of(
     measured: NDArray[np.int8],
     named: Mapping[str, Any],
 ) -> Explored:
-    """Return the page's contents for some runs and for the patients in the given rows of a cohort.
+    """Return the page's contents for the given runs and cohort rows.
 
     Parameters
     ----------
@@ -317,7 +321,7 @@ def explored_of(
 
 
 def middle(numbers: Sequence[int]) -> int:
-    """Return the index of the lower median. Equal numbers are ordered by their index.
+    """Return the index of the lower median. Equal numbers are sorted by index.
 
     >>> middle([214, 9, 40])
     2
@@ -328,8 +332,8 @@ def middle(numbers: Sequence[int]) -> int:
 def reasons_of(planner: TopKPlanner, values: NDArray[np.int8], by_name: Sequence[int]) -> list[dict[str, Any]]:
     """Return the reasons for a planner's first choices for one patient, in JSON types.
 
-    In each entry, `reason` is a text, and `others` has the next best choices of the rule. `then` has a pair for each
-    possible value of the feature: the value, and the k best entities after it, by their numbers on the page.
+    In each entry, `reason` is a text, and `others` lists the next best choices of the rule. `then` lists, for each
+    possible value of the feature, the value and the resulting k best entities by their numbers on the page.
 
     Parameters
     ----------
@@ -375,9 +379,9 @@ def _rounded(values: Floats) -> list[float]:
 
 
 def settled_from(orders: NDArray[np.int64], k: int) -> int:
-    """Return the t from which the set of the k best entities no longer changes.
+    """Return the first t from which on the set of the k best entities is constant.
 
-    `orders`, (T, N), has the entities at each t, best first.
+    `orders`, (T, N), lists the entities at each t, best first.
     """
     inside = np.sort(orders[:, :k], axis=1)
     return int(rounds_until((inside != inside[-1]).any(axis=1)[None])[0])
@@ -389,12 +393,12 @@ def _check(holds: bool, where: str, found: str, expected: str, step: str) -> Non
 
 
 def write_explorer(explored: Explored, path: str | Path) -> None:
-    """Write the page. If an error occurs, no partial file remains."""
+    """Write the page. If writing fails, no incomplete file remains."""
     write_text(path, explorer_page(explored))
 
 
 def explorer_page(explored: Explored) -> str:
-    """Return the page as HTML. Equal contents give equal bytes."""
+    """Return the page as HTML. Equal contents give identical bytes."""
     import bokeh  # noqa: PLC0415 (optional dependency, needed for the page alone)
     from bokeh.resources import Resources  # noqa: PLC0415
 
