@@ -29,7 +29,7 @@ Reference = Literal["controls", "ranges", "cohort"]
 
 
 def load_inputs(bundle_folder: Path, cohort_folder: Path) -> tuple[Bundle, Cohort]:
-    """Return the bundle and the cohort.
+    """Return the bundle and the cohort of an experiment.
 
     Features that were dropped from the cohort are also dropped from the bundle (decisions.md D3).
 
@@ -53,7 +53,7 @@ def load_inputs(bundle_folder: Path, cohort_folder: Path) -> tuple[Bundle, Cohor
 
 
 def paper_tables(folder: Path) -> dict[str, pd.DataFrame]:
-    """Return the transcribed tables of the paper as a mapping from file name without suffix to table.
+    """Return a mapping from file name, without suffix, to the transcribed table of the paper.
 
     Raises
     ------
@@ -67,16 +67,16 @@ def paper_tables(folder: Path) -> dict[str, pd.DataFrame]:
 
 
 def check_duels(bundle: Bundle, folder: Path) -> None:
-    """Raise a `BundleError` if a bundle has only one entity. Such a bundle has no duel."""
+    """Raise a `BundleError` if a bundle has only one entity and therefore no duel."""
     if len(bundle.entities) < 2:
         step = "add entities, or ask for the binary task alone: snakemake binary"
         raise BundleError(Fault(str(folder), "one entity", "two or more, to have a duel", step))
 
 
 def explicit_references(bundle: Bundle) -> list[Reference]:
-    """Return the references for which the bundle's probabilities hold (docs/decisions.md, F10a).
+    """Return the encoding references for which the bundle's probabilities hold (docs/decisions.md, F10a).
 
-    If the bundle has probabilities but states no encoding, return all references.
+    If the bundle has probabilities but names no encoding, return all references.
     """
     if bundle.rates is None or (bundle.ternary and not bundle.has_probabilities):
         return []
@@ -85,10 +85,10 @@ def explicit_references(bundle: Bundle) -> list[Reference]:
 
 
 def closures_beside(bundle: Bundle, cohort: Cohort, own: Closure) -> list[Closure]:
-    """Return the closures to show for binary tasks. The run's own closure comes first.
+    """Return the closures to compare on binary tasks, with the run's own closure first.
 
-    If the bundle's probabilities fit the cohort's encoding, all other closures are added. The paper's closures require
-    features with three values.
+    If the bundle's probabilities fit the cohort's encoding, all other closures are added. The paper's closures are
+    added only if all features have three values.
     """
     reference = (cohort.provenance.get("encoding") or {}).get("reference")
     known = explicit_references(bundle)
@@ -98,7 +98,10 @@ def closures_beside(bundle: Bundle, cohort: Cohort, own: Closure) -> list[Closur
 
 
 def labels_of(bundle: Bundle, cohort: Cohort) -> Floats:
-    """Return the labels in the order of the bundle, (P, N) float64. A label is 0 or 1, or NaN if missing."""
+    """Return the labels of all patients, with entities in the order of the bundle, (P, N) float64.
+
+    A label is 0, 1 or, if missing, NaN.
+    """
     labels = cohort.labels.reindex(index=list(cohort.patients), columns=list(bundle.entities))
     return labels.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
 
@@ -115,18 +118,24 @@ def final_differences(bundle: Bundle, values: NDArray[np.int8]) -> Floats:
 
 
 def each_in_threads(make: Callable[[Item], Made], items: Iterable[Item], threads: int | None) -> list[Made]:
-    """Return `make(item)` for each item, in order. Use at most `threads` threads, or all cores if it is None."""
+    """Return `make(item)` for each item, in the order of the items.
+
+    At most `threads` threads are used, or all cores if `threads` is None.
+    """
     with ThreadPoolExecutor(threads or len(os.sched_getaffinity(0))) as pool:
         return list(pool.map(make, items))
 
 
 def note(text: str) -> None:
-    """Print a line for the log of a job."""
+    """Print a line to the log of a job."""
     typer.echo(text)
 
 
 def top_k_size(bundle: Bundle, k: int) -> int:
-    """Return the size of the top set. This is k, or N - 1 if the bundle has only N <= k entities; a note tells so."""
+    """Return the size of the top set: k, or N - 1 if the bundle has only N <= k entities.
+
+    A smaller size than k is printed to the log.
+    """
     size = min(k, len(bundle.entities) - 1)
     if size < k:
         note(f"k = {size}, since the bundle has {len(bundle.entities)} entities")
@@ -151,7 +160,10 @@ def rounds_up_to(rounds: Sequence[int], n_features: int) -> list[int]:
 
 
 def amounts(option: str, text: str) -> list[float]:
-    """Return the numbers in a comma-separated text. Raise an error unless the numbers are distinct and not negative."""
+    """Return the numbers in a comma-separated text.
+
+    Raise a `ConfigError` unless the numbers are distinct and not negative.
+    """
     try:
         found = [float(part) for part in text.split(",")]
     except ValueError:
@@ -177,7 +189,7 @@ def shuffled_genes(n_features: int, permutation: int, kinds: tuple[int, ...] = (
 
 
 def shuffled_alike(kinds: NDArray[np.int64], generator: np.random.Generator) -> NDArray[np.int64]:
-    """Return a permutation of the features, (M,) int64, that maps each feature to one of the same kind."""
+    """Return a random permutation of the features, (M,) int64, that maps each feature to a feature of the same kind."""
     places = np.arange(len(kinds))
     for kind in np.unique(kinds):
         alike = np.flatnonzero(kinds == kind)

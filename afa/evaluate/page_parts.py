@@ -1,4 +1,4 @@
-"""Parts of pages: templates, compressed contents as text, and the project's documents as HTML."""
+"""Render parts of pages: templates, compressed contents as text, and the project's documents as HTML."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def page(name: str, **values: Any) -> str:
 
 
 def packed(content: bytes) -> str:
-    """Return the content, compressed by gzip, as base64. Equal contents give equal texts.
+    """Return the content as base64 text of its gzip compression. Equal contents give equal texts.
 
     The page decompresses the text when it needs the content.
     """
@@ -33,9 +33,9 @@ def packed(content: bytes) -> str:
 
 
 def document(path: Path) -> str:
-    """Return a page of `docs` as HTML without its title and links.
+    """Return a page of `docs` as HTML, without its title and without links.
 
-    Numbered items such as `E7` and `M1` have anchors.
+    Numbered items such as `E7` and `M1` get anchors.
     """
     title, _, text = path.read_text(encoding="utf-8").partition("\n")
     if not title.startswith("# "):
@@ -48,7 +48,9 @@ TENTH = 0.1
 
 
 def linked(text: str, known: frozenset[str]) -> Markup:
-    """Return the escaped text with a link at every item in `known`. Texts such as `t = 50` and `5 %` stay on one line.
+    """Return the escaped text with a link at every item in `known`.
+
+    Texts such as `t = 50` and `5 %` are not broken across lines.
 
     >>> linked("a < b (E1, E99)", frozenset({"E1"}))
     Markup('a &lt; b (<a href="#E1">E1</a>, E99)')
@@ -80,7 +82,7 @@ def tenths(value: float) -> str:
 
 
 def digits(value: float | None) -> str:
-    """Return a number as text. Numbers below 100 have three digits, and larger numbers are rounded to whole numbers.
+    """Return a number as text, with three digits below 100 and without decimals from 100.
 
     The text is empty for a missing number. Zero has no sign.
 

@@ -22,7 +22,9 @@ COLOUR = "#0072B2"
 
 
 def posterior(planner: Planner, *, most: int = 12) -> Figure:
-    """Return a figure of the current posterior. Each entity has one bar; the most probable entity comes first.
+    """Return a bar chart of the current posterior, with one bar for each entity.
+
+    The most probable entity is at the top.
 
     >>> from afa.planner import TopKPlanner
     >>> figure = posterior(TopKPlanner("tests/data/bundle_tiny"))
@@ -38,9 +40,9 @@ def posterior(planner: Planner, *, most: int = 12) -> Figure:
 
 
 def order(planner: Planner, *, most: int = 6) -> Figure:
-    """Return a figure of the posterior over time.
+    """Return a line chart of the posterior over time, with one line for each entity.
 
-    Each entity has one line. The values on the horizontal axis are in the order of observation.
+    The horizontal axis shows the observations in order.
 
     Parameters
     ----------

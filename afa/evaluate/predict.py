@@ -1,4 +1,4 @@
-"""`predict_proba`: probabilities of the entities for a whole table of patients, computed by the compiled engine."""
+"""Compute probabilities of the entities for a table of patients, by the compiled engine (`predict_proba`)."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def predict_proba(
 
 
 def _compiled(bundle: Bundle, values: NDArray[np.int8], gauge: Closure, holds: str, **options: Any) -> Floats:
-    """Return the posteriors (P, N) of patients with `values` (P, M), computed for all patients at once.
+    """Return the posterior probability of each entity for each patient, (P, N), given `values`, (P, M).
 
     Parameters
     ----------

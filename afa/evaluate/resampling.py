@@ -1,4 +1,4 @@
-"""Bootstrap intervals over patients for shares, rounds and correlations."""
+"""Compute bootstrap intervals over patients for shares, rounds and correlations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from afa.model.orders import generator_of
 
 
 def interval(statistics: Floats, *, confidence: float) -> tuple[Floats, Floats]:
-    """Return the ends of the percentile interval of resampled statistics (R, C), two arrays (C,).
+    """Return the ends of the percentile interval of each column of resampled statistics, (C,) each.
 
     The ends are NaN if all resamples are NaN.
     """
@@ -24,9 +24,9 @@ def interval(statistics: Floats, *, confidence: float) -> tuple[Floats, Floats]:
 
 
 def with_interval(every: Floats, *, confidence: float) -> pd.DataFrame:
-    """Return a table with `value`, `low` and `high` of statistics, (1 + R, C).
+    """Return a table with the columns `value`, `low` and `high` of statistics, (1 + R, C).
 
-    The first row has the values, and the other rows are their resamples.
+    The first row of `every` contains the values, and the other rows contain their resamples.
     """
     low, high = interval(every[1:], confidence=confidence)
     return pd.DataFrame({"value": every[0], "low": low, "high": high})
@@ -35,7 +35,7 @@ def with_interval(every: Floats, *, confidence: float) -> pd.DataFrame:
 def mean_and_each(values: Mapping[str, Floats], cases: Mapping[str, int], *, confidence: float) -> pd.DataFrame:
     """Return a table with one row for the mean over entities, followed by one row for each entity.
 
-    The first row has no `entity`. The column `n` has the number of cases.
+    The first row has no `entity`. The column `n` is the number of cases.
 
     Parameters
     ----------
@@ -49,10 +49,10 @@ def mean_and_each(values: Mapping[str, Floats], cases: Mapping[str, int], *, con
 
 
 def percentiles(statistics: Floats, levels: Sequence[float]) -> Floats:
-    """Return percentiles of each column of statistics (R, C), ignoring NaN. The result is (L, C).
+    """Return percentiles of each column of statistics, (L, C), ignoring NaN.
 
-    A column that has only NaN gives NaN. The interpolation is that of `np.percentile`. That function takes at least
-    three times as long.
+    The percentiles of a column with only NaN are NaN. The interpolation is that of `np.percentile`, which takes at
+    least three times as long.
     """
     ranked = np.array(statistics.T, order="C")
     ranked.sort(axis=1)  # puts NaN last
@@ -80,7 +80,7 @@ QUARTILES: dict[str | None, float] = {"q25": 0.25, None: 0.5, "q75": 0.75}
 def quartiles_of_rounds(reached: Floats, among: Floats, weights: Floats, *, confidence: float) -> pd.DataFrame:
     """Return the quartiles of the round at which a case is reached, in the columns of `table_of_rounds`.
 
-    `quantity` names the quartile, and `n` is the number of cases.
+    The column `quantity` names the quartile, and `n` is the number of cases.
 
     Parameters
     ----------
@@ -96,10 +96,12 @@ def quartiles_of_rounds(reached: Floats, among: Floats, weights: Floats, *, conf
 
 
 def table_of_rounds(statistics: Floats, last_round: int, *, confidence: float) -> pd.DataFrame:
-    """Return a table with `value`, `low` and `high` of rounds, (1 + R, C). Rounds after the last are missing values.
+    """Return a table with the columns `value`, `low` and `high` of rounds, (1 + R, C).
 
-    The first row of `statistics` has the values, and the other rows are their resamples. Only whole rounds are
-    possible, so that the ends of the interval are rounded outwards to whole rounds.
+    Rounds after `last_round` become missing values.
+
+    The first row of `statistics` contains the values, and the other rows contain their resamples. The ends of the
+    interval are rounded outwards to whole rounds.
     """
     plain, drawn = statistics[0], statistics[1:]
     low, high = np.full(plain.shape, np.nan), np.full(plain.shape, np.nan)
@@ -113,7 +115,7 @@ def table_of_rounds(statistics: Floats, last_round: int, *, confidence: float) -
 
 
 def first_where(holds: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return for each row the first column that is True, (R,). A row without True gives the number of columns."""
+    """Return the index of the first True in each row, (R,). For a row without True, return the number of columns."""
     first: NDArray[np.int64] = np.where(holds.any(axis=1), holds.argmax(axis=1), holds.shape[1])
     return first
 
@@ -124,9 +126,9 @@ NO_SPREAD = 1e-12
 
 @dataclass(frozen=True)
 class Moments:
-    """Sums of two scalars x and y over the runs of each patient, (P, C) each for C cells.
+    """Store sums of two scalars x and y over the runs of each patient, (P, C) each for C cells.
 
-    The scalars are measured from a fixed origin.
+    Both scalars are measured from a fixed origin.
     """
 
     n: Floats
@@ -138,17 +140,20 @@ class Moments:
 
     @classmethod
     def of(cls, x: Floats, y: Floats) -> Moments:
-        """Return the sums for scalars, (P, runs, C).
+        """Return the sums over runs of x and y, (P, runs, C).
 
-        The origin is the first run, so that constant data give sums of exactly 0.
+        The first run is the origin, so that constant data give sums of exactly 0.
         """
         x, y = x - x[0, 0], y - y[0, 0]
         n = np.full((len(x), x.shape[2]), float(x.shape[1]))
         return cls(n, x.sum(axis=1), y.sum(axis=1), (x * x).sum(axis=1), (y * y).sum(axis=1), (x * y).sum(axis=1))
 
     def correlation(self, weights: Floats) -> Floats:
-        """Return Pearson's r, (R, C), with weights of the patients (R, P). It is NaN if x or y does not vary."""
-        # einsum is used because the sums of a matrix product depend on the number of threads.
+        """Return Pearson's r of x and y, (R, C), with weights of the patients, (R, P).
+
+        The correlation is NaN if x or y does not vary.
+        """
+        # `einsum` is used because the sums of a matrix product depend on the number of threads.
         n, x, y, xx, yy, xy = (
             np.einsum("rp,pc->rc", weights, part) for part in (self.n, self.x, self.y, self.xx, self.yy, self.xy)
         )
@@ -158,5 +163,5 @@ class Moments:
         return np.where(varies, np.clip((n * xy - x * y) / scale, -1.0, 1.0), np.nan)
 
     def only(self, weights: Floats) -> Floats:
-        """Return the correlation of the first cell, (R,)."""
+        """Return the correlation in the first cell, (R,)."""
         return self.correlation(weights)[:, 0]

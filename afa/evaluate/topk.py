@@ -1,6 +1,7 @@
-"""Two definitions of a right top k (decisions.md S10).
+"""Define two kinds of correct top k (decisions.md S10).
 
-One consists of the k best entities at full observation, the other of the entities with a positive label.
+The first kind contains the k best entities at full observation, and the second kind contains the entities with a
+positive label.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from afa.engine.rounds import Outcomes
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """The right top k of P patients.
+    """Store the correct top k of P patients.
 
     Attributes
     ----------
@@ -44,7 +45,7 @@ class Targets:
         return cls(k, k_clinical, sure, tied, k - sure.sum(axis=1), labels)
 
     def precisions(self, place: NDArray[np.int16], threads: int | None) -> dict[str, NDArray[np.float64]]:
-        """Return three precisions by name, (P, R) each, of rankings (P, R, N)."""
+        """Return three precisions by name, (P, R) each, of R rankings of the entities for each patient, (P, R, N)."""
         n = len(place)
         positive, labelled = self.labels == 1, ~np.isnan(self.labels)
         n_positive = positive.sum(axis=1)
