@@ -133,7 +133,13 @@ class Resampled:
         yield by_t(self.mean([wrong])).assign(metric="accuracy", stratum="prior_wrong")
 
     def constant(self, target: Signs) -> Iterator[pd.DataFrame]:
-        """Yield the accuracy of constant answers for targets (P, Q): `majority`, and `prevalence` (always +1)."""
+        """Yield the accuracy of constant answers for targets (P, Q): `majority`, and `prevalence` (always +1).
+
+        Parameters
+        ----------
+        target : (P, Q) int8, -1, 0 or +1
+
+        """
         for metric, answer in zip(("majority", "prevalence"), constant_answers(target), strict=True):
             yield self.mean([right_of(answer[:, :, None], target, target != 0)]).assign(metric=metric)
 
@@ -308,7 +314,13 @@ def positives_by_prevalence(labels: Floats, places: NDArray[np.int64]) -> Floats
 
 
 def settled(scores: Floats) -> Floats:
-    """Return rounded scores, so that sums of the same numbers in different orders become equal."""
+    """Return rounded scores, so that sums of the same numbers in different orders become equal.
+
+    Parameters
+    ----------
+    scores : float64 array of any shape, nats
+
+    """
     return np.round(scores, DIGITS) + 0.0
 
 
@@ -390,7 +402,13 @@ def accuracies(scores: Floats, positive: Mask, weights: Floats) -> Decided:
 
 
 def share_of(part: Floats, whole: Floats) -> Floats:
-    """Return `part` divided by `whole`, or NaN where `whole` is 0."""
+    """Return `part` divided by `whole`, or NaN where `whole` is 0.
+
+    Parameters
+    ----------
+    part, whole : float64 arrays of equal shape
+
+    """
     share: Floats = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
     return share
 
@@ -400,5 +418,11 @@ BINS = 10
 
 
 def bins_of(probability: Floats) -> NDArray[np.int64]:
-    """Return the bin index of each probability, from 0; a probability of 1 is in the last bin."""
+    """Return the bin index of each probability, from 0; a probability of 1 is in the last bin.
+
+    Parameters
+    ----------
+    probability : float64 array of any shape, in [0, 1]
+
+    """
     return np.minimum((probability * BINS).astype(np.int64), BINS - 1)

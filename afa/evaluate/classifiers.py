@@ -60,6 +60,11 @@ class Classifier:
         """Return the log-odds of class 1 at even prior odds, (P,).
 
         Only values where `observed`, (P, F), is True are used.
+
+        Parameters
+        ----------
+        values, observed : (P, F) int8 and bool
+
         """
         if not self.columns.size:
             return np.zeros(len(values))
@@ -142,6 +147,12 @@ def conditionals(values: Values, positive: Mask) -> Floats:
     Smoothing adds `SMOOTHING` cases to each class. The added cases have the distribution of all labelled patients,
     after adding one case of each value. With uniformly distributed added cases, even a feature with the same value in
     all patients would separate a large class from a small class.
+
+    Parameters
+    ----------
+    values : (n, F) int8
+    positive : (n,) bool
+
     """
     counts = np.array([[(values[chosen] == x).sum(axis=0) for x in (-1, 0, 1)] for chosen in (~positive, positive)])
     together = (counts.sum(axis=0) + 1.0) / (len(values) + 3)
@@ -218,6 +229,11 @@ def most_informative(gain: Floats, features: Sequence[str]) -> NDArray[np.intp]:
     """Return the index of each patient's feature with the largest gain, (P,).
 
     Ties are broken by the feature's name (docs/decisions.md, A8).
+
+    Parameters
+    ----------
+    gain : (P, F) float64, nats
+
     """
     by_name = np.argsort(np.array(features))
     best = gain.max(axis=1, keepdims=True)

@@ -93,6 +93,11 @@ def folds_of(name: str, answers: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the fold of each patient, (P,).
 
     The patients of each answer in `answers`, (P,), are spread evenly over the folds.
+
+    Parameters
+    ----------
+    answers : (P,) int64
+
     """
     mixed = generator_of("cross-validation", name).permutation(len(answers))
     ordered = mixed[np.argsort(answers[mixed], kind="stable")]

@@ -151,6 +151,11 @@ def questions_of(entities: Sequence[str], labels: Floats, holds: str) -> Iterato
     """Yield one yes-or-no question for each entity that some patients have and other patients lack.
 
     If a patient can have at most one entity, also yield the question which entity the patient has.
+
+    Parameters
+    ----------
+    labels : (P, N) float64, 0, 1 or NaN
+
     """
     for column, entity in enumerate(entities):
         answers = np.where(np.isnan(labels[:, column]), -1, 1 - np.nan_to_num(labels[:, column])).astype(np.int64)
@@ -201,7 +206,13 @@ def statistics(task: FieldTask, answers: NDArray[np.int64], evidence: Floats, we
 
 
 def main(task: FieldTask, answers: NDArray[np.int64], evidence: Floats, weights: Floats) -> Floats:
-    """Return the first metric of a question, (R, T), faster than `statistics` does."""
+    """Return the first metric of a question, (R, T), faster than `statistics` does.
+
+    Parameters
+    ----------
+    answers, evidence, weights : as in `statistics`
+
+    """
     if task.entity is None:
         return statistics(task, answers, evidence, weights)[task.metrics[0]]
     return areas_of(evidence[:, :, 0] - evidence[:, :, 1], answers == 0, weights)
@@ -287,6 +298,11 @@ class HypothesisModel:
         """Return the order in which a rule chooses each patient's features, (P, M), or (P, `most`).
 
         Entries after the last measured feature are -1.
+
+        Parameters
+        ----------
+        values : (P, M) int8
+
         """
         rescoring = (0,) if fixed else None
         return choose(self.models, values, allocation=rule, gain="cmi", k=1, n_rounds=most, rescoring=rescoring).order
@@ -295,6 +311,12 @@ class HypothesisModel:
         """Return the log-evidence of the hypotheses, (P, T, C) nats, along given orders of features, (P, M).
 
         `options` may contain `solver` and `threads`.
+
+        Parameters
+        ----------
+        values : (P, M) int8
+        orders : (P, M) int64
+
         """
         found = follow(self.models, values, orders, ENTITIES, rounds=_from_start(rounds), **options)
         return self._evidence(found.elbo, rounds)
@@ -352,7 +374,13 @@ def _from_start(rounds: Sequence[int]) -> list[int]:
 
 
 def completed(orders: Orders, n_features: int) -> Orders:
-    """Return complete orders of the features, (P, M). Features missing from an order are appended by index."""
+    """Return complete orders of the features, (P, M). Features missing from an order are appended by index.
+
+    Parameters
+    ----------
+    orders : (P, R) int64, feature indices, then -1
+
+    """
     place = np.full((len(orders), n_features + 1), n_features, dtype=np.int64)
     np.put_along_axis(place, np.where(orders < 0, n_features, orders), np.arange(orders.shape[1])[None], axis=1)
     return place[:, :n_features].argsort(axis=1, kind="stable")

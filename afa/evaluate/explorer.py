@@ -185,6 +185,12 @@ def by_engine(
     """Return a run of the compiled engine for B patients with values (B, M).
 
     The rule chooses the features, unless `orders`, (B, M), is given.
+
+    Parameters
+    ----------
+    values : (B, M) int8
+    orders : (B, M) int64, or None
+
     """
     options: dict[str, Any] = {"gain": way.gain or None, "target": TARGET.get(way.gain), "ranks": RANKED}
     options |= {"k": setting.k, "solver": setting.solver, "threads": setting.threads}
@@ -217,6 +223,11 @@ def by_planners(planners: Sequence[TopKPlanner], values: NDArray[np.int8], score
     """Return a run of B patients with values (B, M), with one planner for each patient.
 
     If all planners have a background, the score `background` is added to `scores`.
+
+    Parameters
+    ----------
+    values : (B, M) int8
+
     """
     weighs = bool(way.gain) and way.gain != INFORMATION and ":" not in way.allocation
     believes = all(planner.background is not None for planner in planners)
@@ -381,7 +392,10 @@ def _rounded(values: Floats) -> list[float]:
 def settled_from(orders: NDArray[np.int64], k: int) -> int:
     """Return the first t from which on the set of the k best entities is constant.
 
-    `orders`, (T, N), lists the entities at each t, best first.
+    Parameters
+    ----------
+    orders : (T, N) int64, entities at each t, best first
+
     """
     inside = np.sort(orders[:, :k], axis=1)
     return int(rounds_until((inside != inside[-1]).any(axis=1)[None])[0])

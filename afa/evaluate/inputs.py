@@ -110,6 +110,11 @@ def final_differences(bundle: Bundle, values: NDArray[np.int8]) -> Floats:
     """Return D_ab(x) = S_a(x) - S_b(x) of every duel at full observation, (P, Q) nats.
 
     Differences within rounding error are set to 0.
+
+    Parameters
+    ----------
+    values : (P, M) int8
+
     """
     energy, (first, second) = bundle.energies(values), np.triu_indices(len(bundle.entities), 1)
     difference: Floats = energy[:, first] - energy[:, second]
@@ -189,7 +194,13 @@ def shuffled_genes(n_features: int, permutation: int, kinds: tuple[int, ...] = (
 
 
 def shuffled_alike(kinds: NDArray[np.int64], generator: np.random.Generator) -> NDArray[np.int64]:
-    """Return a random permutation of the features, (M,) int64, that maps each feature to a feature of the same kind."""
+    """Return a random permutation of the features, (M,) int64, that maps each feature to a feature of the same kind.
+
+    Parameters
+    ----------
+    kinds : (M,) int64
+
+    """
     places = np.arange(len(kinds))
     for kind in np.unique(kinds):
         alike = np.flatnonzero(kinds == kind)

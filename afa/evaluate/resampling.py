@@ -17,6 +17,11 @@ def interval(statistics: Floats, *, confidence: float) -> tuple[Floats, Floats]:
     """Return the ends of the percentile interval of each column of resampled statistics, (C,) each.
 
     The ends are NaN if all resamples are NaN.
+
+    Parameters
+    ----------
+    statistics : (R, C) float64
+
     """
     tail = 100 * (1 - confidence) / 2
     low, high = percentiles(statistics, [tail, 100 - tail])
@@ -27,6 +32,11 @@ def with_interval(every: Floats, *, confidence: float) -> pd.DataFrame:
     """Return a table with the columns `value`, `low` and `high` of statistics, (1 + R, C).
 
     The first row of `every` contains the values, and the other rows contain their resamples.
+
+    Parameters
+    ----------
+    every : (1 + R, C) float64
+
     """
     low, high = interval(every[1:], confidence=confidence)
     return pd.DataFrame({"value": every[0], "low": low, "high": high})
@@ -53,6 +63,12 @@ def percentiles(statistics: Floats, levels: Sequence[float]) -> Floats:
 
     The percentiles of a column with only NaN are NaN. The interpolation is that of `np.percentile`, which takes at
     least three times as long.
+
+    Parameters
+    ----------
+    statistics : (R, C) float64
+    levels : L percentages
+
     """
     ranked = np.array(statistics.T, order="C")
     ranked.sort(axis=1)  # puts NaN last
@@ -102,6 +118,11 @@ def table_of_rounds(statistics: Floats, last_round: int, *, confidence: float) -
 
     The first row of `statistics` contains the values, and the other rows contain their resamples. The ends of the
     interval are rounded outwards to whole rounds.
+
+    Parameters
+    ----------
+    statistics : (1 + R, C) float64, rounds
+
     """
     plain, drawn = statistics[0], statistics[1:]
     low, high = np.full(plain.shape, np.nan), np.full(plain.shape, np.nan)
@@ -115,7 +136,13 @@ def table_of_rounds(statistics: Floats, last_round: int, *, confidence: float) -
 
 
 def first_where(holds: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the index of the first True in each row, (R,). For a row without True, return the number of columns."""
+    """Return the index of the first True in each row, (R,). For a row without True, return the number of columns.
+
+    Parameters
+    ----------
+    holds : (R, C) bool
+
+    """
     first: NDArray[np.int64] = np.where(holds.any(axis=1), holds.argmax(axis=1), holds.shape[1])
     return first
 
@@ -152,6 +179,11 @@ class Moments:
         """Return Pearson's r of x and y, (R, C), with weights of the patients, (R, P).
 
         The correlation is NaN if x or y does not vary.
+
+        Parameters
+        ----------
+        weights : (R, P) float64
+
         """
         # `einsum` is used because the sums of a matrix product depend on the number of threads.
         n, x, y, xx, yy, xy = (

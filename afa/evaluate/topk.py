@@ -61,6 +61,11 @@ def label_counts(labels: NDArray[np.float64], k: int, k_clinical: int) -> dict[s
     """Return counts about the labels (P, N) of a clinical target, as pairs of a count and its total.
 
     A missing label is NaN. With fewer than 2k labelled entities, results are not comparable with the paper.
+
+    Parameters
+    ----------
+    labels : (P, N) float64, 0, 1 or NaN
+
     """
     patients, entities = labels.shape
     labelled = int((~np.isnan(labels)).any(axis=0).sum())
@@ -73,5 +78,11 @@ def label_counts(labels: NDArray[np.float64], k: int, k_clinical: int) -> dict[s
 
 
 def clinical_k(labels: NDArray[np.float64], k: int) -> int:
-    """Return the size k' = min(k, floor(L / 2)) of the top set of the L entities with labels (S10)."""
+    """Return the size k' = min(k, floor(L / 2)) of the top set of the L entities with labels (S10).
+
+    Parameters
+    ----------
+    labels : (P, N) float64, 0, 1 or NaN
+
+    """
     return min(k, int((~np.isnan(labels)).any(axis=0).sum()) // 2)

@@ -280,6 +280,11 @@ class ExplicitPatient(PatientState):
         """Return the gain of each duel, summed over the given features, (q,) nats.
 
         The duel indices must be ascending.
+
+        Parameters
+        ----------
+        duels : (q,) int64, ascending
+
         """
         return np.asarray(self._gains(duels)[:, features].sum(axis=1))
 
@@ -287,6 +292,12 @@ class ExplicitPatient(PatientState):
         """Return the gain of each feature, summed over duels with the given weights, (M,) nats (eq:feature_selection).
 
         The duel indices must be ascending.
+
+        Parameters
+        ----------
+        duels : (q,) int64, ascending
+        weights : (q,) float64
+
         """
         total = np.zeros(len(self.observed))
         for part in np.split(np.arange(len(duels)), range(AT_ONCE, len(duels), AT_ONCE)):

@@ -161,7 +161,13 @@ class Certificates:
         return tuple(name for name, out in zip(self.entities, self.out, strict=True) if out)
 
     def clusters_out(self, label: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return True for each cluster whose members are all excluded, (C,)."""
+        """Return True for each cluster whose members are all excluded, (C,).
+
+        Parameters
+        ----------
+        label : (N,) int64, cluster of each entity
+
+        """
         return np.array([bool(self.out[label == cluster].all()) for cluster in range(int(label.max()) + 1)])
 
 

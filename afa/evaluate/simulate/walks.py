@@ -275,7 +275,13 @@ def weighs_items(bundle: Bundle, way: Way, setting: SimulationSetting) -> bool:
 
 
 def informed(planner: AnyPlanner, values: NDArray[np.int8]) -> AnyPlanner:
-    """Return the planner after observing all measured values of a patient, (M,)."""
+    """Return the planner after observing all measured values of a patient, (M,).
+
+    Parameters
+    ----------
+    values : (M,) int8, or `MISSING` where not measured
+
+    """
     if known := {planner.bundle.features[j]: int(values[j]) for j in np.flatnonzero(values != MISSING)}:
         planner.observe_all(known)
     return planner
@@ -288,6 +294,7 @@ def steps(planner: Planner, values: NDArray[np.int8], order: NDArray[np.int64] |
 
     Parameters
     ----------
+    values : (M,) int8, or `MISSING` where not measured
     order : (M,) int64, features to observe instead of those that the planner suggests. Features that were not measured
         are skipped
 
@@ -323,6 +330,7 @@ def planned(
 
     Parameters
     ----------
+    values : (B, M) int8
     read : function of a planner and the index of its patient
     orders : (B, M) int64, features to observe. By default, the planners choose
     tick : as in `simulate`
@@ -347,7 +355,13 @@ def ranked(planner: TopKPlanner, score: str | None = None) -> tuple[Floats, NDAr
 
 
 def planned_truth(values: NDArray[np.int8], planners: Sequence[TopKPlanner]) -> Outcomes:
-    """Return each planner's answer after observing all measured values of its patient, a row of `values`, (P, M)."""
+    """Return each planner's answer after observing all measured values of its patient, a row of `values`, (P, M).
+
+    Parameters
+    ----------
+    values : (P, M) int8
+
+    """
     answers = [ranked(informed(planner, row)) for planner, row in zip(planners, values, strict=True)]
     scores, places = (np.array(part) for part in zip(*answers, strict=True))
     a, b = all_pairs(places.shape[1]).T
@@ -358,7 +372,11 @@ def planned_truth(values: NDArray[np.int8], planners: Sequence[TopKPlanner]) -> 
 def measured_first(orders: NDArray[np.int64], values: NDArray[np.int8]) -> NDArray[np.int64]:
     """Return the orders, (B, M), with the features that were not measured moved to the end.
 
-    `values`, (B, M), shows which features were measured in each patient.
+    Parameters
+    ----------
+    orders : (B, M) int64
+    values : (B, M) int8, or `MISSING` where not measured
+
     """
     missing = np.take_along_axis(values == MISSING, orders, axis=1)
     return np.take_along_axis(orders, np.argsort(missing, axis=1, kind="stable"), axis=1)
@@ -400,6 +418,12 @@ def spent_along(order: NDArray[np.int64], prices: Floats | None) -> Floats | Non
     """Return the total cost of the first t features, (B, M + 1), for orders (B, M). An entry of -1 costs nothing.
 
     Return None if `prices` is None.
+
+    Parameters
+    ----------
+    order : (B, M) int64, feature indices, then -1
+    prices : (M,) float64, or None
+
     """
     if prices is None:
         return None
@@ -408,7 +432,14 @@ def spent_along(order: NDArray[np.int64], prices: Floats | None) -> Floats | Non
 
 
 def with_costs(needed: Mapping[str, Floats], spent: Floats | None) -> dict[tuple[str, str], Floats]:
-    """Return the number of features that each criterion needs, (B,), and the cost if `spent`, (B, M + 1), is given."""
+    """Return the number of features that each criterion needs, (B,), and the cost if `spent`, (B, M + 1), is given.
+
+    Parameters
+    ----------
+    needed : criterion -> (B,) float64
+    spent : (B, M + 1) float64, or None
+
+    """
     every = {(criterion, "features"): rounds for criterion, rounds in needed.items()}
     if spent is None:
         return every
@@ -423,6 +454,11 @@ def budgets_of(prices: Floats) -> Floats:
     """Return the budgets of curves by cost, (C,): 0, multiples of the smallest price, and the price of all features.
 
     If there would be more than `MOST_BUDGETS` budgets, the step is a larger multiple of the smallest price.
+
+    Parameters
+    ----------
+    prices : (M,) float64
+
     """
     total, smallest = float(prices.sum()), float(prices[prices > 0].min())
     step = smallest * np.ceil(total / (smallest * MOST_BUDGETS))
@@ -435,7 +471,11 @@ def budgets_of(prices: Floats) -> Floats:
 def within(budgets: Floats, spent: Floats) -> NDArray[np.int64]:
     """Return, for each patient and budget, the largest t whose total cost is within the budget, (B, C).
 
-    The budgets have the shape (C,), and the total costs `spent` have the shape (B, M + 1).
+    Parameters
+    ----------
+    budgets : (C,) float64
+    spent : (B, M + 1) float64
+
     """
     slack = 1e-9 * budgets[-1]  # sums of the same prices in different orders differ by rounding error
     return np.stack([(spent <= budget + slack).sum(axis=1) - 1 for budget in budgets], axis=1)
@@ -464,6 +504,11 @@ def rounds_until(missing: NDArray[np.bool_]) -> Floats:
     """Return, for each row of `missing`, (B, M + 1), the first t from which on all entries are False, (B,).
 
     The result is inf if the last entry of the row is True.
+
+    Parameters
+    ----------
+    missing : (B, M + 1) bool
+
     """
     until: Floats = (missing.shape[1] - first_where(missing[:, ::-1])).astype(np.float64)
     until[missing[:, -1]] = np.inf

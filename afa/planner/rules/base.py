@@ -211,6 +211,11 @@ class View:
         """Return the index in `pairs` of the duel of each entity of `one` with the matching entity of `other`, (q,).
 
         The two entities of a duel may be given in either order.
+
+        Parameters
+        ----------
+        one, other : (q,) int64, entity indices
+
         """
         a, b = np.minimum(one, other), np.maximum(one, other)
         places: Duels = a * len(self.entities) - a * (a + 1) // 2 + b - a - 1
@@ -274,6 +279,12 @@ def best(gain: Floats, features: tuple[str, ...], allowed: NDArray[np.bool_]) ->
     """Return the index of the allowed feature with the largest positive gain, or None if no gain is positive.
 
     Two gains within a relative 1e-9 count as equal, and are sorted by the feature's name.
+
+    Parameters
+    ----------
+    gain : (M,) float64
+    allowed : (M,) bool
+
     """
     masked = np.where(allowed, gain, -np.inf)
     top = masked.max(initial=-np.inf)

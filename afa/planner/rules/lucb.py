@@ -44,7 +44,13 @@ def most_contested(view: View) -> int | None:
 
 
 def sides(view: View, duels: Duels) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the better-ranked and the worse-ranked entity of each duel, (q,) int64 each."""
+    """Return the better-ranked and the worse-ranked entity of each duel, (q,) int64 each.
+
+    Parameters
+    ----------
+    duels : (q,) int64, ascending
+
+    """
     a, b = sides_of(len(view.entities), duels).T
     first = view.rank[a] < view.rank[b]
     return np.where(first, a, b), np.where(first, b, a)

@@ -28,7 +28,13 @@ class PriorityClusters:
 
 
 def by_priority(view: View, duels: Duels, what: str) -> Choice:
-    """Return the feature with the largest gain over the given duels, weighted by `influence`."""
+    """Return the feature with the largest gain over the given duels, weighted by `influence`.
+
+    Parameters
+    ----------
+    duels : (q,) int64, ascending
+
+    """
     return heaviest(view, duels, influence(view, duels), f"{len(duels)} {what}, weighted by the boundary")
 
 
@@ -38,6 +44,11 @@ def influence(view: View, duels: Duels) -> Floats:
     The weight of a duel decreases with |V_ab|, and with the distance of its nearer entity from the top-k boundary. The
     distance of an entity of rank r is k - r inside the top k, and r - (k + 1) outside. Entities of rank k and k + 1
     therefore have distance 0.
+
+    Parameters
+    ----------
+    duels : (q,) int64, ascending
+
     """
     away = np.where(view.rank <= view.k, view.k - view.rank, view.rank - view.k - 1)
     a, b = sides_of(len(view.entities), duels).T
