@@ -1,6 +1,6 @@
 """Compute accuracies over a cohort from signs and targets, with bootstrap intervals over patients, and baselines.
 
-Arrays of decisions have patients on the first axis. A decision score of 0 counts as half correct (decisions.md S5).
+All arrays of decisions have patients on the first axis. A decision score of 0 counts as half correct (decisions.md S5).
 Decisions with a target of 0 or a missing label are not counted (decisions.md S11). Functions with the argument
 `weights`, (R, P) whole numbers with one row per resample, return one statistic per resample, (R,). The statistic of a
 resample with only one class is NaN.
@@ -59,7 +59,8 @@ class Resampled:
     def sums(self, table: pd.DataFrame, *columns: str, by: str | None = "t", unit: str = "patient") -> list[Floats]:
         """Return the sum of each column by unit and by the ascending values of `by`, (P, T) each.
 
-        A combination without a row has the sum 0. If `by` is None, the shape is (P, 1).
+        A unit without a row for some value of `by` gets the sum 0. If `by` is None, each column has one sum per unit,
+        (P, 1).
         """
         if by is None:
             whole = table.groupby(unit, sort=False)[list(columns)].sum().reindex(self.units).fillna(0.0)
@@ -75,7 +76,7 @@ class Resampled:
     def share(
         self, table: pd.DataFrame, right: str, total: str, *, by: str | None = "t", unit: str = "patient"
     ) -> pd.DataFrame:
-        """Return the table of `mean` for the sum of `right` divided by the sum of `total`, with the column `by`."""
+        """Return the share sum(`right`) / sum(`total`) with its interval, as computed by `mean`, for each `by`."""
         shares = self.mean([self.part(table, right, total, by=by, unit=unit)])
         return shares if by is None else shares.assign(**{by: sorted(table[by].unique())})
 
@@ -89,9 +90,9 @@ class Resampled:
         return np.ascontiguousarray(self.every.T)
 
     def drawn(self, names: Iterable[Any]) -> Floats:
-        """Return the columns of `every` for the named units, (1 + R, C).
+        """Return the columns of the weights `every` for the named units, (1 + R, C).
 
-        The columns are contiguous in memory, which makes `ranking` fast.
+        The returned columns are contiguous in memory, which makes `ranking` fast.
         """
         return self._by_unit[self.places(names)].T
 
@@ -108,13 +109,13 @@ class Resampled:
         return with_interval(found.reshape(len(found), -1), confidence=self.confidence).assign(n=n)
 
     def mean(self, parts: list[Part]) -> pd.DataFrame:
-        """Return the table of `statistic` for the `mean_ratio` of the parts, with one row for each of the T columns."""
+        """Return the `mean_ratio` of the parts with its interval, as a table with one row for each of the T columns."""
         return self.statistic(partial(mean_ratio, parts), _cases(parts))
 
     def gap(self, parts: list[Part], against: list[Part]) -> pd.DataFrame:
-        """Return the table of `statistic` for the `mean_ratio` of `parts` minus the `mean_ratio` of `against`.
+        """Return the `mean_ratio` of `parts` minus the `mean_ratio` of `against`, as a table with intervals.
 
-        Both ratios use the same resamples.
+        Both ratios are computed from the same resamples.
         """
         return self.statistic(lambda w: mean_ratio(parts, w) - mean_ratio(against, w), _cases(parts))
 
@@ -147,7 +148,7 @@ class Resampled:
 def mean_ratio(parts: list[Part], weights: Floats) -> Floats:
     """Return the ratio sum(right) / sum(total), averaged over the parts, for each resample and t, (R, T).
 
-    The result is NaN if a part has no case.
+    A resample's ratio is NaN if a part has no case.
 
     Parameters
     ----------
@@ -157,7 +158,7 @@ def mean_ratio(parts: list[Part], weights: Floats) -> Floats:
     """
     ratios = []
     for right, total in parts:
-        constant = bool((total == total[:, :1]).all())  # usually true; then one matrix product is enough
+        constant = bool((total == total[:, :1]).all())  # the usual case needs one product
         numerator, denominator = weights @ right, weights @ (total[:, :1] if constant else total)
         ratios.append(share_of(numerator, denominator))
     return reduce(np.add, ratios) / len(ratios)
@@ -226,10 +227,10 @@ def constant_answers(target: Signs) -> tuple[Signs, Signs]:
 def fixed_top_k(top: Signs, k: int) -> list[int]:
     """Return the k entities with the largest total overlap with the patients' top k at full observation.
 
-    If several sets are equally good, the set that the search finds first is returned.
+    If several sets of k entities have the same overlap, the set that the search finds first is returned.
 
-    The search is branch and bound. An entity adds less overlap to a larger set, so its overlap with a smaller set is an
-    upper bound.
+    The search is branch and bound: an entity adds less overlap to a larger set of entities, so its overlap with a
+    smaller set is an upper bound.
 
     Parameters
     ----------
@@ -262,7 +263,7 @@ def fixed_top_k(top: Signs, k: int) -> list[int]:
 def overlap(top: Signs, chosen: list[int], k: int) -> NDArray[np.int64]:
     """Return the number of `chosen` entities in each patient's top k, (P,).
 
-    Entities tied across rank k count at most as often as there are free places.
+    Entities tied across rank k are counted only up to the number of places that are free in the top k.
 
     Parameters
     ----------
@@ -293,7 +294,7 @@ def precisions_by_prevalence(labels: Floats, k: int) -> dict[str, Floats]:
 
 
 def positives_by_prevalence(labels: Floats, places: NDArray[np.int64]) -> Floats:
-    """Return the number of positive labels in the first `places` of the ranking by prevalence, (P,) float64.
+    """Return the number of positive labels in each patient's first `places` of the ranking by prevalence, (P,) float64.
 
     An entity without a label for a patient is removed from this patient's ranking. Entities of equal prevalence share
     their places equally.
@@ -327,7 +328,8 @@ def settled(scores: Floats) -> Floats:
 def areas_of(scores: Floats, positive: Mask, weights: Floats) -> Floats:
     """Return the area under the ROC curve of each column of scores for each resample, (R, T).
 
-    Ties, including scores that differ by rounding error, count one half. The area is NaN if only one class has weight.
+    Ties, including scores that differ by rounding error, count one half. The area is NaN if only one class has weight
+    in the resample.
 
     Parameters
     ----------
@@ -343,9 +345,9 @@ def areas_of(scores: Floats, positive: Mask, weights: Floats) -> Floats:
 def ranking(scores: Floats, positive: Mask, weights: Floats) -> tuple[Floats, Floats]:
     """Return the area under the ROC curve and the average precision of each resample, (R,) each.
 
-    In the area, ties count one half. In the average precision, tied scores share one threshold; if all scores are
-    equal, the average precision is the prevalence. The average precision is the sum of precision times increase in
-    recall over all thresholds. The function is fast if the weights of a patient are contiguous in memory.
+    For the area, ties count one half; for the average precision, tied scores share one threshold, so that equal scores
+    for all patients give the prevalence. The average precision is the sum of precision times increase in recall over
+    all thresholds. `ranking` is fast if the weights of a patient are contiguous in memory.
 
     Parameters
     ----------
@@ -386,7 +388,9 @@ class Decided(NamedTuple):
 
 
 def accuracies(scores: Floats, positive: Mask, weights: Floats) -> Decided:
-    """Return the accuracies, (R,) each, of the signs of scores for each resample. A score of 0 counts as half correct.
+    """Return the accuracies, (R,) each, of the signs of scores for each resample.
+
+    A patient with score 0 counts as half correct.
 
     Parameters
     ----------

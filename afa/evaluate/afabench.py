@@ -1,11 +1,11 @@
 """Wrap the planners as methods of AFABench, the public benchmark of active feature acquisition (arXiv:2508.14734).
 
 The interface is the class `AFAMethod` in `afabench/core/types.py` of the repository Linusaronsson/AFA-Benchmark,
-package version 1.0.0, commit 0dd0690e of a public copy, read in November 2026. A batch is an array of the shape `*batch
-*feature_shape`. `act` returns 0 to stop or i to perform selection i - 1. `predict` returns one probability for each
-class. A selection reveals one feature or one panel of features; selections are numbered by their first column among the
-flattened features. This module does not import the benchmark: it accepts any array that NumPy converts, and returns
-NumPy arrays, or torch tensors for a torch batch.
+package version 1.0.0, commit 0dd0690e of a public copy, read in November 2026. A batch of observations is an array of
+the shape `*batch *feature_shape`. The method `act` returns 0 to stop, or i to measure selection i - 1. The method
+`predict` returns one probability for each class. A selection reveals one feature or one panel of features; selections
+are numbered by their first column among the flattened features. This module does not import the benchmark: it accepts
+any array that NumPy converts, and returns NumPy arrays, or torch tensors for a torch batch.
 
 The benchmark loads a saved method by the name of its registered class. To register these classes, call
 `afabench.common.registry.REGISTERED_CLASSES.update(afa.evaluate.afabench.REGISTRY)`.
@@ -56,8 +56,8 @@ _KEPT_OUT = {
 class PlannerMethod(ABC, Generic[AnyPlanner]):
     """Define the base class of `BinaryMethod` and `TopKMethod`.
 
-    A mask does not contain the order of observations. Planner options whose results depend on this order are therefore
-    rejected.
+    AFABench passes a mask of the observed features, which does not contain the order of observations. Planner options
+    whose results depend on the order of observations are rejected.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
     def _rows(
         self, masked_features: Any, feature_mask: Any, selection_mask: Any, feature_shape: Sequence[int] | None
     ) -> tuple[Row, tuple[int, ...]]:
-        """Return the rows, (R, M), of a batch with the shape `*batch *feature_shape`, and the shape `batch`.
+        """Return the values of a batch as rows, (R, M), and the shape of the batch without the feature axes.
 
         Raise a `PlannerError` if an argument has the wrong shape. A feature without cut points may only have the
         observed values -1, 0 and 1; the `PlannerError` names the first other value.
@@ -267,13 +267,12 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         return np.where(cut & ~np.isnan(values), code, values)
 
     def _planner_of(self, row: Row) -> AnyPlanner:
-        """Return the cached planner of a row; the caller must not add observations to it.
+        """Return the cached planner that has observed a row's values; the caller must not add observations to it.
 
-        A new row gets a copy of a cached planner, which then observes the row's remaining values in the order of the
-        columns. The copied planner is the cached planner that needs the fewest additional observations, or an empty
-        planner. If the planner's answers do not depend on the order of observations, the result depends only on the
-        row, up to rounding, and not on earlier calls. When the cache is full, the least recently used planner is
-        removed.
+        For a new row, a cached planner is copied, and the copy observes the row's remaining values in the order of the
+        columns. The planner to copy is the cached planner that needs the fewest additional observations, or an empty
+        planner. The result depends only on the row, up to rounding, if the planner's answers do not depend on the order
+        of observations. When the cache of planners is full, the least recently used planner is removed.
         """
         key = row.tobytes()
         if key not in self._held:
@@ -290,7 +289,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         return self._held[key]
 
     def _nearest(self, row: Row) -> tuple[Row, AnyPlanner]:
-        """Return the cached row that has the most observations of all rows consistent with `row`, and its planner."""
+        """Return the cached row that agrees with `row` and has the most observations, and its planner."""
         held = np.frombuffer(b"".join(self._held), dtype=np.int8).reshape(len(self._held), len(row))
         fits = np.flatnonzero(((held == OPEN) | (held == row)).all(axis=1))
         if not len(fits):
@@ -315,8 +314,8 @@ class BinaryMethod(PlannerMethod[BinaryPlanner]):
     """Treat one entity as a task with two classes: class 0 without the entity, class 1 with it.
 
     `predict` returns `BinaryPlanner.probability` of class 1, and 1 minus this probability for class 0. Without
-    `cost_param`, the method stops when the sign of the score S is certain. The class with the larger probability can
-    then still differ from the class that the sign of S supports (decisions.md S15).
+    `cost_param`, the method stops when the sign of the score S is certain. When this sign is certain, the class that it
+    does not support can still have the larger probability (decisions.md S15).
 
     >>> from afa.model.bundle import load_bundle
     >>> method = BinaryMethod(load_bundle("tests/data/bundle_tiny"), entity="bleeding")
@@ -384,7 +383,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
 
 
 def _columns(bundle: Bundle, features: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names of the columns; raise a `PlannerError` unless each feature of the bundle occurs exactly once."""
+    """Return the names of the batch's columns; raise a `PlannerError` unless each feature of the bundle occurs once."""
     columns = bundle.features if features is None else tuple(features)
     lacking = [name for name in bundle.features if name not in set(columns)]
     beyond = [name for name in columns if name not in set(bundle.features)]
@@ -396,10 +395,7 @@ def _columns(bundle: Bundle, features: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _selections(names: Sequence[str], panels: Mapping[str, Sequence[str]]) -> tuple[tuple[int, ...], ...]:
-    """Return the columns of each selection; selections are ordered by their first column.
-
-    A selection is a panel or a single feature.
-    """
+    """Return the columns of each selection (a panel or a single feature), ordered by the selection's first column."""
     panel_of = {feature: panel for panel, features in panels.items() for feature in features}
     items: dict[str, list[int]] = {}
     for column, name in enumerate(names):
@@ -408,7 +404,7 @@ def _selections(names: Sequence[str], panels: Mapping[str, Sequence[str]]) -> tu
 
 
 def _as_numpy(given: Any) -> NDArray[Any]:
-    """Return any array as a NumPy array. A torch tensor may be on another device or in a computation graph."""
+    """Return an array or a torch tensor, which may be on another device or in a computation graph, as a NumPy array."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(given, torch.Tensor):
         given = given.detach().cpu()
@@ -416,7 +412,7 @@ def _as_numpy(given: Any) -> NDArray[Any]:
 
 
 def _alike(answer: NDArray[Any], given: Any) -> Any:
-    """Return the answer, as a torch tensor on the batch's device if the batch is a torch tensor."""
+    """Return the result as a torch tensor on the batch's device if the batch is a torch tensor, else unchanged."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(given, torch.Tensor):
         return torch.from_numpy(answer).to(given.device)

@@ -1,4 +1,4 @@
-"""Train classifiers on labelled patients; like the planner, they predict from any set of observed features.
+"""Train classifiers on labelled patients; like the planner, the classifiers predict from any set of observed features.
 
 Logistic regression and boosting are trained on `COPIES` copies of each labelled patient; each copy hides a random
 subset of features. Naive Bayes needs no copies, because it ignores hidden features. Both classes have equal weight in
@@ -59,7 +59,7 @@ class Classifier:
     def log_odds(self, values: Values, observed: Mask) -> Floats:
         """Return the log-odds of class 1 at even prior odds, (P,).
 
-        Only values where `observed`, (P, F), is True are used.
+        The classifier uses only values where `observed`, (P, F), is True.
 
         Parameters
         ----------
@@ -78,10 +78,10 @@ class Classifier:
 
 
 def _inputs(method: Method, values: Values, observed: Mask) -> Floats:
-    """Return the input matrix of a model.
+    """Return the input matrix of a classifier.
 
-    For boosting, the input contains the values, with NaN for hidden values, (P, F). For other methods, the input
-    contains the values, with 0 for hidden values, and the mask of observed values, (P, 2 F).
+    For boosting, the input matrix contains the values, with NaN for hidden values, (P, F). For other classifiers, the
+    input matrix contains the values, with 0 for hidden values, and the mask of observed values, (P, 2 F).
     """
     if method == "boosting":
         return np.where(observed, values, np.nan)
@@ -97,8 +97,8 @@ def train(method: Method, values: Values, positive: Mask, generator: np.random.G
     """Return a classifier trained on labelled patients of both classes.
 
     A value other than -1, 0 and +1 counts as not measured and is hidden in every copy. The model of naive Bayes is the
-    log-likelihood ratio of the values -1, 0 and +1, (F, 3), from `conditionals`. The other methods ignore features that
-    have the same value in all patients.
+    log-likelihood ratio of the values -1, 0 and +1, (F, 3), from `conditionals`. Logistic regression and boosting
+    ignore features that have the same value in all patients.
 
     Parameters
     ----------
@@ -144,9 +144,9 @@ def _looked_at(method: Method, values: Values, positive: Mask) -> NDArray[np.int
 def conditionals(values: Values, positive: Mask) -> Floats:
     """Return the smoothed probabilities of -1, 0 and +1 for each feature in class 0 and in class 1, (2, F, 3).
 
-    Smoothing adds `SMOOTHING` cases to each class. The added cases have the distribution of all labelled patients,
-    after adding one case of each value. With uniformly distributed added cases, even a feature with the same value in
-    all patients would separate a large class from a small class.
+    Smoothing adds `SMOOTHING` cases to each class. The added cases are distributed as all labelled patients together,
+    with one more case of each value. With uniformly distributed added cases, even a feature with the same value in all
+    patients would separate a large class from a small class.
 
     Parameters
     ----------
@@ -181,8 +181,8 @@ def information(posterior: Floats, chances: Floats) -> Floats:
 class Trained:
     """Store the classifiers trained on labelled patients.
 
-    With two hypotheses there is one classifier. With more than two hypotheses, one classifier for each hypothesis
-    separates it from all other hypotheses.
+    With two hypotheses (possible answers), one classifier is trained. With more than two hypotheses, one classifier is
+    trained for each hypothesis, to separate it from all other hypotheses.
 
     Attributes
     ----------
@@ -228,7 +228,7 @@ class Trained:
 def most_informative(gain: Floats, features: Sequence[str]) -> NDArray[np.intp]:
     """Return the index of each patient's feature with the largest gain, (P,).
 
-    Ties are broken by the feature's name (docs/decisions.md, A8).
+    If several features have the largest gain, the first by name is chosen (docs/decisions.md, A8).
 
     Parameters
     ----------
@@ -244,9 +244,9 @@ def most_informative(gain: Floats, features: Sequence[str]) -> NDArray[np.intp]:
 def trained(
     method: Method, values: Values, answers: NDArray[np.int64], features: Sequence[str], generator: np.random.Generator
 ) -> Trained:
-    """Return the classifiers trained on patients. Every hypothesis must have at least one patient.
+    """Return the classifiers trained on patients with known answers. Every hypothesis must have at least one patient.
 
-    A missing value is hidden in every copy of the patient.
+    A missing value is hidden in every training copy of the patient.
 
     Parameters
     ----------
@@ -264,7 +264,7 @@ def trained(
 def one_thread() -> Iterator[None]:
     """Within the context, run linear algebra on one thread and skip scikit-learn's checks.
 
-    A single thread adds numbers in a fixed order.
+    A single thread adds numbers in a fixed order, so that results are reproducible.
     """
     from sklearn import config_context  # noqa: PLC0415  the dependency is optional
     from threadpoolctl import threadpool_limits  # noqa: PLC0415

@@ -40,11 +40,11 @@ def update_brings(
 ) -> pd.DataFrame:
     """Return a table of how well the bundle separates patients, alone and after an update with other patients.
 
-    The column `question` is an entity, or `which`. The column `t` is the number of observed features, in the planner's
-    order. The column `metric` is `auroc`, or `first_place` for the question `which`. The columns `alone` and `updated`
-    contain the metric without and with the update. The column `brought` is `updated` minus `alone`; `low` and `high`
-    are its bootstrap interval over patients. The column `patients` is the number of patients. A question is left out if
-    one of its answers has fewer than `LEAST` patients.
+    The column `question` is an entity, or `which`. The column `t` is the number of features observed, in the order that
+    the planner chooses. The column `metric` is `auroc`, or `first_place` for the question `which`. The columns `alone`
+    and `updated` contain the metric without and with the update. The column `brought` is `updated` minus `alone`; `low`
+    and `high` are its bootstrap interval over patients. The column `patients` is the number of patients. A question is
+    left out if one of its answers has fewer than `LEAST` patients.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def update_brings(
 def _brought(
     bundle: Bundle, values: NDArray[np.int8], task: FieldTask, resamples: int, confidence: float
 ) -> pd.DataFrame:
-    """Return the rows of the table for one question."""
+    """Return the rows of the table of `update_brings` for one question."""
     asked = task.answers >= 0
     values, answers, most = values[asked], task.answers[asked], values.shape[1]
     rounds = [*(t for t in ROUNDS if t < most), most]
@@ -90,7 +90,7 @@ def _brought(
 
 
 def folds_of(name: str, answers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the fold of each patient, (P,).
+    """Return the cross-validation fold of each patient, (P,).
 
     The patients of each answer in `answers`, (P,), are spread evenly over the folds.
 

@@ -175,8 +175,8 @@ def statistics(task: FieldTask, answers: NDArray[np.int64], evidence: Floats, we
     """Return each metric of a question for each resample and t, (R, T).
 
     `balanced_accuracy` is computed at equal prior probabilities. `first_place` is the share of patients whose true
-    hypothesis has the most evidence; a tie of n hypotheses counts 1/n. `by_class` is the mean of this share over the
-    true hypotheses.
+    hypothesis has the most evidence; a tie of n hypotheses counts 1/n. `by_class` is the mean over hypotheses of the
+    `first_place` among the patients with this hypothesis.
 
     Parameters
     ----------
@@ -258,7 +258,7 @@ RULES = ("information", "boundary", "greedy", "priority_all")
 
 @dataclass(frozen=True, eq=False)
 class HypothesisModel:
-    """Store a model of C hypotheses for the compiled engine. Exactly one hypothesis is true of each patient."""
+    """Store a model of C hypotheses for the compiled engine; exactly one hypothesis is true of each patient."""
 
     models: Bundle | Models
 
@@ -288,7 +288,7 @@ class HypothesisModel:
             rescoring=(0,) if fixed else None,
             rounds=partly,
         ).elbo
-        if most in at:  # at full observation the order does not matter
+        if most in at:  # at full observation the order of features does not matter
             everything = measured_first(np.tile(np.arange(most), (len(values), 1)), values)
             last = follow(self.models, values, everything, ENTITIES, rounds=[0, most]).elbo
             elbo = np.concatenate([elbo, last[:, 1:]], axis=1)
@@ -297,7 +297,7 @@ class HypothesisModel:
     def orders(self, values: Values, rule: str = RULES[0], *, fixed: bool = False, most: int | None = None) -> Orders:
         """Return the order in which a rule chooses each patient's features, (P, M), or (P, `most`).
 
-        Entries after the last measured feature are -1.
+        In each order, entries after the last measured feature are -1.
 
         Parameters
         ----------
@@ -322,7 +322,7 @@ class HypothesisModel:
         return self._evidence(found.elbo, rounds)
 
     def _evidence(self, elbo: Floats, rounds: Sequence[int]) -> Floats:
-        """Return the log-evidence, (P, T, C), with the prior added.
+        """Return the log-evidence of the hypotheses, (P, T, C), including the prior.
 
         At t = 0 the log-evidence equals the prior (docs/decisions.md, S7 and F3).
         """
@@ -333,10 +333,10 @@ class HypothesisModel:
 
 @dataclass(frozen=True, eq=False)
 class Discounted(HypothesisModel):
-    """A variant without couplings. Its log-odds are shrunk if observations repeat each other (F16).
+    """A variant without couplings. The log-odds of this variant are shrunk if observations repeat each other (F16).
 
-    Log-odds compare each hypothesis with the last hypothesis of `models`. The last hypothesis is left out of the
-    returned evidence if `asked` does not contain it.
+    The log-odds compare each hypothesis with the last hypothesis of `models`. The returned evidence omits the last
+    hypothesis of `models` if `asked` does not contain it.
 
     Attributes
     ----------
@@ -374,7 +374,9 @@ def _from_start(rounds: Sequence[int]) -> list[int]:
 
 
 def completed(orders: Orders, n_features: int) -> Orders:
-    """Return complete orders of the features, (P, M). Features missing from an order are appended by index.
+    """Return complete orders of the features, (P, M).
+
+    Features missing from an order are appended in the order of the bundle.
 
     Parameters
     ----------
@@ -396,9 +398,9 @@ log-odds. The last two use the same order of features.
 
 
 def variants(entrant: Entrant, task: FieldTask) -> dict[str, tuple[HypothesisModel, Mask, Values]]:
-    """Return a mapping from the name of each variant to its model, a mask of patients (P,) and the values (P, M).
+    """Return a mapping from the name of each model variant to its model, a mask of patients (P,) and the values (P, M).
 
-    Each variant is evaluated for the patients in its mask. The values include all patients.
+    Each variant is evaluated for the patients in its mask, but its values include all patients.
     """
     bundle, entity, values, asked = entrant.bundle, task.entity, entrant.values, task.answers >= 0
     own = whole(bundle, task)
@@ -436,9 +438,9 @@ def whole(bundle: Bundle, task: FieldTask) -> HypothesisModel:
 
 
 def labels_for(bundle: Bundle, task: FieldTask, answers: Answers) -> Floats:
-    """Return the labels that `afa.evaluate.update` needs, (n, N).
+    """Return the labels, 1 or 0, that `afa.evaluate.update` needs, (n, N).
 
-    A label is 1 or 0. The label is NaN for an entity that the question does not concern.
+    A label is NaN if the question does not concern the entity.
 
     Parameters
     ----------
@@ -478,14 +480,14 @@ def which(bundle: Bundle, nobody: str | None = None) -> HypothesisModel:
 
 
 def uncoupled(variant: HypothesisModel) -> HypothesisModel:
-    """Return the variant without couplings, which is naive Bayes (docs/decisions.md, F4)."""
+    """Return the model variant without couplings, which is naive Bayes (docs/decisions.md, F4)."""
     return _with(variant, lambda model: (np.exp(model.terms), 0 * model.couplings))
 
 
 def discounted(bundle: Bundle, asked: HypothesisModel, entity: str | None) -> Discounted:
-    """Return a variant without couplings. The couplings of the bundle are used only to shrink the log-odds (F16).
+    """Return a model variant without couplings, whose log-odds are shrunk by the bundle's couplings (F16).
 
-    A member of an exclusive group counts as an observation that does not repeat other observations.
+    A member of an exclusive group is treated as an observation that does not repeat other observations.
     """
     apart = bundle if bundle.rates is None else replace(bundle, rates=replace(bundle.rates, exclusive=()))
     known = sides_for(apart, "one", exactly=False, entity=entity, discounted=True)
@@ -495,7 +497,7 @@ def discounted(bundle: Bundle, asked: HypothesisModel, entity: str | None) -> Di
 
 
 def plainly_coupled(variant: HypothesisModel) -> HypothesisModel:
-    """Return the variant whose couplings multiply the values, not deviations from the means (docs/decisions.md, F2a).
+    """Return the model variant whose couplings multiply values, not deviations from the means (docs/decisions.md, F2a).
 
     The compiled engine supports only couplings of deviations from the means. Couplings psi of the values are equivalent
     if the probabilities have the log-weights f(s) + s psi mu, with the means mu from `_moved`.
@@ -510,12 +512,12 @@ def _moved(model: PairwiseMRF) -> Floats:
         weights = np.exp(model.terms + (model.couplings @ means)[:, None] * VALUES)
         moved: Floats = weights / weights.sum(axis=1, keepdims=True)
         before, means = means, moved @ VALUES
-        if np.abs(means - before).max(initial=0.0) < 1e-13:  # converges because the couplings are weak (F2d)
+        if np.abs(means - before).max(initial=0.0) < 1e-13:  # weak couplings: converges (F2d)
             return moved
 
 
 def _with(variant: HypothesisModel, changed: Callable[[PairwiseMRF], tuple[Floats, sp.csr_array]]) -> HypothesisModel:
-    """Return the variant in which `changed` replaces the probabilities and couplings of each model."""
+    """Return the model variant in which `changed` replaces the probabilities and couplings of each model."""
     if isinstance(variant.models, Bundle):
         raise TypeError("a variant of directions")
     models = [

@@ -1,8 +1,8 @@
 """Write the explorer page: acquisition step by step, for some patients under every rule of the grid.
 
-The chosen features are read from the table `choices`. Rankings, gains and certificates are computed again for these
-choices. The page is one HTML file that includes its data, styles, scripts and a plotting library. Large data are stored
-as gzip in base64. Names are stored as JSON and inserted into the page as plain text.
+The chosen features are read from the table `choices`. Rankings, gains and certificates are computed again for the
+chosen features. The page is one HTML file that includes its data, styles, scripts and a plotting library. Large data
+are stored in the page as gzip in base64. Names are stored as JSON and inserted into the page as plain text.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ EXPLAINED = 20
 
 
 class Walked(NamedTuple):
-    """Store the results of one run for B patients, by t from 0 to M, with S scores.
+    """Store the results of one run for B patients and S scores, by t from 0 to M.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class Walked(NamedTuple):
 
 @dataclass(frozen=True)
 class Explored:
-    """Store the contents of the explorer page, in JSON types.
+    """Store the data that the explorer page shows, in JSON types.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class Explored:
         labels (1, 0 or None, by entity). `typical` is the patient shown first: the one whose top k settles at the
         median t
     steps : one entry for each patient. `values` has the value of each feature, (M,). `why` has the result of
-        `reasons_of` for the run that the page shows first. `runs` has one entry for each cell. The keys of such an
+        `reasons_of` for the run that the page shows first. `runs` has one entry for each grid cell. The keys of such an
         entry are: `order`, the features in the order of observation; `worth`, the gain of each choice in nats, to 3
         digits (for `frontier` a weight without a unit); `fallback`, each t at which the choice fell back to the rule of
         decisions.md A7; `resolved`, the number of resolved duels by t; `certified`, the first t with a certified top k,
@@ -182,7 +182,7 @@ def evenly(n: int, most: int) -> list[int]:
 def by_engine(
     bundle: Bundle, values: NDArray[np.int8], way: Way, orders: Orders | None, setting: SimulationSetting
 ) -> Walked:
-    """Return a run of the compiled engine for B patients with values (B, M).
+    """Return the results of a run, computed by the compiled engine, for B patients with values (B, M).
 
     The rule chooses the features, unless `orders`, (B, M), is given.
 
@@ -220,7 +220,7 @@ def by_engine(
 
 
 def by_planners(planners: Sequence[TopKPlanner], values: NDArray[np.int8], scores: Sequence[str], way: Way) -> Walked:
-    """Return a run of B patients with values (B, M), with one planner for each patient.
+    """Return the results of a run of B patients with values (B, M), computed by one planner for each patient.
 
     If all planners have a background, the score `background` is added to `scores`.
 
@@ -256,7 +256,7 @@ def by_planners(planners: Sequence[TopKPlanner], values: NDArray[np.int8], score
 
 
 def boundary_of(place: NDArray[np.int16], names: NDArray[np.int64], k: int) -> tuple[NDArray[np.int64], ...]:
-    """Return the index of the last entity inside the top k and of the first entity outside, (...) each.
+    """Return the indices of the last entity inside the top k and of the first entity outside, (...) each.
 
     Parameters
     ----------
@@ -277,7 +277,7 @@ def explored_of(
     measured: NDArray[np.int8],
     named: Mapping[str, Any],
 ) -> Explored:
-    """Return the page's contents for the given runs and cohort rows.
+    """Return the data of the explorer page for the given runs and the given rows of a cohort.
 
     Parameters
     ----------
@@ -332,7 +332,7 @@ def explored_of(
 
 
 def middle(numbers: Sequence[int]) -> int:
-    """Return the index of the lower median. Equal numbers are sorted by index.
+    """Return the index of the lower median. Equal numbers are ordered by their index in the input.
 
     >>> middle([214, 9, 40])
     2
@@ -343,8 +343,8 @@ def middle(numbers: Sequence[int]) -> int:
 def reasons_of(planner: TopKPlanner, values: NDArray[np.int8], by_name: Sequence[int]) -> list[dict[str, Any]]:
     """Return the reasons for a planner's first choices for one patient, in JSON types.
 
-    In each entry, `reason` is a text, and `others` lists the next best choices of the rule. `then` lists, for each
-    possible value of the feature, the value and the resulting k best entities by their numbers on the page.
+    In the entry of each choice, `reason` is a text, and `others` lists the next best choices of the rule. `then` lists
+    each possible value of the feature with the k best entities after this value, as entity numbers of the page.
 
     Parameters
     ----------
@@ -366,7 +366,7 @@ def reasons_of(planner: TopKPlanner, values: NDArray[np.int8], by_name: Sequence
 
 
 def _steps(walked: Walked, path: int, by_name: Sequence[int], k: int, guide: int) -> dict[str, Any]:
-    """Return one patient's run up to the last observed feature, in JSON types."""
+    """Return one patient's run, up to the last observed feature, in JSON types."""
     taken = int((walked.order[path] >= 0).sum())
     places = walked.place[path, : taken + 1].swapaxes(0, 1)[:, :, list(by_name)]
     orders = np.argsort(places, axis=2, kind="stable")
@@ -407,12 +407,12 @@ def _check(holds: bool, where: str, found: str, expected: str, step: str) -> Non
 
 
 def write_explorer(explored: Explored, path: str | Path) -> None:
-    """Write the page. If writing fails, no incomplete file remains."""
+    """Write the page. If writing the page fails, no incomplete file remains."""
     write_text(path, explorer_page(explored))
 
 
 def explorer_page(explored: Explored) -> str:
-    """Return the page as HTML. Equal contents give identical bytes."""
+    """Return the explorer page as HTML; equal contents give identical bytes."""
     import bokeh  # noqa: PLC0415 (optional dependency, needed for the page alone)
     from bokeh.resources import Resources  # noqa: PLC0415
 

@@ -1,7 +1,8 @@
 """Read and write data sets (fields): a patient table, a dictionary, labels, and the answers of language models.
 
 `import_field` reads and checks a folder as its authors collected it, and writes the format that the workflow reads. The
-answers are saved unchanged. Only the cut points are pooled over voters, because a table needs one set of cut points.
+answers of the language models are saved unchanged. Only cut points are pooled over the language models (voters),
+because a table needs one set of cut points.
 """
 
 from __future__ import annotations
@@ -159,9 +160,9 @@ def import_field(
 
 
 def read_record(folder: str | Path) -> dict[str, pd.DataFrame]:
-    """Return the unchanged answers of a field folder, one table for each name in `COLUMNS`.
+    """Return the unchanged answers of the language models in a field folder, one table for each name in `COLUMNS`.
 
-    Each table has a column `voter`.
+    The column `voter` of each table names the language model.
     """
     faults: list[Fault] = []
     record = {kind: _answers(Path(folder) / RECORD_FOLDER / f"{kind}.csv", kind, faults) for kind in COLUMNS}
@@ -170,12 +171,12 @@ def read_record(folder: str | Path) -> dict[str, pd.DataFrame]:
 
 
 def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool = False) -> Bundle:
-    """Write and return the bundle made from the answers in a field folder.
+    """Write and return the bundle made from the language models' answers in a field folder.
 
-    A potential is the mean of direction times confidence over the voters. Potentials of 0 are not written. The bundle
-    contains all features and entities of the data set. With `how_often` the bundle also contains pooled probabilities,
-    cut points, scopes, groups, and how many entities a patient can have. The members of an exclusive group then form
-    one variable without couplings (docs/decisions.md, F13).
+    A potential is the mean of direction times confidence over the voters. Potentials of 0 are not written to the
+    bundle. The bundle contains all features and entities of the data set. With `how_often` the bundle also contains
+    pooled probabilities, cut points, scopes, groups, and how many entities a patient can have. With `how_often`, the
+    members of an exclusive group form one variable without couplings (docs/decisions.md, F13).
 
     Raises
     ------
@@ -239,7 +240,7 @@ def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool =
 def _display_names(root: Path, of_features: str, entities: Sequence[str], features: Sequence[str]) -> dict[str, str]:
     """Return a mapping from entities and features to their display names.
 
-    In each file, display names are in a column of `DISPLAY_COLUMNS`.
+    Display names are read from a column of `DISPLAY_COLUMNS` in each file.
 
     Raises
     ------
@@ -286,10 +287,10 @@ def _groups(path: Path) -> pd.DataFrame:
 
 
 def _read(source: Path) -> tuple[Features, pd.DataFrame, pd.DataFrame | None, dict[str, pd.DataFrame], Path]:
-    """Return dictionary, entities, groups, answers (one table for each name in `COLUMNS`), and the path of the values.
+    """Return the dictionary, the entities, the groups, the answers by name in `COLUMNS`, and the path of the values.
 
-    If these files are invalid, raise one error that lists all faults. Values and labels are read later, because reading
-    them requires the cut points.
+    If any of the files is invalid, raise one error that lists all faults. Values and labels are read later, because
+    reading them requires the cut points.
     """
     faults: list[Fault] = []
     dictionary: Features | None = None
@@ -353,7 +354,9 @@ def _given_groups(source: Path, features: Sequence[str], faults: list[Fault]) ->
 def _answers(
     path: Path, kind: str, faults: list[Fault], known: Mapping[str, tuple[Mapping[str, int], str]] = {}
 ) -> pd.DataFrame:
-    """Return the checked answers of one file. The voter's name is read from a column, or else from the file name.
+    """Return the language model's answers in one file after checking them.
+
+    The voter's name is read from a column, or else from the file name.
 
     Parameters
     ----------
@@ -411,7 +414,7 @@ def _remarks(path: Path, missing: pd.Series[int], labels: pd.DataFrame | None) -
 
 
 def _labels(path: Path, entities: Sequence[str], patients: Sequence[str]) -> pd.DataFrame:
-    """Return the labels of a field folder, (patients, entities). Raise an error if an entity has no column."""
+    """Return the labels of a field folder, (patients, entities); raise an error if an entity has no column."""
     columns = read_names(path)[1:]
     if sorted(columns) != sorted(entities):
         found, expected = f"the columns {', '.join(columns)}", f"the entities {', '.join(entities)}"

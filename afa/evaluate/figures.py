@@ -2,7 +2,7 @@
 
 All figures share a style that is readable in greyscale and by colour-blind readers.
 
-Equal data give identical files. In figures of the allocation grid, each rule has its own line style.
+Equal data give identical figure files. In figures of the allocation grid, each rule has its own line style.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class NotebookFigure(Figure):
     saved = ""
 
     def svg(self) -> str:
-        """Return the figure as SVG. Equal figures give identical texts.
+        """Return the figure as SVG text; equal figures give equal texts.
 
         Coordinates are rounded to a hundredth of a point, and each path is on one line. This rounding halves the size
         of a notebook.
@@ -152,7 +152,10 @@ def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> 
 
 
 def cohort_words(patients: Cohort) -> str:
-    """Return the cohort's name and size in words. The text also states a simulated or unrecorded origin."""
+    """Return the cohort's name and size in words.
+
+    The text also says if the cohort is simulated, or if its origin is unknown.
+    """
     said = {"simulated": " (simulated)", None: " (origin not recorded)"}
     return f"cohort {patients.name}{said.get(patients.provenance.get('origin'), '')}, {len(patients.patients)} patients"
 
@@ -160,13 +163,13 @@ def cohort_words(patients: Cohort) -> str:
 def name_figure(figure: Figure, words: str, patients: Cohort) -> None:
     """Set the title of a figure to `words` and the cohort.
 
-    The cohort remains visible if the figure is copied from the report.
+    A figure that is copied from the report therefore still names its cohort.
     """
     figure.suptitle(f"{words}: {cohort_words(patients)}", x=0.01, ha="left")
 
 
 def name_panel(axes: Axes, words: str, **counts: int) -> None:
-    """Set the title of a panel. The second line contains the counts: `n = 167 patients, 45,616 decisions`.
+    """Set the title of a panel. The title's second line contains the counts: `n = 167 patients, 45,616 decisions`.
 
     If the figure has several panels, each panel also gets a letter, row by row.
 
@@ -193,7 +196,7 @@ def draw_accuracy(
 ) -> None:
     """Draw the values of one method against t with their intervals.
 
-    `rows` contains the method's rows of the summary.
+    `rows` contains the rows of the summary for this method.
     """
     if rows.empty:
         return
@@ -245,7 +248,7 @@ def save_figure(figure: NotebookFigure, path: str | Path = "") -> NotebookFigure
 
 
 def curves_figure(curves: pd.DataFrame, title: str) -> NotebookFigure:
-    """Return a figure of curves with intervals.
+    """Return a figure of the accuracy curves of a simulation, with intervals.
 
     Each metric has one panel, with the number of features on the x-axis. If costs differ, a second panel for each
     metric has the cost on the x-axis.
@@ -279,7 +282,10 @@ def rule_style(rule: str) -> Mapping[str, Any]:
 
 
 def rule_name(rule: str) -> str:
-    """Return the name of a rule for a figure. The paper's rule is marked. A user-defined rule is named by its class."""
+    """Return the name of a rule for a figure.
+
+    The paper's own rule is marked `(paper: ours)`. A user-defined rule is named by its class.
+    """
     return f"{in_words(rule)} (paper: ours)" if rule == PRIORITY else in_words(rule.rpartition(":")[2])
 
 

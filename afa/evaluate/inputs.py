@@ -29,7 +29,7 @@ Reference = Literal["controls", "ranges", "cohort"]
 
 
 def load_inputs(bundle_folder: Path, cohort_folder: Path) -> tuple[Bundle, Cohort]:
-    """Return the bundle and the cohort of an experiment.
+    """Load the bundle and the cohort of an experiment.
 
     Features that were dropped from the cohort are also dropped from the bundle (decisions.md D3).
 
@@ -98,10 +98,7 @@ def closures_beside(bundle: Bundle, cohort: Cohort, own: Closure) -> list[Closur
 
 
 def labels_of(bundle: Bundle, cohort: Cohort) -> Floats:
-    """Return the labels of all patients, with entities in the order of the bundle, (P, N) float64.
-
-    A label is 0, 1 or, if missing, NaN.
-    """
+    """Return the labels, 0, 1 or NaN if missing, with entities in the order of the bundle, (P, N) float64."""
     labels = cohort.labels.reindex(index=list(cohort.patients), columns=list(bundle.entities))
     return labels.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
 
@@ -139,7 +136,7 @@ def note(text: str) -> None:
 def top_k_size(bundle: Bundle, k: int) -> int:
     """Return the size of the top set: k, or N - 1 if the bundle has only N <= k entities.
 
-    A smaller size than k is printed to the log.
+    If the size is smaller than k, this is printed to the log.
     """
     size = min(k, len(bundle.entities) - 1)
     if size < k:
@@ -148,9 +145,9 @@ def top_k_size(bundle: Bundle, k: int) -> int:
 
 
 def shard_of(n: int, shard: str) -> range:
-    """Return the indices of part I, if n indices are split into N parts. `shard` is a text `I/N` or `I-of-N`.
+    """Return the indices of part I when n indices are split into N parts whose sizes differ by at most one.
 
-    The sizes of the parts differ by at most one.
+    `shard` is a text `I/N` or `I-of-N`.
     """
     left, _, right = shard.replace("-of-", "/").partition("/")
     if not (left.isdecimal() and right.isdecimal() and 1 <= int(left) <= int(right)):
@@ -181,9 +178,11 @@ def amounts(option: str, text: str) -> list[float]:
 
 @lru_cache(maxsize=4096)
 def shuffled_genes(n_features: int, permutation: int, kinds: tuple[int, ...] = ()) -> NDArray[np.int64]:
-    """Return a permutation of the genes, (M,) int64. Gene j gets the values of gene `result[j]`.
+    """Return a random permutation of the genes, (M,) int64.
 
-    Every task and setting gets the same permutation. The array is cached and must not be changed.
+    In the permuted data, gene j gets the values of gene `result[j]`.
+
+    Every task and setting gets the same permutation. The returned array is cached and must not be changed.
 
     Parameters
     ----------
@@ -194,7 +193,7 @@ def shuffled_genes(n_features: int, permutation: int, kinds: tuple[int, ...] = (
 
 
 def shuffled_alike(kinds: NDArray[np.int64], generator: np.random.Generator) -> NDArray[np.int64]:
-    """Return a random permutation of the features, (M,) int64, that maps each feature to a feature of the same kind.
+    """Return a random permutation of the features, (M,) int64, within each kind of feature.
 
     Parameters
     ----------

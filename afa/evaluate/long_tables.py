@@ -1,8 +1,8 @@
 """Create and read long tables as arrays, and write folders of Parquet files with checksums.
 
-A complete table has exactly one row for every element of an array. If an element has no row, an error names the first
-such element. Binary tasks are stored as steps, with one row for each change of the score; `Cube` expands the steps to
-every t. Equal tables give identical files.
+A complete table has exactly one row for every element of an array. If an array element has no row, an error names the
+first such element. Scores of binary tasks are stored as steps, with one row for each change of the score; `Cube`
+expands the steps to every t. Equal tables give identical Parquet files.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MANY = 20_000
 
 
 def joined(parts: Iterable[pd.DataFrame], columns: Iterable[str] | None = None) -> pd.DataFrame:
-    """Return the concatenated parts. Tables without rows are ignored.
+    """Return the concatenated parts. Parts without rows are ignored.
 
     If `columns` is given, the result has exactly these columns, even if it has no rows.
     """
@@ -87,7 +87,7 @@ def read_table(folder: str | Path, name: str, **part: Any) -> pd.DataFrame:
 
 
 class StageTables(Mapping[str, pd.DataFrame]):
-    """Map the names of the tables in a stage's folder to the tables. A table is read when it is accessed."""
+    """Give access to the tables in a stage's folder by name; a table is read when it is accessed."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -103,7 +103,9 @@ class StageTables(Mapping[str, pd.DataFrame]):
 
 
 def gather_tables(shards: Sequence[Path], folder: str | Path) -> None:
-    """Concatenate the tables with the same name from all shards. The result does not depend on the number of shards.
+    """Concatenate the tables with the same name from all shards.
+
+    The concatenated tables do not depend on the number of shards.
 
     Shards are consecutive parts of the patients or of the entities, in the given order. A table with patients is sorted
     by patient. Raise a `ConfigError` if only some shards contain a table, or if no shard contains any table.
@@ -157,7 +159,9 @@ AGAIN = "run the stage again"
 
 
 def rows_of(**axes: Iterable[Any]) -> pd.DataFrame:
-    """Return a table with one row for every combination of the given values. The last column varies fastest.
+    """Return a table with one row for every combination of the given values.
+
+    The last of the given columns varies fastest.
 
     >>> rows_of(patient=["p", "q"], t=[0, 5]).to_numpy().tolist()
     [['p', 0], ['p', 5], ['q', 0], ['q', 5]]
@@ -170,7 +174,7 @@ def rows_of(**axes: Iterable[Any]) -> pd.DataFrame:
 def duel_rows(entities: Sequence[str], **axes: Iterable[Any]) -> pd.DataFrame:
     """Return the table of `rows_of` with pairs of entities as an additional axis, in the order of the bundle.
 
-    The columns `entity_a` and `entity_b` contain the pair.
+    The columns `entity_a` and `entity_b` contain the two entities of a pair.
     """
     names, (a, b) = np.array(entities, dtype=object), np.triu_indices(len(entities), 1)
     table = rows_of(**axes, pair=range(len(a)))
@@ -179,13 +183,13 @@ def duel_rows(entities: Sequence[str], **axes: Iterable[Any]) -> pd.DataFrame:
 
 
 def by_patient(parts: Iterable[pd.DataFrame], patients: Sequence[str]) -> pd.DataFrame:
-    """Return the concatenated parts, with rows sorted in the order of `patients`."""
+    """Return the concatenated tables, with rows sorted in the order of `patients`."""
     whole = pd.concat(parts, ignore_index=True)
     return whole.iloc[np.argsort(axis_among(whole["patient"], patients).codes, kind="stable")].reset_index(drop=True)
 
 
 class Axis(NamedTuple):
-    """Store the index of each row along one array axis, or -1 for an unknown key, and the labels of the axis."""
+    """Store the array index of each table row along one axis, or -1 for an unknown key, and the labels of the axis."""
 
     codes: NDArray[np.int64]
     labels: Sequence[Any]
@@ -207,8 +211,8 @@ class Complete:
     def of(cls, name: str, table: pd.DataFrame, axes: Mapping[str, Axis]) -> Complete:
         """Return the complete table.
 
-        Raise a `ConfigError` if a row has no array element, or if an element does not have exactly one row. The message
-        names the first such row or element.
+        Raise a `ConfigError` if a row has no array element, or if an element does not have exactly one row. The error
+        message names the first such row or element.
         """
         for key, axis in axes.items():
             if (axis.codes < 0).any():
@@ -242,7 +246,7 @@ class Complete:
     ) -> None:
         """Raise an error if the mask `broken` is True anywhere.
 
-        The message names the first element where `broken` is True.
+        The error message names the first element where `broken` is True.
         """
         if broken.any():
             codes = np.unravel_index(int(broken.argmax()), self.shape)
@@ -253,7 +257,7 @@ class Complete:
 
 
 def axis_among(column: pd.Series, labels: Sequence[str]) -> Axis:
-    """Return the index in `labels` of each value of a column. Values are compared as texts."""
+    """Return the index of each value of a column in `labels`, comparing values as texts."""
     each, names = pd.factorize(column)
     places = pd.Index(labels).get_indexer(names.astype(str))
     return Axis(np.array([*places, -1], dtype=np.int64)[each], labels)
@@ -262,7 +266,7 @@ def axis_among(column: pd.Series, labels: Sequence[str]) -> Axis:
 def axis_of(table: pd.DataFrame, columns: Sequence[str]) -> Axis:
     """Return the index of each row's combination of values in the given columns.
 
-    The labels of the axis are tuples, in order of first appearance.
+    The labels of the axis are these combinations, in order of first appearance.
     """
     place = table.groupby(list(columns), sort=False, observed=True).ngroup().fillna(-1)
     labels = table[list(columns)].dropna().drop_duplicates()
@@ -285,7 +289,7 @@ def groups(table: pd.DataFrame, *columns: str, sort: bool = False) -> Iterator[t
 
 @dataclass(frozen=True)
 class Cube:
-    """Store the steps of one kind of order, for P patients, E entities and R runs, and expand them to all rounds.
+    """Store changes of scores (steps) for P patients, E entities and R runs, and expand the steps to all rounds.
 
     Attributes
     ----------
@@ -305,10 +309,7 @@ class Cube:
 
     @classmethod
     def of(cls, steps: pd.DataFrame, patients: list[str], entities: list[str], last_round: int) -> Cube:
-        """Return the `Cube` of the table `steps`, which must contain one kind of order.
-
-        All patients and entities must have the same number of runs.
-        """
+        """Return the `Cube` of the table `steps`; all patients and entities must have the same number of runs."""
         patient, entity = axis_among(steps["patient"], patients).codes, axis_among(steps["entity"], entities).codes
         seed = steps["seed"].fillna(-1).to_numpy(np.int64)
         ordered = steps.iloc[np.lexsort((steps["step"], seed, entity, patient))]
@@ -323,7 +324,7 @@ class Cube:
         )
 
     def by_round(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return the values at every round, (P, E, R, M + 1), from the values at the steps."""
+        """Return the values at every round, (P, E, R, M + 1), expanded from the values at the steps."""
         following = np.append(self.t[1:], 0)
         following[np.append(self.first[1:], len(self.t)) - 1] = self.last_round + 1
         return np.repeat(values, following - self.t).reshape(*self.shape, self.last_round + 1)
@@ -331,8 +332,8 @@ class Cube:
     def by_step(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return the values by number of observed support features, (P, E, R, s + 1).
 
-        s is the size of the largest support. If an entity has a smaller support, its values stay constant after its
-        last support feature.
+        Here s is the size of the largest support. If an entity has a smaller support, its values stay constant after
+        its last support feature.
         """
         ends = np.append(self.first[1:], len(self.t))
         most = int((ends - self.first).max())
@@ -341,6 +342,6 @@ class Cube:
         return np.repeat(values, repeats).reshape(*self.shape, most)
 
     def signs(self, method: str) -> NDArray[np.int8]:
-        """Return the sign of one score at each step."""
+        """Return the sign of the score `method` at each step."""
         signs: NDArray[np.int8] = np.sign(self.columns[method]).astype(np.int8)
         return signs

@@ -1,6 +1,6 @@
 """Define the names of scores, gains, rules and brackets in figures and captions.
 
-Tables use the names of the code instead.
+Tables use the names of the code instead of these names.
 """
 
 from __future__ import annotations

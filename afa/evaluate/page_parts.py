@@ -25,9 +25,9 @@ def page(name: str, **values: Any) -> str:
 
 
 def packed(content: bytes) -> str:
-    """Return the content as base64 text of its gzip compression. Equal contents give equal texts.
+    """Return the content as base64 text of its gzip compression. Equal contents give equal base64 texts.
 
-    The page decompresses the text when it needs the content.
+    A script in the page decompresses the text when the content is needed.
     """
     return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode("ascii")
 
@@ -68,12 +68,14 @@ def items(html: str) -> frozenset[str]:
 
 
 def hundredth(value: float) -> str:
-    """Return a number with two decimals. The text is empty for a missing number."""
+    """Return a number as text with two decimals, or an empty text if the number is missing."""
     return "" if np.isnan(value) else f"{round(value, 2) + 0.0:.2f}"
 
 
 def tenths(value: float) -> str:
-    """Return a number with one decimal. A number that would be rounded to 0 keeps its first significant digit.
+    """Return a number as text with one decimal.
+
+    A number that would be rounded to 0 keeps its first significant digit instead.
 
     >>> tenths(13.602), tenths(-0.0496), tenths(0.0), tenths(-14.0)
     ('13.6', '-0.05', '0', '-14')
@@ -82,9 +84,9 @@ def tenths(value: float) -> str:
 
 
 def digits(value: float | None) -> str:
-    """Return a number as text, with three digits below 100 and without decimals from 100.
+    """Return a number as text: three digits below 100, no decimals from 100, and an empty text if missing.
 
-    The text is empty for a missing number. Zero has no sign.
+    Zero has no sign.
 
     >>> digits(0.86412), digits(1234.0), digits(-0.0)
     ('0.864', '1234', '0')

@@ -16,7 +16,7 @@ from afa.model.orders import generator_of
 def interval(statistics: Floats, *, confidence: float) -> tuple[Floats, Floats]:
     """Return the ends of the percentile interval of each column of resampled statistics, (C,) each.
 
-    The ends are NaN if all resamples are NaN.
+    The ends of the interval are NaN if all resamples are NaN.
 
     Parameters
     ----------
@@ -31,7 +31,8 @@ def interval(statistics: Floats, *, confidence: float) -> tuple[Floats, Floats]:
 def with_interval(every: Floats, *, confidence: float) -> pd.DataFrame:
     """Return a table with the columns `value`, `low` and `high` of statistics, (1 + R, C).
 
-    The first row of `every` contains the values, and the other rows contain their resamples.
+    The first row of `every` contains the observed statistics, and the other rows contain the statistics of the
+    resamples.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ def with_interval(every: Floats, *, confidence: float) -> pd.DataFrame:
 def mean_and_each(values: Mapping[str, Floats], cases: Mapping[str, int], *, confidence: float) -> pd.DataFrame:
     """Return a table with one row for the mean over entities, followed by one row for each entity.
 
-    The first row has no `entity`. The column `n` is the number of cases.
+    The row of the mean has no `entity`. The column `n` is the number of cases behind each row.
 
     Parameters
     ----------
@@ -61,7 +62,7 @@ def mean_and_each(values: Mapping[str, Floats], cases: Mapping[str, int], *, con
 def percentiles(statistics: Floats, levels: Sequence[float]) -> Floats:
     """Return percentiles of each column of statistics, (L, C), ignoring NaN.
 
-    The percentiles of a column with only NaN are NaN. The interpolation is that of `np.percentile`, which takes at
+    If a column contains only NaN, its percentiles are NaN. The interpolation is that of `np.percentile`, which takes at
     least three times as long.
 
     Parameters
@@ -84,7 +85,7 @@ def percentiles(statistics: Floats, levels: Sequence[float]) -> Floats:
 def patient_weights(n_patients: int, *, resamples: int, purpose: str) -> Floats:
     """Return how often each resample contains each patient, (R, P) float64.
 
-    The entries are whole numbers, so that weighted sums are exact.
+    These counts are whole numbers, so that weighted sums are exact.
     """
     drawn = generator_of("bootstrap", purpose)
     return drawn.multinomial(n_patients, np.full(n_patients, 1 / n_patients), size=resamples).astype(np.float64)
@@ -112,12 +113,12 @@ def quartiles_of_rounds(reached: Floats, among: Floats, weights: Floats, *, conf
 
 
 def table_of_rounds(statistics: Floats, last_round: int, *, confidence: float) -> pd.DataFrame:
-    """Return a table with the columns `value`, `low` and `high` of rounds, (1 + R, C).
+    """Return a table with the columns `value`, `low` and `high` for statistics, (1 + R, C), that are rounds.
 
     Rounds after `last_round` become missing values.
 
-    The first row of `statistics` contains the values, and the other rows contain their resamples. The ends of the
-    interval are rounded outwards to whole rounds.
+    The first row of `statistics` contains the observed rounds, and the other rows contain the rounds of the resamples.
+    The ends of each interval are rounded outwards to whole rounds.
 
     Parameters
     ----------
@@ -136,7 +137,7 @@ def table_of_rounds(statistics: Floats, last_round: int, *, confidence: float) -
 
 
 def first_where(holds: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the index of the first True in each row, (R,). For a row without True, return the number of columns.
+    """Return the index of the first True in each row, (R,). For a row without True, the index is the number of columns.
 
     Parameters
     ----------
@@ -153,9 +154,9 @@ NO_SPREAD = 1e-12
 
 @dataclass(frozen=True)
 class Moments:
-    """Store sums of two scalars x and y over the runs of each patient, (P, C) each for C cells.
+    """Store each patient's sums over runs of two scalars x and y and their products, (P, C) each for C cells.
 
-    Both scalars are measured from a fixed origin.
+    Both scalars x and y are measured from a fixed origin.
     """
 
     n: Floats
@@ -167,9 +168,9 @@ class Moments:
 
     @classmethod
     def of(cls, x: Floats, y: Floats) -> Moments:
-        """Return the sums over runs of x and y, (P, runs, C).
+        """Return the `Moments` of x and y, (P, runs, C), summed over runs.
 
-        The first run is the origin, so that constant data give sums of exactly 0.
+        The origin is the first run, so that constant data give sums of exactly 0.
         """
         x, y = x - x[0, 0], y - y[0, 0]
         n = np.full((len(x), x.shape[2]), float(x.shape[1]))
@@ -195,5 +196,5 @@ class Moments:
         return np.where(varies, np.clip((n * xy - x * y) / scale, -1.0, 1.0), np.nan)
 
     def only(self, weights: Floats) -> Floats:
-        """Return the correlation in the first cell, (R,)."""
+        """Return Pearson's r of x and y in the first cell, (R,)."""
         return self.correlation(weights)[:, 0]

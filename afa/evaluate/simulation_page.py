@@ -158,7 +158,7 @@ def needed_text(needed: pd.DataFrame) -> str:
 
 
 def labels_text(curves: pd.DataFrame) -> str:
-    """Return the label metric after some numbers of features as text. The text is empty if there are no labels."""
+    """Return the label metric after some numbers of features as text, or an empty text if there are no labels."""
     found = [name for name in LABELLED if (curves["metric"] == name).any()]
     if not found:
         return ""
@@ -190,7 +190,7 @@ def cost_text(curves: pd.DataFrame) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Simulated:
-    """Store the result of a simulation.
+    """Store the tables of a simulation and the names of its patients.
 
     Attributes
     ----------

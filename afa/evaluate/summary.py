@@ -68,8 +68,8 @@ def in_order(tables: Iterable[str]) -> list[str]:
 def labelled(parts: Iterable[Labelled]) -> pd.DataFrame:
     """Concatenate the rows of all parts, and add the labels of a part as columns of its rows.
 
-    One part may contain a column in its rows, and another part may contain the same column in its labels. All rows are
-    labelled at once, because labelling part by part took most of the time of a summary.
+    The labels of a part and the rows of another part may provide the same column. All rows are labelled at once,
+    because labelling part by part took most of the time of a summary.
     """
     tables, labels = zip(*parts, strict=True)
     whole: pd.DataFrame = pd.concat(tables, ignore_index=True)
@@ -90,12 +90,12 @@ def count_rows(counts: Mapping[str, tuple[float, int]]) -> pd.DataFrame:
 
 
 def headline(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that have no quantity, no stratum, no variant and no level."""
+    """Return the rows of a summary without quantity, stratum, variant and level."""
     return rows[rows[DETAILS].isna().all(axis=1)]
 
 
 def summary_rows(table: str, rows: pd.DataFrame | Sequence[pd.DataFrame], **same: str) -> pd.DataFrame:
-    """Return the rows of one table in the format of the summary. Columns that do not apply to a row are empty.
+    """Return the rows of one table in the format of the summary. Cells of columns that do not apply to a row are empty.
 
     Parameters
     ----------
@@ -123,7 +123,9 @@ def summary_rows(table: str, rows: pd.DataFrame | Sequence[pd.DataFrame], **same
 
 
 def write_summary(tables: Sequence[pd.DataFrame], path: str | Path) -> None:
-    """Write all rows, sorted by table as in `in_order`. The format is Parquet if the path has this suffix, else CSV.
+    """Write all rows of the tables, sorted by table as in `in_order`.
+
+    The file is Parquet if the path has this suffix, else CSV.
 
     Numbers in CSV have 10 significant digits.
     """
@@ -138,7 +140,7 @@ def write_summary(tables: Sequence[pd.DataFrame], path: str | Path) -> None:
 
 
 def read_summary(path: str | Path) -> pd.DataFrame:
-    """Return the rows of a file that `write_summary` wrote. Empty cells become missing values.
+    """Return the rows of a file that `write_summary` wrote. Empty cells of the file become missing values.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Define two kinds of correct top k (decisions.md S10).
 
-The first kind contains the k best entities at full observation, and the second kind contains the entities with a
-positive label.
+One top k contains the k best entities at full observation, and the other top k contains the entities with a positive
+label.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from afa.engine.rounds import Outcomes
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """Store the correct top k of P patients.
+    """Store the correct top k of P patients, at full observation and by label.
 
     Attributes
     ----------
@@ -58,9 +58,9 @@ class Targets:
 
 
 def label_counts(labels: NDArray[np.float64], k: int, k_clinical: int) -> dict[str, tuple[float, int]]:
-    """Return counts about the labels (P, N) of a clinical target, as pairs of a count and its total.
+    """Return counts about the labels of a clinical target, as pairs of a count and its total.
 
-    A missing label is NaN. With fewer than 2k labelled entities, results are not comparable with the paper.
+    With fewer than 2k labelled entities, results are not comparable with the paper.
 
     Parameters
     ----------

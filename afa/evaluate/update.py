@@ -10,8 +10,8 @@ likelihood are then
 
 Each distribution has its own strength, a number from the grid `STRENGTHS`. All distributions of the bundle share the
 prior probabilities of the strengths, `weights`. EM fits these probabilities by maximising the marginal likelihood of
-all labelled patients. The posterior mean of a distribution is averaged over the posterior of its strength. Held-out
-labels are not used.
+all labelled patients. The posterior mean of a distribution is averaged over the posterior of its strength. Labels that
+are held out for evaluation are not used.
 
 If a patient can have several entities, the evidence for an entity is the likelihood ratio of its two distributions, and
 the update has two steps. The first step corrects an error that both distributions share: the overall frequency (level)
@@ -25,8 +25,9 @@ step, because only the distributions with an entity distinguish the entities (do
 
 The features of an exclusive group are one variable. This variable has one state for each member that can be +1, and one
 state in which no member is +1. If the bundle's setting is `one or none`, patients whose labels are all 0 have no
-entity. Patients without any entity update the background in the same way. Couplings, priors and potentials are not
-changed. Capstick et al. (AutoElicit, arXiv:2411.17284) elicit priors of linear models in a similar way.
+entity. Patients without any entity update the background, also by a Dirichlet prior. An update leaves couplings, priors
+and potentials unchanged. Capstick et al. (AutoElicit, arXiv:2411.17284) elicit priors of linear models in a similar
+way.
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ def posterior_means(prior: Floats, counts: Floats, of_strength: Floats, strength
 class Update:
     """Store the distributions of a bundle before and after an update by labelled patients.
 
-    With N entities, the first N classes are the patients with each entity. The next N classes are the patients without
+    With N entities, classes 0 to N - 1 are the patients with each entity. Classes N to 2 N - 1 are the patients without
     each entity. If the bundle's setting is `one or none`, the last class is the patients without any entity.
 
     Parameters
@@ -210,7 +211,7 @@ def update_of(bundle: Bundle, values: npt.ArrayLike, labels: npt.ArrayLike, stre
 
 
 def _fitted(parts: Sequence[tuple[Floats, Floats]], strengths: Floats) -> tuple[Floats, list[Floats]]:
-    """Return the prior probabilities of the strengths, (G,), and the posterior probabilities of each part, (..., G).
+    """Return the prior probabilities of the strengths, (G,), and, for each part, the posterior probabilities, (..., G).
 
     Parameters
     ----------
@@ -250,7 +251,9 @@ def _levelled(variables: Sequence[_Variables], n_entities: int, strengths: Float
 
 @dataclass(frozen=True, eq=False)
 class _Variables:
-    """Store variables with S states each, for C classes. The variables are single features, or one exclusive group.
+    """Store variables with S states each, for C classes.
+
+    The variables are either single features or one exclusive group.
 
     Attributes
     ----------
@@ -281,7 +284,7 @@ def _alone(bundle: Bundle, elicited: Floats, counts: Floats) -> _Variables:
 
 
 def _groups(bundle: Bundle, elicited: Floats, of_class: Floats, values: Floats) -> Iterator[_Variables]:
-    """Yield each exclusive group. The counts include only patients for whom all members of the group were measured.
+    """Yield each exclusive group. Only patients for whom all members of the group were measured are counted.
 
     Parameters
     ----------
@@ -310,11 +313,11 @@ def check_probabilities(bundle: Bundle) -> None:
 
 
 def updated_bundle(bundle: Bundle, update: Update, provenance: Mapping[str, Any] | None = None) -> Bundle:
-    """Return the bundle with the updated distributions, and with the number of labelled patients behind each.
+    """Return the bundle with the updated distributions and the number of labelled patients behind each distribution.
 
-    Couplings, priors and potentials are not changed. If a row has no potential, its direction is computed from its
-    probabilities. If a pair of an entity and a feature has labelled patients but no row, a row with potential 0 is
-    added. If the update changes a background that other entities use, these entities get rows with the previous
+    An update leaves couplings, priors and potentials unchanged. If a row has no potential, its direction is computed
+    from its probabilities. If a pair of an entity and a feature has labelled patients but no row, a row with potential
+    0 is added. If the update changes a background that other entities use, these entities get rows with the previous
     background.
 
     Parameters
@@ -371,7 +374,7 @@ def _rows(
     """
     entity, feature = np.nonzero(written)
     low, high = shares[written][..., 0], shares[written][..., 2]
-    each = np.maximum(three_values(low, high), 0.0)  # gives the same numbers as reading unary.csv
+    each = np.maximum(three_values(low, high), 0.0)  # this gives the same numbers as reading unary.csv
     return ProbabilityRows(entity, feature, each[:, 0], each[:, 1], directed[written], counts[written])
 
 
@@ -391,12 +394,13 @@ def _background(bundle: Bundle, update: Update) -> Features | None:
 def moved_most(bundle: Bundle, update: Update) -> pd.DataFrame:
     """Return a table of the probabilities of low and high values before and after an update.
 
-    The largest change is in the first row.
+    The table is sorted by the size of the change, largest first.
 
     The column `class` is `with` or `without`, and `value` is `low` or `high`. The column `elicited` is the probability
     before the update, and `updated` is the probability after it. The column `count` is the number of labelled patients
     with the value, and `patients` is the number of labelled patients behind the probability. Probabilities without a
-    labelled patient are not listed. The probability of a usual value is 1 minus the probabilities of low and high.
+    labelled patient are not in the table. The probability of a usual value is 1 minus the probabilities of low and
+    high.
     """
     names = [(entity, side) for side in SIDES for entity in bundle.entities]
     names += [(NO_ENTITY, "")] * (len(update.updated) - len(names))
@@ -530,9 +534,7 @@ def update(bundle: Bundle | str | Path, X: pd.DataFrame, y: pd.DataFrame, *, cou
 
 
 def update_by(bundle: Bundle, X: pd.DataFrame, y: pd.DataFrame, *, couplings: bool = True) -> Bundle:
-    """Return the bundle updated with two checked tables of numbers.
-
-    The provenance of the returned bundle records the update.
+    """Return the bundle updated with two checked tables of numbers, and record the update in its provenance.
 
     Parameters
     ----------
@@ -579,10 +581,7 @@ def without_couplings(bundle: Bundle) -> Bundle:
 
 
 def without_knowledge(bundle: Bundle) -> Bundle:
-    """Return the bundle without elicited knowledge.
-
-    All possible values become equally probable, and all couplings are removed.
-    """
+    """Return the bundle without elicited knowledge: all possible values equally probable, and no couplings."""
     n, m = len(bundle.entities), len(bundle.features)
     rates = bundle.rates or Rates(m)
     share = np.zeros((m, 3))

@@ -156,8 +156,8 @@ class Planner(ABC):
 
         `reason` contains the explanation. Features and panels named in the option `first` are suggested before all
         others. If costs or panels are set, the rule compares features and panels by their gain per unit of cost. The
-        gain of a panel is the sum over its unobserved features. Features and panels of cost 0 are suggested first if
-        their gain is positive.
+        gain of a panel is the sum of the gains of its unobserved features. Features and panels of cost 0 are suggested
+        first if their gain is positive.
         """
         if not self._fresh:
             ended = self.stopped()
@@ -167,10 +167,7 @@ class Planner(ABC):
         return self._asked
 
     def runners_up(self, most: int = 3) -> list[Suggestion]:
-        """Return up to `most` alternatives to the suggestion of `suggest`, best first.
-
-        The list of alternatives is empty if `suggest` returns None.
-        """
+        """Return up to `most` alternatives to the suggestion of `suggest`, best first; none if it is None."""
         first = self.suggest()
         others: list[Suggestion] = []
         if first is None:
@@ -223,30 +220,30 @@ class Planner(ABC):
     def undecided(self) -> list[str]:
         """Return the entities that are tied for the answer, or an empty list if there is no tie.
 
-        Tied entities are sorted by name.
+        Tied entities are listed by name.
         """
 
     def in_words(self) -> str:
         """Return the current answer as the text that the terminal, the page and the JSON lines show.
 
         Examples are `fever (probability 0.81)` and `undecided between a and b`. If entities are ordered by score, an
-        example is `fever (ahead by 0.85)`. If no measured value is unusual, the text starts with `none of these`. If
-        `certain` is True, the text adds `nothing left to measure can change this`. The probability is
-        `answer_probability`.
+        example is `fever (ahead by 0.85)`. If no measured value is unusual, the text starts with `none of these`. If no
+        further measurement can change the answer, the text adds `nothing left to measure can change this`. The
+        probability is `answer_probability`.
         """
         return in_words(self)
 
     def none_is_likelier(self) -> bool:
         """Return True if the patient probably has none of the entities (probability above 1/2).
 
-        The result is False if the bundle has no probabilities.
+        The result is False if the bundle has no class-conditional probabilities.
         """
         return False
 
     def nothing_unusual(self) -> bool:
         """Return True if at least one feature has been measured and every measured value is usual (0).
 
-        With the score `background` the result is False, because usual values then change the scores.
+        With the score `background`, `nothing_unusual` is always False, because usual values then change the scores.
         """
         return self.guide != BACKGROUND and bool(self._log.observed) and not any(self._log.observed.values())
 
@@ -257,8 +254,8 @@ class Planner(ABC):
     def largest_gain(self) -> float:
         """Return the largest gain of any affordable feature or panel, nats.
 
-        The gain of a panel is the sum over its unobserved features. The stopping rule `Stop.gain` uses this largest
-        gain.
+        The gain of a panel is the sum of the gains of its unobserved features. The stopping rule `Stop.gain` uses this
+        largest gain.
         """
         view, duels = self._view(), self._open_duels()
         by_entity = self.gain == INFORMATION
@@ -276,8 +273,8 @@ class Planner(ABC):
     ) -> None:
         """Record the value of one feature: a code -1, 0 or +1, the word for a code, or a number.
 
-        The words for codes are `low`, `usual`, `high`, `no` and `yes`. Entities whose models do not contain the feature
-        keep their scores.
+        The words for the codes are `low`, `usual`, `high`, `no` and `yes`. Entities whose models do not contain the
+        feature keep their scores.
 
         Parameters
         ----------
@@ -443,9 +440,9 @@ class Planner(ABC):
         The column `duels_moved` counts the duels in which the feature has a positive gain. The column `share` is the
         feature's gain divided by the sum over all available features. The column `tells` names the entities that the
         feature helps to tell apart. The gain of a feature is summed over all unresolved duels. With more than 200
-        entities, the gain of a feature is summed only over the unresolved duels across the top-k boundary. Every duel
-        counts equally, even if the allocation rule weights duels. With costs or panels, the columns `item`, `cost` and
-        `gain_per_cost` describe the feature's panel, and rows are sorted by `gain_per_cost`.
+        entities, the gain of a feature is summed only over the unresolved duels across the top-k boundary. In this sum,
+        every duel has weight 1, even if the allocation rule uses other weights. With costs or panels, the columns
+        `item`, `cost` and `gain_per_cost` refer to the feature's panel, and rows are sorted by `gain_per_cost`.
 
         Parameters
         ----------
@@ -467,10 +464,11 @@ class Planner(ABC):
     def why(self, entity: str) -> pd.DataFrame:
         """Return a table of how much each observation supports or opposes an entity.
 
-        Rows are sorted by the magnitude of `share`, largest first. Columns are `feature`, `value`, `number`, `unit` and
-        `share`. `share` is the decrease of the entity's log-odds, in nats, if this observation were removed. If
-        entities are ordered by score, `share` is the decrease of the entity's mean score against the other entities.
-        Shares need not add up to the entity's log-odds if features are coupled, or if one entity excludes the others.
+        Rows are sorted by the magnitude of `share`, largest first. The columns are `feature`, `value`, `number`, `unit`
+        and `share`. The column `share` is the decrease of the entity's log-odds, in nats, if this observation were
+        removed. If entities are ordered by score, `share` is the decrease of the entity's mean score against the other
+        entities. The shares need not add up to the entity's log-odds if features are coupled, or if one entity excludes
+        the others.
         """
         columns = ["feature", "value", "number", "unit", "share"]
         return pd.DataFrame(shares(self, entity), columns=columns).astype({"number": "Float64"})
@@ -480,7 +478,7 @@ class Planner(ABC):
     def ordered_by(self) -> Literal["probability", "score"]:
         """Return the name of the quantity that ranks the entities, `probability` or `score`.
 
-        `answer` contains the entities with the largest values of this quantity.
+        `answer` contains the entities with the largest probabilities or scores.
         """
 
     def lead(self) -> float:
@@ -497,7 +495,7 @@ class Planner(ABC):
     def settled_probability(self) -> float:
         """Return `answer_probability`, or 0 if the answer is a tie.
 
-        `Stop.posterior` compares this value with its threshold.
+        The stopping rule `Stop.posterior` compares this probability with its threshold.
         """
         return 0.0 if self.undecided() else self.answer_probability()
 
@@ -555,7 +553,10 @@ class Planner(ABC):
         return next((item for item in self._first if item in offered), None)
 
     def _first_item(self) -> Suggestion:
-        """Return the feature or panel to suggest. Its reason mentions the effects of costs, panels and the budget."""
+        """Return the feature or panel to suggest.
+
+        The reason of the suggestion mentions the effects of costs, panels and the budget.
+        """
         if (named := self._to_begin_with()) is not None:
             open_ = [self.bundle.features[j] for j in self._menu.members[named] if self._offer().open[j]]
             return Suggestion(self._menu.names[named], tuple(open_), float(self._offer().price[named]), NAMED_FIRST)
@@ -643,7 +644,7 @@ class Planner(ABC):
             self._belief.observe(self._index[feature], value)
 
     def _score_table(self) -> ScoreTable:
-        """Return the table of all scores from which `Belief` computes.
+        """Return the constants, terms and couplings of all scores S_v as a `ScoreTable`, from which `Belief` computes.
 
         Entities with equal scores are sorted by name (decisions.md S6).
         """
@@ -667,9 +668,9 @@ class Planner(ABC):
     def top_probability(self) -> float:
         """Return the probability that the current top k is also the top k at full observation. Ties count as right.
 
-        This probability is valid only for patients from the population that the option `background` describes. The
-        error rate of the answer must be measured on data (docs/frontier.md). Raise a `PlannerError` if the planner has
-        no background.
+        The probability is valid only for patients from the population that the option `background` describes. The error
+        rate of the answer must be measured on data (docs/frontier.md). Raise a `PlannerError` if the planner has no
+        background.
         """
         if self._belief is None:
             step = "give score='background', or allocation='frontier'"

@@ -31,8 +31,8 @@ class BinaryPlanner(Planner):
     """Decide whether one entity is present in a patient, with few measurements.
 
     The closure (`afa.model.closure`) makes two class models: with the entity, and without it. The two classes are
-    compared in one duel, whose score difference is the entity's own model S (tab:mode-mapping). The parameters are
-    those of `TopKPlanner`, except `k` and `holds`. The following parameters differ.
+    compared in one duel, whose score difference is the entity's own model S (tab:mode-mapping). The parameters of
+    `BinaryPlanner` are those of `TopKPlanner`, except `k` and `holds`. The following parameters differ.
 
     Parameters
     ----------
@@ -82,14 +82,14 @@ class BinaryPlanner(Planner):
     def score(self) -> float:
         """Return the preference score of the class with the entity over the class without it.
 
-        A positive score favours the entity. As in the paper, the score is not calibrated.
+        A positive score favours the presence of the entity. As in the paper, the preference score is not calibrated.
         """
         return float(self.scores_by(self.guide)[0, 1])
 
     def log_odds(self) -> float:
         """Return the calibrated two-ELBO log-odds of the entity, nats (decisions.md S15).
 
-        Before any observation this value equals the prior log-odds.
+        Before any observation, these log-odds equal the prior log-odds.
         """
         evidence = self._state.log_evidence()
         return float(evidence[0] - evidence[1])
@@ -148,7 +148,7 @@ class BinaryPlanner(Planner):
     def confidence(self) -> float:
         """Return the larger of `probability` and 1 - `probability`.
 
-        With the score `background`, return `top_probability`.
+        With the score `background`, return `top_probability` instead.
         """
         if self.guide == BACKGROUND:
             return self.top_probability()

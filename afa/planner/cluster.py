@@ -1,9 +1,9 @@
 """Cluster entities with similar models, for the clustered allocation rules and for Layer 0.
 
 The distance of two entities is the l1 distance of their model parameters given the observations. These parameters are
-the effective unaries of the unobserved features, and the couplings between unobserved features. Each coupling between
-two features counts once. Clusters are formed by complete linkage. The allocation rules recompute the clusters every
-`CLUSTER_EVERY` observations (sec:topk_alloc; docs/decisions.md gives the reasons).
+the effective unaries of the unobserved features and the couplings between unobserved features. The l1 distance counts
+each coupling between two features once. Clusters of entities are formed by complete linkage. For the allocation rules,
+clusters are computed again every `CLUSTER_EVERY` observations (sec:topk_alloc; docs/decisions.md gives the reasons).
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ Clusters = tuple[tuple[int, ...], ...]
 
 
 class Clustering:
-    """Compute one patient's clusters again after every `CLUSTER_EVERY` observations.
+    """Return one patient's clusters of entities, computed again after every `CLUSTER_EVERY` observations.
 
-    After t observations, the clusters use the first n, where n is the largest multiple of `CLUSTER_EVERY` up to t.
+    After t observations, clusters depend on the first n observations, where n is the largest multiple of
+    `CLUSTER_EVERY` up to t.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -40,7 +41,7 @@ class Clustering:
         self._clusters: Clusters = ()
 
     def at(self, observations: Mapping[str, int]) -> Clusters:
-        """Return the clusters given the observations up to the last multiple of `CLUSTER_EVERY`.
+        """Return the clusters of entities, given the observations up to the last multiple of `CLUSTER_EVERY`.
 
         Parameters
         ----------
@@ -122,12 +123,12 @@ def paper_clusters(n_entities: int) -> int:
 def clusters(
     distance: Floats, names: Sequence[str], *, n_clusters: int | None = None, smallest: int = SMALLEST_CLUSTER
 ) -> Clusters:
-    """Return the clusters as tuples of entity indices, sorted by the names of the entities.
+    """Return clusters of entities as tuples of entity indices, sorted by the names of the entities.
 
-    Complete linkage merges the entities into `n_clusters` clusters. Then, as long as some cluster has fewer than
+    Complete linkage first merges the entities into `n_clusters` clusters. Then, as long as some cluster has fewer than
     `smallest` entities, the smallest cluster is merged into its nearest cluster. Two distances count as equal if they
-    differ by at most 1e-9 of the largest distance. Ties between clusters are broken by the name of the first member.
-    Therefore the clusters do not depend on the order of the entities.
+    differ by at most 1e-9 of the largest distance. Ties between clusters are broken by the name of the first member. As
+    a result, the clusters do not depend on the order of the entities.
 
     Parameters
     ----------

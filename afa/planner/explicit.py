@@ -33,9 +33,9 @@ AT_ONCE = 500
 class ExplicitPatient(PatientState):
     """Store the state of one patient. A side is one hypothesis about the patient, with its own models.
 
-    There are N sides, Q = N (N - 1) / 2 duels, and M features.
+    The patient state has N sides, Q = N (N - 1) / 2 duels, and M features.
 
-    Observations only mark a side as changed; the side is solved when a method needs its solution.
+    An observation only marks sides as changed; a side is solved when a method needs its solution.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class ExplicitPatient(PatientState):
     def observe(self, feature: int, value: int) -> None:
         """Record one observed value.
 
-        Sides whose models do not contain the feature do not change.
+        A side keeps its state if its models do not contain the feature.
         """
         self.observed[feature], self.values[feature] = True, value
         self._round += 1
@@ -153,7 +153,7 @@ class ExplicitPatient(PatientState):
     def _solve_group(self, v: int, group: Indices, classes: Floats) -> float:
         """Set the predictive probabilities and terms of the features in an exclusive group for one side.
 
-        Return the log-odds from the observed features of the group (F13).
+        Return the log-odds from the observed features of the exclusive group (F13).
         """
         open_, hit = ~self.observed[group], self.values[group] == 1
         left = 1.0 - (classes * (self.observed[group] & ~hit)).sum(axis=1)
@@ -189,7 +189,7 @@ class ExplicitPatient(PatientState):
     def lead(self, duels: Indices | None = None) -> Floats:
         """Return the log-odds of a over b from the observed features alone, for each duel (a, b), (q,) nats.
 
-        `duels` contains ascending indices. By default all duels are used.
+        `duels` contains ascending indices. If `duels` is None, the log-odds of all duels are returned.
         """
         self._solve_stale()
         a, b = self.sides(duels).T
@@ -199,8 +199,8 @@ class ExplicitPatient(PatientState):
     def resolved(self, duels: Indices | None = None) -> NDArray[np.bool_]:
         """Return True for each duel whose sign no values of the unobserved features can change, (q,) bool (F12).
 
-        Any subset of the unobserved features may be measured. If kappa is known, the result holds for mean-field and
-        for exact inference, whose scores differ by kappa.
+        Any number of the unobserved features may remain unobserved. If kappa is known, the result holds for mean-field
+        and for exact inference, whose scores differ by kappa.
         """
         self._solve_stale()
         chosen = np.arange(self.n_duels) if duels is None else duels
@@ -270,16 +270,13 @@ class ExplicitPatient(PatientState):
         return min(0.0, *ends), max(0.0, *ends)
 
     def gains(self, duels: NDArray[np.bool_]) -> Floats:
-        """Return the gain of each feature for the duels selected by the mask `duels`, (Q,) bool.
-
-        The shape is (q, M), in nats.
-        """
+        """Return the gain of each feature for each duel that `duels`, (Q,) bool, selects, (q, M) nats."""
         return self._gains(np.flatnonzero(duels))
 
     def gain_of(self, features: list[int], duels: Indices) -> Floats:
         """Return the gain of each duel, summed over the given features, (q,) nats.
 
-        The duel indices must be ascending.
+        The indices in `duels` must be ascending.
 
         Parameters
         ----------
@@ -291,7 +288,7 @@ class ExplicitPatient(PatientState):
     def summed_gain(self, duels: Indices, weights: Floats) -> Floats:
         """Return the gain of each feature, summed over duels with the given weights, (M,) nats (eq:feature_selection).
 
-        The duel indices must be ascending.
+        The indices in `duels` must be ascending.
 
         Parameters
         ----------
@@ -310,10 +307,10 @@ class ExplicitPatient(PatientState):
         return np.asarray(self._half_range(self.terms).sum(axis=0))
 
     def information(self) -> Floats:
-        """Return the mutual information between each feature and the side that is true of the patient, (M,) nats.
+        """Return the mutual information of each feature and the true side, (M,) nats; 0 for observed features.
 
-        The information of an observed feature is 0. If several sides can be true at once, the information is summed
-        over sides. Each side then adds the mutual information between the feature and the truth of this side.
+        If several sides can be true at once, the information is summed over sides. A side's part of this sum is the
+        mutual information between the feature and the truth of the side.
         """
         odds, (one, other) = self.log_evidence(), self.predictive
         if not self.rivals:
@@ -361,10 +358,11 @@ class ExplicitPatient(PatientState):
     def _states_of(self, a: Indices, b: Indices) -> list[tuple[Indices, Floats, Floats]]:
         """Return the unobserved features and probabilities of each exclusive group that one measurement reveals.
 
-        Groups without unobserved features are skipped. Each group has two probability arrays, (q, g + 1), for the
-        hypotheses a and b; the last column is "none is +1". The probabilities for a are conditional on entity a being
-        present. If several sides can be true at once, the probabilities for b are conditional on the entity being
-        absent. Otherwise, the probabilities for b are conditional on entity b being present.
+        Exclusive groups without unobserved features are skipped. Each group has two probability arrays, (q, g + 1), for
+        the hypotheses a and b; the last column is the probability that no member is +1. The probabilities for a are
+        conditional on entity a being present. If several sides can be true at once, the probabilities for b are
+        conditional on the entity being absent. Otherwise, the probabilities for b are conditional on entity b being
+        present.
         """
         found = []
         for group, together in zip(self.packed.groups, self.packed.measured_at_once, strict=True):

@@ -1,11 +1,11 @@
 """Exclude entities from the top k before any feature is observed (Layer 0, App. supp:layer0_lipschitz).
 
 Entities are clustered by the l1 distance of their potentials (`afa.planner.cluster`). The paper gives each cluster an
-interval around the score of the cluster's centroid. Layer 0 removes a cluster if enough entities are certified to be
-better. The centroid's score is an expectation under the centroid's own model, not under the state of a patient.
-Therefore the paper's certificates can be false, as docs/decisions.md explains. The sound certificates in this module
-compare the possible scores over all values of the features. A planner calls `without_eliminated` if its option `layer0`
-is set.
+interval around the score of the cluster's centroid. Layer 0 removes a cluster of entities if enough other entities are
+certified to be better. The centroid's score is an expectation under the centroid's own model, not under the state of a
+patient. The paper's certificates can therefore be false, as docs/decisions.md explains. The sound certificates in this
+module compare the possible scores over all values of the features. A planner calls `without_eliminated` if its option
+`layer0` is set.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Cluster:
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Store the entities of a bundle in clusters.
+    """Store a partition of a bundle's entities into clusters.
 
     Attributes
     ----------
@@ -121,9 +121,9 @@ class Partition:
     def activation(self) -> tuple[float, float]:
         """Return two l-infinity distances that the paper's activation condition compares (sec:eval_filter).
 
-        The condition requires the first distance to be far below the second distance. The first is the largest distance
-        of a member to its centroid. The second is the smallest distance between two centroids, or NaN if there is only
-        one cluster.
+        The condition requires the first distance to be far below the second distance. The first distance is the largest
+        distance of a member to its centroid. The second distance is the smallest distance between two centroids, or NaN
+        if there is only one cluster.
         """
         between = self.centroid_gaps[:, 1].min() if len(self.clusters) > 1 else np.nan
         return max(cluster.spread for cluster in self.clusters), float(between)
@@ -172,7 +172,7 @@ class Certificates:
 
 
 def score_distances(entities: Parameters) -> Floats:
-    """Return the l1 distance between each two entities' log-odds and parameters, (N, N) nats.
+    """Return the l1 distance between the log-odds and parameters of each pair of entities, (N, N) nats.
 
     Each distance is an upper bound on the difference of the two entities' scores.
     """
@@ -182,8 +182,8 @@ def score_distances(entities: Parameters) -> Floats:
 def partition(entities: Parameters, n_clusters: int, *, solver: Solver | None = None) -> Partition:
     """Return the entities in `n_clusters` clusters, formed by complete linkage.
 
-    The score of each centroid is computed once, by mean-field. A cluster may have any number of members. The paper uses
-    up to 24 clusters; a minimum size of `SMALLEST_CLUSTER` would leave at most five.
+    The score of each cluster's centroid is computed once, by mean-field. A cluster may contain any number of entities.
+    The paper uses up to 24 clusters; a minimum size of `SMALLEST_CLUSTER` would leave at most five.
 
     Parameters
     ----------
@@ -228,8 +228,8 @@ def centroid_certificates(parted: Partition, k: int, *, criterion: str = "f1", r
     """Return the paper's certificates.
 
     A cluster beats another cluster if its score interval is entirely above the interval of the other cluster. All
-    members of the better cluster then beat all members of the other cluster. Such a certificate can be false because of
-    the paper's criterion, as the module's docstring explains.
+    members of the better cluster then beat all members of the worse cluster. Certificates from centroids can be false,
+    as the module's docstring explains.
 
     Parameters
     ----------
@@ -250,7 +250,8 @@ def sound_certificates(entities: Parameters, k: int, *, bounds: Bounds | None = 
 
     An entity beats another entity if its lowest possible score exceeds the highest possible score of the other entity.
     An entity also beats another entity if its log-odds are larger by more than the l1 distance of their other
-    potentials. Without priors all scores are 0 at x = 0, so no entity is excluded. Therefore nothing is certified.
+    potentials. Without priors all scores are 0 at the state x = 0, so no entity is excluded. Therefore nothing is
+    certified.
 
     Parameters
     ----------
@@ -268,8 +269,8 @@ def sound_certificates(entities: Parameters, k: int, *, bounds: Bounds | None = 
 def completion_bounds(bundle: Bundle, *, memory_limit: int = EXACT_LIMIT) -> Bounds:
     """Return the lowest and the highest S_v over all values of the features, (N,) nats each.
 
-    The third array, (N,) bool, is True where these bounds are exact. If exact tables would use more than `memory_limit`
-    bytes, the bounds are the tight `l1` interval, which is wider.
+    The third returned array, (N,) bool, is True for entities whose bounds are exact. If exact tables would use more
+    than `memory_limit` bytes, the bounds are the tight `l1` interval, which is wider.
     """
     low, high = np.empty(len(bundle.entities)), np.empty(len(bundle.entities))
     exact = np.zeros(len(bundle.entities), dtype=bool)
@@ -294,7 +295,7 @@ def without_eliminated(
 ) -> Bundle:
     """Return the bundle without the entities that Layer 0 excludes.
 
-    The order of the remaining entities and all features stay the same.
+    The order of the remaining entities is unchanged, and so are the features.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Define the items that can be measured, their prices, a rule's choice of an item, and the log of all steps."""
+"""Define the features and panels that can be measured, their prices, a rule's choice, and the log of all steps."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Panels = Mapping[str, Sequence[str]] | None
 
 @dataclass(frozen=True)
 class Action:
-    """Store one step of a planner. `kind` is `observe`, `correct` or `skip`.
+    """Store one step of a planner: an observation, a correction or a skip.
 
     Attributes
     ----------
@@ -49,14 +49,14 @@ class Action:
     units: tuple[str, ...] = ()
 
     def rows(self) -> Iterator[tuple[str, int | None, float | None, str]]:
-        """Yield the name, code, number and unit of each feature."""
+        """Yield the name, code, number and unit of each feature of the step."""
         n = len(self.features)
         numbers, units = self.numbers or (None,) * n, self.units or ("",) * n
         return zip(self.features, self.values, numbers, units, strict=True)
 
 
 def action_of(kind: Kind, readings: Mapping[str, ReadValue], cost: float, reason: str) -> Action:
-    """Return the step that records these values."""
+    """Return the `Action` that records the given values."""
     features, values = tuple(readings), tuple(reading.code for reading in readings.values())
     if all(reading.number is None for reading in readings.values()):
         return Action(kind, features, values, cost, reason)
@@ -86,7 +86,7 @@ class Log:
                 self.skipped.add(feature)
                 continue
             self.skipped.discard(feature)
-            self.observed[feature] = value  # a corrected feature keeps its position in the order
+            self.observed[feature] = value  # a corrected feature keeps its position in the order of observation
             self.numbers.pop(feature, None)
             if measured is not None:
                 self.numbers[feature] = measured
@@ -94,7 +94,7 @@ class Log:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Store the item to measure next, which is a panel or a single feature.
+    """Store the suggested item, which is a panel or a single feature.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class Suggestion:
 
 @dataclass(frozen=True, eq=False)
 class Menu:
-    """Store the items that an allocation rule chooses from.
+    """Store the items (panels and single features) that an allocation rule chooses from.
 
     Each of the M features belongs to one of I items; the items are in the order of their first features.
 
@@ -187,7 +187,7 @@ class Offer(NamedTuple):
 def offer_of(menu: Menu, bundle: Bundle, log: Log, left: float) -> Offer:
     """Return the features that can be suggested after the steps of the log.
 
-    `left` is the unspent part of the budget.
+    The argument `left` is the unspent part of the budget.
     """
     closed = log.observed.keys() | log.skipped | excluded_by(bundle, log.observed)
     open_ = np.array([name not in closed for name in bundle.features], dtype=bool)
@@ -221,7 +221,9 @@ def check_exclusive(bundle: Bundle, values: Mapping[str, float]) -> None:
 
 
 def menu_of(bundle: Bundle, costs: Costs, panels: Panels) -> Menu:
-    """Return the menu of items for a bundle's features. Raise a `PlannerError` that names any invalid cost or panel.
+    """Return the menu of panels and single features for a bundle.
+
+    Raise a `PlannerError` that names any invalid cost or panel.
 
     Parameters
     ----------
@@ -371,7 +373,7 @@ def given_values(
 ) -> dict[str, ReadValue]:
     """Return a mapping from each feature to its entered value, without missing values.
 
-    Raise a `PlannerError` if a value is invalid.
+    Raise a `PlannerError` if an entered value is invalid.
 
     Parameters
     ----------
@@ -392,7 +394,7 @@ def given_values(
                 raise PlannerError(
                     Fault(f"feature {feature}", "a value and a number", "one of the two", "leave one out")
                 )
-            code = code_of(bundle, feature, 0 if key == "numbers" else value)  # raise an error for an unknown name
+            code = code_of(bundle, feature, 0 if key == "numbers" else value)  # raises for an unknown name
             given[feature] = reading_of(bundle, feature, value) if key == "numbers" else ReadValue(code)
     if not given:
         raise PlannerError(Fault("observations", "none", "one or more", "name a feature and its value"))

@@ -106,7 +106,10 @@ class Stop:
             raise PlannerError(Fault("stop option own", repr(self.own), expected, "give a function, or leave it out"))
 
     def met_by(self, planner: base.Planner) -> str | None:
-        """Return in words the stopping rule that is met, or None. `Planner.stopped` checks the rule `budget`."""
+        """Return in words the stopping rule that is met, or None.
+
+        The budget rule is checked by `Planner.stopped` instead.
+        """
         if self.certain and planner.certain():
             return "nothing left to measure can change the answer"
         posterior, probability = self.posterior, self.probability
@@ -121,7 +124,7 @@ class Stop:
         return None
 
     def plain(self) -> dict[str, Any]:
-        """Return all settings as plain values, with True in place of a user-defined stopping rule."""
+        """Return all stopping rules as plain values, with True in place of a user-defined stopping rule."""
         return vars(self) | {"own": self.own is not None}
 
 
@@ -230,7 +233,7 @@ class Options:
     def believes(self) -> bool:
         """Return True if the score or the allocation rule uses the belief about scores.
 
-        This belief needs a background.
+        The belief about scores needs a background.
         """
         return self.score == BACKGROUND or isinstance(self.rule, Frontier)
 
@@ -242,18 +245,21 @@ class Options:
     def looked_ahead_to(self) -> str | None:
         """Return the score whose expected change is the gain `f_target`.
 
-        By default this is the guiding score, if that score can be a target.
+        By default the target is the guiding score, if that score can be a target.
         """
         return self.target or (self.score if self.gain == "f_target" and self.score in TARGETS else None)
 
     def of_patient(self) -> dict[str, Any]:
         """Return the subset of options that `afa.engine.patient.Patient` accepts."""
         names = ("solver", "start", "inference", "gain", "look_ahead")
-        gain = "cmi" if self.gain == INFORMATION else self.gain  # the gain for methods that need gains of duels
+        gain = "cmi" if self.gain == INFORMATION else self.gain  # gain of duels, for methods that need it
         return {name: getattr(self, name) for name in names} | {"target": self.looked_ahead_to, "gain": gain}
 
     def plain(self, panels: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-        """Return all options as plain values, with the panels in use. For a user-defined rule, `allocation` is None."""
+        """Return all options as plain values, with the panels in use.
+
+        If the allocation rule is user-defined, `allocation` is None.
+        """
         rules = RULES | {INFORMATION: Information, FRONTIER: Frontier}
         named = next((name for name, rule in rules.items() if type(self.rule) is rule), None)
         same = ("score", "gain", "inference", "start", "look_ahead", "patient", "seed")
@@ -270,9 +276,9 @@ class Options:
 
 
 def question_of(bundle: Bundle, k: int | None, entity: str | None) -> tuple[int, str | None]:
-    """Return the size k of the top set and the name of the entity in question.
+    """Return the size k of the top set, by default 1, and the name of the entity in question.
 
-    By default k is 1. By default the entity is None, or the only entity of a bundle with one entity.
+    By default the entity is None, or the only entity of a bundle with one entity.
     """
     if k is not None and entity is not None:
         expected, step = "one of the two questions", "leave one of them out"
@@ -281,7 +287,7 @@ def question_of(bundle: Bundle, k: int | None, entity: str | None) -> tuple[int,
 
 
 def bundle_given(bundle: Bundle | str | Path) -> Bundle:
-    """Return the bundle. If a path is given, load the bundle from this folder."""
+    """Return the bundle. If `bundle` is a path, load the bundle from this folder."""
     if isinstance(bundle, str | Path):
         return load_bundle(bundle)
     if not isinstance(bundle, Bundle):
@@ -293,7 +299,7 @@ def bundle_given(bundle: Bundle | str | Path) -> Bundle:
 def gauge_of(bundle: Bundle, asked: Closure | None) -> Closure:
     """Return the requested closure.
 
-    The default is `explicit` if the bundle has probabilities or if some feature cannot have all three values, else
+    By default the closure is `explicit` if the bundle has probabilities or some feature lacks a possible value, else
     `differential`.
     """
     if asked is None:
@@ -310,7 +316,7 @@ def patients_of(
 ) -> tuple[NewPatient, dict[str, Any]]:
     """Return a function that makes new patients, and the settings of the `explicit` closure.
 
-    Raise a `PlannerError` if an option is not available under the closure.
+    Raise a `PlannerError` if the closure does not support an option.
 
     Parameters
     ----------

@@ -145,9 +145,9 @@ def session_text(planner: Planner) -> str:
 def save_session(planner: Planner, path: str | Path) -> None:
     """Write a planner's bundle name, settings and steps to a YAML file.
 
-    The file identifies the bundle by name and digest, and contains the patient's observed values. If writing fails, no
-    incomplete file remains. A new file is readable only by its owner; an existing file keeps its permissions and owner.
-    Raise a `PlannerError` if the file cannot be written.
+    The session file identifies the bundle by name and digest, and contains the patient's observed values. If writing
+    the session fails, no incomplete file remains. A new file is readable only by its owner; an existing file keeps its
+    permissions and owner. Raise a `PlannerError` if the file cannot be written.
 
     >>> from tempfile import TemporaryDirectory
     >>> from afa.model.bundle import load_bundle
@@ -174,7 +174,7 @@ def load_session(
     allocation: Rule | None = None,
     stop: Callable[[Planner], str | bool | None] | None = None,
 ) -> TopKPlanner | BinaryPlanner:
-    """Load the planner that `save_session` wrote; its bundle must be unchanged. Every step is repeated.
+    """Load the planner that `save_session` wrote; the bundle must not have changed since. Every step is repeated.
 
     Parameters
     ----------
@@ -261,8 +261,8 @@ def replay_session(
 def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> list[Action]:
     """Return the steps that the edited bundle accepts, and append to `changes` which values changed or were skipped.
 
-    A feature is skipped if the edited bundle does not accept its last value. Earlier values of this feature do not
-    count, because they were corrected.
+    A feature is skipped if the edited bundle does not accept its last value. If a value was corrected, only the
+    corrected value counts.
     """
     actions = [Action(**step.model_dump()) for step in steps]
     last = {row[0]: row[1:] for action in actions if action.kind != "skip" for row in action.rows()}
@@ -296,7 +296,7 @@ def _compared(
 ) -> ReadValue | None:
     """Return a value as encoded by the edited bundle, or None if the bundle does not accept it.
 
-    Any change is appended to `changes` in words.
+    If the encoded value changed, the change is appended to `changes` in words.
     """
     said = str(value) if measured is None else written(measured, unit)
     try:
@@ -314,7 +314,10 @@ def _compared(
 
 
 def _read_again(bundle: Bundle, feature: str, value: Any, measured: float | None, unit: str) -> ReadValue:
-    """Return a session's value as encoded by the edited bundle. Raise a `PlannerError` if the value is impossible."""
+    """Return a session's value as encoded by the edited bundle.
+
+    Raise a `PlannerError` if the edited bundle does not accept the value.
+    """
     code_of(bundle, feature, 0)  # raises an error if the edited bundle has no such feature
     scale = scale_of(bundle, feature)
     if measured is None or not scale.has_range:

@@ -1,11 +1,11 @@
 """Store the models of the two sides of a duel under the `explicit` closure.
 
 A side contains an entity's models in a layout that all patients share. An entity has two models of the features that it
-covers. One model is for patients with the entity, and the other model is for patients without the entity. The score S_v
-is the difference of the two models' energies. If several entities can be present at once, the second model has the
-probabilities *without* the entity. If exactly one entity is present, the second model has the background probabilities,
-which cancel in duels (docs/decisions.md, F3 and F6). In both cases the duel of a and b compares the scores, D_ab = S_a
-- S_b.
+covers. One model describes patients with the entity, and the other model describes patients without the entity. The
+score S_v is the difference of the two models' energies. If a patient can have several entities, the second model has
+the probabilities *without* the entity. If each patient has exactly one entity, the second model has the background
+probabilities, which cancel in duels (docs/decisions.md, F3 and F6). In both cases the score difference of the duel of a
+and b is D_ab = S_a - S_b.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Side(NamedTuple):
 
 
 class Fixed(NamedTuple):
-    """Store the data of all sides that do not depend on observations.
+    """Store the data of all sides (hypotheses) that do not depend on observations.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ def sides_for(
 ) -> Fixed:
     """Return the sides of the duels, computed once for each bundle.
 
-    The sides are all entities; for a binary question, one entity and a side without any entity.
+    The sides are all entities or, for a binary question, the entity and a side without any entity.
 
     Parameters
     ----------

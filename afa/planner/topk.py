@@ -166,7 +166,7 @@ class TopKPlanner(Planner):
     def top_k(self) -> list[str]:
         """Return the k entities with the most Copeland wins, best first.
 
-        docs/decisions.md, S6, gives the rule for ties.
+        Section S6 of docs/decisions.md gives the order of tied entities.
         """
         return self.ranking()[: self.k]
 
@@ -177,16 +177,16 @@ class TopKPlanner(Planner):
         """Return `probability` or `score`, the quantity by which `ranking` and `answer` order the entities.
 
         Entities are ordered by `posterior` if the bundle has probabilities and the score is `two_elbo`, the default for
-        such bundles. Otherwise entities are ordered by the duels of the preference score, as in the paper. `posterior`
-        can then imply another order, because it also depends on usual values and on each entity's normaliser
-        (docs/decisions.md, S7).
+        such bundles. For other bundles and scores, entities are ordered by the duels of the preference score, as in the
+        paper. `posterior` can then imply another order than the duels, because `posterior` also depends on usual values
+        and on each entity's normaliser (docs/decisions.md, S7).
         """
         return "probability" if self.holds is not None and self.guide == "two_elbo" else "score"
 
     def lead(self) -> float:
         """Return the smallest preference score of an entity in `top_k` against an entity outside `top_k`.
 
-        Return 0 if `ordered_by` is `probability`.
+        Return 0 if entities are ordered by probability.
         """
         if self.ordered_by == "probability":
             return 0.0
@@ -196,7 +196,7 @@ class TopKPlanner(Planner):
     def strengths(self) -> Floats:
         """Return the log-odds of each entity in nats, (N,).
 
-        If `ordered_by` is `score`, return each entity's mean score against the other entities instead.
+        If entities are ordered by score, return each entity's mean score against the other entities instead.
         """
         if self.ordered_by == "score":
             return np.asarray(self.scores().sum(axis=1) / (len(self.bundle.entities) - 1))
@@ -215,8 +215,8 @@ class TopKPlanner(Planner):
         """Return the sum of `posterior` over `top_k`, the probability of the answer.
 
         If exactly one entity is present, this sum is the probability that `top_k` contains this entity. If several
-        entities can be present, return the smallest posterior in `top_k` instead. If `ordered_by` is `score`, another
-        set of k entities can be more probable.
+        entities can be present, return the smallest posterior in `top_k` instead. If entities are ordered by score,
+        another set of k entities can be more probable.
         """
         inside = self.posterior()[self._view().rank <= self.k]
         return float(inside.min() if self.holds == "several" else inside.sum())
@@ -224,9 +224,9 @@ class TopKPlanner(Planner):
     def undecided(self) -> list[str]:
         """Return the entities tied for the last places of `top_k`, sorted by posterior, largest first.
 
-        The list is empty if there is no tie. Entities with equal scores are tied. If `ordered_by` is `probability`,
-        entities whose posteriors differ by less than 0.005 are also tied. Before any measurement, the same holds for
-        every score except `background`.
+        The list of tied entities is empty if there is no tie. Entities with equal scores are tied. If entities are
+        ordered by probability, entities whose posteriors differ by less than 0.005 are also tied. Before any
+        measurement, entities with such posteriors are also tied under every score except `background`.
         """
         tied = self._tied_by_score()
         by_posterior = self.guide != BACKGROUND and not self._log.observed  # a background gives unequal scores
@@ -249,7 +249,7 @@ class TopKPlanner(Planner):
         return np.asarray((places == last) & (last == next_))
 
     def _as_probable(self) -> NDArray[np.bool_]:
-        """Return True for each entity as probable (within 0.005) as an entity across the top-k boundary, (N,)."""
+        """Return True for each entity tied by posterior (within 0.005) with one across the top-k boundary, (N,)."""
         inside, posterior = self._view().rank <= self.k, self.posterior()
         least, most = posterior[inside].min(), posterior[~inside].max()
         return np.asarray(np.where(inside, posterior < most + AS_PROBABLE, posterior > least - AS_PROBABLE), dtype=bool)
@@ -262,11 +262,11 @@ class TopKPlanner(Planner):
         """Return the posterior probability of each entity, (N,), in the order of the bundle.
 
         The posterior is the softmax of prior log-odds plus log P(x_obs | v). Each entity's model has its own normaliser
-        (eq:clamped-marginal for more than two entities, decisions.md S7). The probabilities sum to 1, which assumes
-        that exactly one entity is present. A usual value (0) lowers the posterior of entities that predict another
-        value, although it does not change the ranking by score. Under the `explicit` closure, if several entities can
-        be present, each entity has a separate probability. If the patient may have none of the entities, the
-        probabilities sum to less than 1.
+        (eq:clamped-marginal for more than two entities, decisions.md S7). The posterior probabilities sum to 1, which
+        assumes that exactly one entity is present. A usual value (0) lowers the posterior of entities that predict
+        another value, although usual values do not change the ranking by score. Under the `explicit` closure, if
+        several entities can be present, each entity has a separate probability. If the patient may have none of the
+        entities, the probabilities sum to less than 1.
         """
         log = self._state.log_evidence()
         if self.holds == "several":
@@ -289,9 +289,9 @@ class TopKPlanner(Planner):
     def none(self) -> tuple[float, float]:
         """Return the smallest and the largest probability that no entity is present (docs/decisions.md, F6).
 
-        The two probabilities are equal if at most one entity can be present. Both probabilities are 0 if exactly one
-        entity is present. Raise a `PlannerError` if the bundle has directions only, because this probability is then
-        undefined.
+        The smallest and the largest probability are equal if at most one entity can be present. Both the smallest and
+        the largest probability are 0 if exactly one entity is present. Raise a `PlannerError` if the bundle has
+        directions but no probabilities, because the result is then undefined.
         """
         if self.holds is None:
             step = "ask one entity at a time: afa.BinaryPlanner"
@@ -323,19 +323,20 @@ class TopKPlanner(Planner):
     def certified(self) -> bool:
         """Return True if `top_k` is certain to equal the set of the k best entities at full observation.
 
-        The set is certain if each entity a in the top k is certain to win its duel with each entity b outside. The
-        tight `l1` bracket contains D_ab(x) for every completion x of the unobserved features. Therefore S_a(x) > S_b(x)
-        for every x. At full observation, a therefore wins at least N - k duels, against all entities outside the top k.
-        In the same way, b loses at least k duels and wins at most N - 1 - k. Therefore no tie-break and no other duel
-        can exchange a and b. The set of the k best entities is certain, but the order within the set may change.
+        `top_k` is certain if each entity a in the top k is certain to win its duel with each entity b outside the top
+        k. The tight `l1` bracket contains D_ab(x) for every completion x of the unobserved features. Therefore S_a(x) >
+        S_b(x) for every completion x. At full observation, a therefore wins at least N - k duels, against all entities
+        outside the top k. In the same way, b loses at least k duels and wins at most N - 1 - k. Therefore no tie-break
+        and no other duel can exchange a and b. The set of the k best entities is certain, but the order within the set
+        may change.
 
-        The condition is sufficient, not necessary: a bracket can be wider than the range of scores over completions.
-        The certainty is about the ranking by the scores S_v. At full observation, every score except `kl_nonzero` gives
-        this ranking. With `linearity`, `wald` and `stack_a`, `top_k` also stays the same at every earlier step. The
-        reason is that, in a resolved duel, Lambda_ab already has the sign of the winner. The mean of D_ab under any
-        distribution of completions also has the sign of the winner.
+        This condition is sufficient, not necessary: a bracket can be wider than the range of scores over completions.
+        `top_k` is certain with respect to the ranking by the scores S_v. At full observation, every score except
+        `kl_nonzero` ranks entities as S_v does. With `linearity`, `wald` and `stack_a`, `top_k` also stays the same at
+        every earlier step. The reason is that, in a resolved duel, Lambda_ab already has the sign of the winner. The
+        mean of D_ab under any distribution of completions also has the sign of the winner.
 
-        With the option `layer0`, the certainty is only about the entities that Layer 0 did not exclude. Only the
+        With the option `layer0`, `top_k` is certain only among the entities that Layer 0 did not exclude. Only the
         `sound` certificates guarantee that no `eliminated` entity is among the k best.
         """
         return self._view().certified
@@ -343,14 +344,14 @@ class TopKPlanner(Planner):
     certain = certified
 
     def boundary_probability(self) -> float:
-        """Return the probability, for the least certain duel, that its current winner stays ahead.
+        """Return the smallest probability, over duels across the top-k boundary, that the current winner stays ahead.
 
-        Only the duels across the top-k boundary count. For a duel, this is the probability that D_ab at full
-        observation has its current sign. The probability is computed from the duel's own predictive distribution, by
-        the Gaussian approximation of `stack_a` (eq:fsp). The probability is 1 for a resolved duel and 1/2 for a tie.
-        The probability is below 1/2 if a guiding score other than `linearity` and `stack_a` prefers the other entity.
-        Under the `explicit` closure, it is the probability that the winner is present, given that exactly one of the
-        two entities is present. With the score `background`, return `top_probability`.
+        For one duel, this is the probability that D_ab at full observation has its current sign. The probability is
+        computed from the duel's own predictive distribution, by the Gaussian approximation of `stack_a` (eq:fsp). This
+        probability is 1 for a resolved duel and 1/2 for a tie. This probability is below 1/2 if a guiding score other
+        than `linearity` and `stack_a` prefers the other entity. Under the `explicit` closure, it is the probability
+        that the winner is present, given that exactly one of the two entities is present. With the score `background`,
+        return `top_probability` instead.
         """
         if self.guide == BACKGROUND:
             return self.top_probability()

@@ -1,7 +1,7 @@
 """Convert entered values to codes. An entered value is a code, a word, or a number in the unit of its feature.
 
 The codes -1, 0 and +1 mean below, within and above the usual range. The terminal, the page, the JSON lines and the
-planners all use this module.
+planners all read values with this module.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def code_of(bundle: Bundle, feature: Any, value: Any) -> int:
 def reading_of(bundle: Bundle, feature: str, measured: Any) -> ReadValue:
     """Return the `ReadValue` of a number in the feature's unit.
 
-    The code is -1 below `low`, +1 above `high`, and 0 otherwise.
+    The code of a number is -1 below `low`, +1 above `high`, and 0 otherwise.
     """
     scale = scale_of(bundle, feature)
     if not scale.has_range:
@@ -184,10 +184,10 @@ def reading_of(bundle: Bundle, feature: str, measured: Any) -> ReadValue:
 def read_typed(bundle: Bundle, feature: str, text: str) -> ReadValue:
     """Return the `ReadValue` of a text that a user typed.
 
-    The text is a word, a sign, a number if the feature has a range, or a code if it has no range. For a feature with a
-    range, `0`, `1` and `-1` are therefore numbers. A number may end with the feature's unit and may have a decimal
-    comma. A comma before exactly three digits is ambiguous, because it could separate thousands. Raise a `PlannerError`
-    that asks which number is meant.
+    The text is a word, a sign, a number if the feature has a range, or a code if the feature has no range. For a
+    feature with a range, `0`, `1` and `-1` are therefore numbers. A number may end with the feature's unit and may have
+    a decimal comma. A comma before exactly three digits is ambiguous, because it could separate thousands. Raise a
+    `PlannerError` that asks which number is meant.
     """
     scale, typed = scale_of(bundle, feature), text.strip()
     known = _word(bundle, feature, typed)
@@ -240,7 +240,7 @@ def _word(bundle: Bundle, feature: str, text: str) -> int | None:
 def _number_of(typed: str, unit: str, fault: Fault) -> float:
     """Return the number at the start of a text that may end with a unit.
 
-    Raise a `PlannerError` like `fault` if there is no such number.
+    Raise the `PlannerError` `fault`, with a next step, if the text does not start with a number.
     """
 
     def refused(step: str, expected: str = fault.expected) -> PlannerError:

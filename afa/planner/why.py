@@ -36,8 +36,8 @@ DUELS_AT_ONCE = 1_000
 def told_apart(state: PatientState, entities: tuple[str, ...], features: list[int], over: DuelWeights) -> str:
     """Return in words which entities the given features help to tell apart, such as `a from b and c`.
 
-    The entities are those of the duels with the largest weighted gains. The first name is an entity of the duel with
-    the largest gain, the one with more gain over all its duels. If there is no gain, the text is empty.
+    These entities are in the duels with the largest weighted gains. The first name in the text is an entity of the duel
+    with the largest gain: the one with more gain over all its duels. If no duel has a gain, the text is empty.
     """
     apart = separated(state, len(entities), features, over)
     return f"{entities[apart[0]]} from {listed([entities[v] for v in apart[1:]], NAMED)}" if apart else ""
@@ -77,8 +77,8 @@ def posterior_weights(state: PatientState) -> DuelWeights:
 def patients_behind(bundle: Bundle, entities: Mapping[str, str], feature: str) -> str:
     """Return in words the numbers of labelled patients behind a feature's probabilities, for each entity.
 
-    For example, `flu 4 with, 5 without` counts patients with and without flu. The text is empty if there are no
-    labelled patients.
+    For example, `flu 4 with, 5 without` counts patients with and without flu. If there are no labelled patients, the
+    text is empty.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Simulate acquisition on measured patients: how many features would each strategy have needed?
 
-Patients are simulated in blocks to limit memory. For all patients together, only their values and the resamples are in
+Patients are simulated in blocks to limit memory. Only the values and the resampling weights of all patients are kept in
 memory.
 """
 
@@ -45,17 +45,20 @@ from afa.planner.options import BACKGROUND, FRONTIER, INFORMATION, gauge_of
 
 
 class Simulation(NamedTuple):
-    """Store the tables of a simulation. The functions `curves` and `features_needed` describe the columns."""
+    """Store the two tables of a simulation.
+
+    The functions `curves` and `features_needed` describe the columns of these tables.
+    """
 
     curves: pd.DataFrame
     features_needed: pd.DataFrame
 
 
 def ways_of(allocations: Sequence[str], gains: Sequence[str], scores: Sequence[str]) -> list[Way]:
-    """Return all combinations of a rule, a gain and a score. A rule that uses no gain occurs once for each score.
+    """Return all combinations of a rule, a gain and a score. A rule that uses no gain is combined with each score once.
 
-    The gain `information` compares entities, not duels. Only the rule `information` uses the gain `information`, and it
-    uses no other gain.
+    The gain `information` compares entities, not duels. The rule `information` uses only the gain `information`, and no
+    other rule uses this gain.
     """
     duels = tuple(gain for gain in gains if gain != INFORMATION)
     by_entity = [INFORMATION] if INFORMATION in gains and INFORMATION not in allocations else []
@@ -126,10 +129,7 @@ def runs_of(ways: Sequence[Way], seeds: Sequence[int]) -> list[tuple[Way, int]]:
 
 
 def some_patients(cohort: Cohort, n: int | None, seed: int) -> Cohort:
-    """Return the cohort, or a sample of n of its patients.
-
-    The sample depends only on the patients' names and the seed.
-    """
+    """Return the cohort, or a sample of n of its patients that depends only on the patients' names and the seed."""
     if n is None or n >= len(cohort.patients):
         return cohort
     drawn = sorted(random_order(cohort.patients, patient="", seed=seed, experiment="simulate")[:n].tolist())
@@ -148,10 +148,10 @@ def simulate(
 ) -> Simulation:
     """Simulate the acquisition of all patients of a cohort under each strategy.
 
-    The result does not depend on the number of threads.
+    The simulation results do not depend on the number of threads.
 
-    The question is the top k. If the setting names an entity, the question is instead whether the patient has this
-    entity.
+    By default the question is which k entities a patient's features support most (the top k). If the setting names an
+    entity, the question is instead whether the patient has this entity.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ CONSTANT = Way("constant", "", "")
 class Sums:
     """Store sums over blocks of patients for one strategy and all its seeds.
 
-    T is M + 1 if `counted` is `features`, and C if `counted` is `cost`.
+    The number of columns T is M + 1 if `counted` is `features`, and C if `counted` is `cost`.
 
     Attributes
     ----------
@@ -230,14 +230,14 @@ class Sums:
     def add(self, walk: Walk, weights: Floats, seed: int = 0) -> None:
         """Add the results of a block of B patients, with their resampling weights (R + 1, B).
 
-        The weights are whole numbers, so that sums are exact in any order.
+        The resampling weights are whole numbers, so that sums are exact in any order.
         """
         last = None if self.budgets is None or walk.spent is None else within(self.budgets, walk.spent)
 
         def by(counted: str, numbers: Floats) -> Floats:
             """Convert numbers by number of features, (B, M + 1), to numbers by the counted quantity, (B, T).
 
-            Numbers of shape (B, 1) are the same at all t and stay unchanged.
+            Arrays of shape (B, 1) are the same at all t and are returned unchanged.
             """
             if counted == FEATURES or last is None or numbers.shape[1] == 1:
                 return numbers
@@ -290,10 +290,11 @@ def curves(
 def features_needed(sums: Mapping[Way, Sums]) -> pd.DataFrame:
     """Return a table with the columns `NEEDED`: quantiles of the amount after which a criterion holds.
 
-    The quantiles are over patients and seeds. The amount is a number of features (`counted` is `features`) or, if costs
-    differ, also a cost (`counted` is `cost`). A quantile is always an observed amount. A quantile is missing if too
-    many patients never reach the criterion. The column `n` is the number of cases, and `never` is the share of these
-    cases that never reach the criterion. The column `left_out` counts the cases for which the criterion is undefined.
+    The quantiles are computed over patients and seeds. The amount is a number of features (`counted` is `features`) or,
+    if costs differ, also a cost (`counted` is `cost`). Each quantile is an observed amount, without interpolation. A
+    quantile is missing if too many patients never reach the criterion. The column `n` is the number of cases, and
+    `never` is the share of these cases that never reach the criterion. The column `left_out` counts the cases for which
+    the criterion is undefined.
     """
     rows = []
     for way, of_way in sums.items():

@@ -1,10 +1,10 @@
 """Simulate patients under one strategy for the binary question: does the patient have one given entity?
 
-The results are those of a `BinaryPlanner` that observes all measured values of a patient. The compiled engine computes
-the same results faster. For costs, measurements of several features, exclusive groups or a tau, which the engine does
-not support, the planner is used. Random orders ignore costs. Features that were not measured in a patient are never
-chosen (docs/decisions.md, F8). The decision about a patient is the sign of the calibrated log-odds, as in
-`BinaryPlanner.decision`. The target of an early decision is the decision after all measured values.
+The simulated decisions equal those of a `BinaryPlanner` that observes all measured values of a patient. The compiled
+engine computes the same decisions faster. For costs, measurements of several features, exclusive groups or a tau, which
+the engine does not support, the planner is used. Random orders ignore costs. Features that were not measured in a
+patient are never chosen (docs/decisions.md, F8). The decision about a patient is the sign of the calibrated log-odds,
+as in `BinaryPlanner.decision`. The target of an early decision is the decision after all measured values.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CERTIFIED = TASK_BRACKETS.index("l1_tight")
 
 
 class BinaryBlock(NamedTuple):
-    """Store a block of B patients.
+    """Store a block of B patients for the binary question.
 
     `targets` contains the correct sign of each patient for each metric, (B, 1), or 0 if no answer is correct.
     """
@@ -66,7 +66,7 @@ Paths = tuple[NDArray[np.int64], Floats, NDArray[np.bool_]]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BinaryTask(SimulationTask):
-    """Define the task whether patients have one entity of a bundle, for P patients with labels (P,)."""
+    """Define the question whether each of P patients has one entity of a bundle; labels have the shape (P,)."""
 
     @property
     def entity(self) -> str:
@@ -90,7 +90,7 @@ class BinaryTask(SimulationTask):
     def targets(self) -> Mapping[str, NDArray[np.int8]]:
         """Return the correct sign of each patient for each metric, (P,) each.
 
-        A sign is 0 if the correct answer is unknown.
+        The correct sign is 0 if the correct answer is unknown.
 
         For `sign_accuracy`, the correct signs are the decisions after all measured values. For `label_accuracy`, the
         correct signs are the labels.
@@ -99,14 +99,14 @@ class BinaryTask(SimulationTask):
         return {"sign_accuracy": self._winners(), **({"label_accuracy": label} if self.has_labels else {})}
 
     def block(self, rows: slice) -> BinaryBlock:
-        """Return the patients in the given rows, with their targets."""
+        """Return the patients in the given rows, with their correct signs."""
         targets = {metric: target[rows, None] for metric, target in self.targets.items()}
         return BinaryBlock(self.patients[rows], self.values[rows], targets)
 
     def _winners(self) -> NDArray[np.int8]:
         """Return the signs of the decisions after all measured values, (P,).
 
-        If the bundle has no probabilities, a value that was not measured counts as 0.
+        If the bundle has no probabilities, a feature that was not measured counts as 0.
         """
         values, setting = self.values, self.setting
         if self.task is None:
@@ -122,7 +122,7 @@ class BinaryTask(SimulationTask):
         return np.sign(np.where(np.abs(odds) <= 2 * self.task.tie, 0.0, odds)).astype(np.int8)
 
     def constant(self, block: BinaryBlock) -> Walk:
-        """Return the accuracy of always giving the more frequent answer."""
+        """Return the accuracy of a constant answer, the more frequent answer over all patients."""
         parts = {}
         for metric, target in block.targets.items():
             usual = np.int8(1 if self.targets[metric].sum(dtype=int) >= 0 else -1)
@@ -132,7 +132,7 @@ class BinaryTask(SimulationTask):
     def walk(self, block: BinaryBlock, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
         """Simulate a block of patients until all measured values are observed.
 
-        Call `tick` with the number of newly finished patients.
+        The function `tick` is called with the number of newly finished patients.
         """
         by_planner = INFORMATION in way or FRONTIER in way or weighs_items(self.bundle, way, self.setting)
         if self.task is None or by_planner:
@@ -141,7 +141,7 @@ class BinaryTask(SimulationTask):
             order, scores, certified = self._compiled(self.task, block, way, seed)
             tick(len(block.names))
         signs, winner = np.sign(scores).astype(np.int8), block.targets["sign_accuracy"]
-        if way.score == BACKGROUND:  # with this score, the planner decides by the sign of S, also at full observation
+        if way.score == BACKGROUND:  # with this score, the planner decides by the sign of S
             winner = signs[:, -1:]
         ended, needed = ends(signs != signs[:, -1:], certified)
         parts = {"sign_accuracy": right_of(signs[:, None], winner, winner != 0), **ended}
@@ -185,7 +185,10 @@ class BinaryTask(SimulationTask):
         return order[:, 1:], scores, certified
 
     def _planner(self, way: Way, patient: str = "") -> BinaryPlanner:
-        """Return a planner for this strategy. Raise a `PlannerError` if the options are invalid."""
+        """Return a planner with the rule, gain and score of a strategy.
+
+        Raise a `PlannerError` if the options are invalid.
+        """
         background = self.setting.background
         return BinaryPlanner(
             self.bundle,
@@ -222,7 +225,7 @@ class BinaryTask(SimulationTask):
     def _orders(self, block: BinaryBlock, way: Way, seed: int) -> NDArray[np.int64]:
         """Return random orders of the features, (B, M).
 
-        With the rule `random_own`, the features of the entity are before all other features, in the same random order.
+        With the rule `random_own`, the features of the entity precede all other features, in the same random order.
         """
         features = self.bundle.features
         orders = random_orders(features, block.names, [seed])[:, 0]

@@ -1,9 +1,9 @@
 """Simulate patients under one strategy for the top k: accuracy by round, and number of features needed.
 
-The results are those of a `TopKPlanner` that observes all measured values of a patient. The compiled engine simulates
-strategies with the score `linearity`. For other scores, custom rules, rules with costs, and bundles with probabilities,
-the planner is used. The planner takes more than ten times as long as the engine. Random orders ignore costs. Features
-that were not measured in a patient are never chosen (docs/decisions.md, F8).
+The simulated answers equal those of a `TopKPlanner` that observes all measured values of a patient. The compiled engine
+simulates strategies with the score `linearity`. For other scores, custom rules, rules with costs, and bundles with
+probabilities, the planner is used. The planner takes more than ten times as long as the engine. Random orders ignore
+costs. Features that were not measured in a patient are never chosen (docs/decisions.md, F8).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ NEARLY = (19, 20)
 class Way(NamedTuple):
     """Store one strategy for choosing features: a rule, a gain and the guiding score.
 
-    The gain is "" if the rule uses no gain.
+    The attribute `gain` is "" if the rule uses no gain.
     """
 
     allocation: str
@@ -150,7 +150,7 @@ class SimulationTask:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TopKTask(SimulationTask):
-    """Define the task to find the k most supported entities of P patients with labels (P, N).
+    """Define the question which k entities the features of P patients support most; labels have the shape (P, N).
 
     Constant answers are baselines.
     """
@@ -173,7 +173,7 @@ class TopKTask(SimulationTask):
         return np.where(wins >= 0, 1, -1).astype(np.int8), top
 
     def block(self, rows: slice) -> TopKBlock:
-        """Return the patients in the given rows, with their correct answers.
+        """Return the patients in the given rows, with their correct answers at full observation.
 
         If the bundle has no probabilities, a missing value counts as 0 in the correct answers.
         """
@@ -203,7 +203,7 @@ class TopKTask(SimulationTask):
     def walk(self, block: TopKBlock, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
         """Simulate a block of patients until all measured values are observed.
 
-        Call `tick` with the number of newly finished patients.
+        The function `tick` is called with the number of newly finished patients.
         """
         compiled = is_compiled(self.bundle, way, self.setting)
         paths = self._compiled(block, way, seed) if compiled else self._planned(block, way, seed, tick)
@@ -323,10 +323,10 @@ def planned(
 ) -> list[NDArray[Any]]:
     """Simulate B patients with values (B, M), with one planner for each patient.
 
-    Return arrays (B, M + 1, ...) by t from 0 to M.
+    The returned arrays, (B, M + 1, ...), have t from 0 to M on the second axis.
 
-    The first array contains the feature observed in each round, or -1. Each other array contains one of the results of
-    `read`.
+    The first returned array contains the index of the feature observed in each round, or -1. The function `read`
+    computes the other arrays from each planner after each round.
 
     Parameters
     ----------
@@ -345,9 +345,9 @@ def planned(
 
 
 def ranked(planner: TopKPlanner, score: str | None = None) -> tuple[Floats, NDArray[np.int64]]:
-    """Return a score, (N, N), and the number of entities ranked above each entity, (N,).
+    """Return a preference score, (N, N), and the number of entities ranked above each entity, (N,).
 
-    The default is the planner's guiding score.
+    By default this is the planner's guiding score.
     """
     scores, entities = planner.scores_by(score or planner.guide), planner.bundle.entities
     ranks = ranks_of(scores, np.arange(len(entities)), name_places(entities), planner._state.packed.tie)
@@ -385,7 +385,7 @@ def measured_first(orders: NDArray[np.int64], values: NDArray[np.int8]) -> NDArr
 def planner_of(
     bundle: Bundle, way: Way, setting: SimulationSetting, *, patient: str = "", seed: int = 0
 ) -> TopKPlanner:
-    """Return a planner for this strategy.
+    """Return a planner with the rule, gain and score of a strategy.
 
     Raise a `PlannerError` if the strategy is invalid, and a `ConfigError` if a user-defined rule is invalid.
     """
@@ -415,7 +415,9 @@ def prices_of(bundle: Bundle, setting: SimulationSetting) -> Floats | None:
 
 
 def spent_along(order: NDArray[np.int64], prices: Floats | None) -> Floats | None:
-    """Return the total cost of the first t features, (B, M + 1), for orders (B, M). An entry of -1 costs nothing.
+    """Return the total cost of the first t features, (B, M + 1), for orders (B, M).
+
+    Entries of -1 in an order cost nothing.
 
     Return None if `prices` is None.
 
@@ -477,7 +479,7 @@ def within(budgets: Floats, spent: Floats) -> NDArray[np.int64]:
     spent : (B, M + 1) float64
 
     """
-    slack = 1e-9 * budgets[-1]  # sums of the same prices in different orders differ by rounding error
+    slack = 1e-9 * budgets[-1]  # rounding errors differ between orders of summation
     return np.stack([(spent <= budget + slack).sum(axis=1) - 1 for budget in budgets], axis=1)
 
 
@@ -503,7 +505,7 @@ def ends(
 def rounds_until(missing: NDArray[np.bool_]) -> Floats:
     """Return, for each row of `missing`, (B, M + 1), the first t from which on all entries are False, (B,).
 
-    The result is inf if the last entry of the row is True.
+    The returned t is inf if the last entry of the row is True.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ FIRST_LOOK = 64
 class Choice:
     """Store the index of the chosen feature, and the reason for the choice.
 
-    `fallback` is True if no feature had a positive gain.
+    The attribute `fallback` is True if no feature had a positive gain.
 
     Attributes
     ----------
@@ -49,9 +49,9 @@ class Choice:
 class View:
     """Store the data of one patient that an allocation rule may use for one choice.
 
-    The data are the patient's observations and quantities computed from the observations. A duel is identified by its
-    index in `pairs`. Large or costly quantities are computed only when a rule asks for them. A rule can ask for a few
-    duels by index; then only these duels are computed.
+    The data in a view are the patient's observations and quantities computed from the observations. A duel is
+    identified by its index in `pairs`. Large or costly quantities of a view are computed only when a rule asks for
+    them. A rule can ask for a few duels by index; then only these duels are computed.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class View:
     def resolved(self) -> NDArray[np.bool_]:
         """Return True for each duel whose winner no values of the unobserved features can change, (Q,).
 
-        Entity a wins a resolved duel if `lead` is positive.
+        Entity a wins the resolved duel of a and b if `lead` is positive.
         """
         return self.find_resolved(np.arange(self.n_duels))
 
@@ -268,8 +268,8 @@ def view_of(
 class Rule(Protocol):
     """Declare the interface of an allocation rule, a class whose constructor takes no arguments.
 
-    `choose` must return a choice for every view that has an unobserved feature. The choice must depend on the view
-    alone. `afa.planner.rules.check_policy` tests both requirements.
+    The method `choose` must return a choice for every view that has an unobserved feature. The rule's choice must
+    depend on the view alone. `afa.planner.rules.check_policy` tests both requirements.
     """
 
     def choose(self, view: View) -> Choice: ...

@@ -1,6 +1,6 @@
 """Implement the rule `boundary`: the gain summed over the unresolved duels across the top-k boundary.
 
-Every duel has weight 1.
+In this sum, every duel has weight 1.
 """
 
 from __future__ import annotations

@@ -26,7 +26,10 @@ Order = NDArray[np.int64]
 
 
 def rule_of(name: str) -> Callable[[], Rule]:
-    """Return the rule class named by a text `module:Class`. The module is searched in the working directory first."""
+    """Return the rule class named by a text `module:Class`.
+
+    The module of the rule is searched in the working directory first.
+    """
     module_name, _, class_name = name.partition(":")
     where, expected = f"allocation rule {name!r}", "module:Class with a method choose(view), as in afa.planner.rules"
     if not (module_name and class_name.isidentifier()):
@@ -58,10 +61,10 @@ def check_policy(
 ) -> None:
     """Test an allocation rule on some patients, and raise a `PlannerError` for the first requirement that it violates.
 
-    Until all features are observed, the rule must return a `Choice` of an unobserved feature, with a reason. The choice
-    must depend on the view alone. The rule must repeat its choice when it is asked again, and after it has chosen for
-    other patients. The choice must not depend on the order of entities and features, or on unobserved values and
-    labels.
+    Until all features are observed, the rule must return a `Choice` of an unobserved feature, with a reason. The rule's
+    choice must depend on the view alone. The rule must repeat its choice when it is asked again, and after it has
+    chosen for other patients. The rule's choice must not depend on the order of entities and features, or on unobserved
+    values and labels.
 
     Parameters
     ----------
@@ -123,7 +126,7 @@ class _Arrangement:
         e, f = self.entities, self.features
         place = np.argsort(e)
         one, other = e[view.pairs].T
-        old = view.duels(one, other)  # the index of each duel before the permutation
+        old = view.duels(one, other)  # index of each duel before the permutation
         turned = one > other
 
         def by_old_duel(values: ArrayLike) -> NDArray[Any]:
@@ -158,7 +161,7 @@ class _Arrangement:
 
 @dataclass(frozen=True)
 class _Trial:
-    """Store the settings for running a rule. `names` contains the names of the patients."""
+    """Store the settings for running a rule, and the names of the patients."""
 
     bundle: Bundle
     k: int
@@ -176,7 +179,7 @@ class _Trial:
         arrangement: _Arrangement | None = None,
         rounds: int | None = None,
     ) -> list[int]:
-        """Return the indices of the features that the rule chooses for one patient, in order.
+        """Return the indices of the features that a rule chooses for one patient, in order.
 
         Every choice is checked.
         """
@@ -240,8 +243,8 @@ def _changed(
 ) -> Iterator[None]:
     """Within the context, change all labels, and all values except the patient's observed values.
 
-    Each changed value is shifted cyclically within -1, 0, +1 by `by`, which is 1 or 2. Each label y becomes 1 - y. When
-    the context ends, all values and labels are restored.
+    Each changed value is shifted cyclically within -1, 0, +1 by `by`, which is 1 or 2. Each changed label y becomes 1 -
+    y. When the context ends, all values and labels are restored.
     """
     before = values.copy(), None if labels is None else labels.copy()
     known = values[patient, observed]

@@ -11,8 +11,8 @@ from afa.planner.rules.lucb import of_most_contested, of_one_duel
 class Clustered:
     """Choose the feature with the largest gain in the duel of two champions (eq:clustered-alloc).
 
-    The duel is between the lowest-ranked champion inside the top k and the highest-ranked champion outside the top k. A
-    champion is the entity with the most Copeland wins against the members of its own cluster. If there is no champion
+    This duel is between the lowest-ranked champion inside the top k and the highest-ranked champion outside the top k.
+    A champion is the entity with the most Copeland wins against the members of its own cluster. If there is no champion
     inside or outside the top k, or if the champions' duel is resolved, the rule uses the duel of `lucb`.
     """
 

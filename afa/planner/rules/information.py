@@ -1,6 +1,6 @@
 """Implement the rule `information`: the mutual information between a feature and the entity that is present.
 
-This rule uses no duels.
+The rule `information` uses no duels.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Implement the rule `largest_unary`: the largest absolute effective unary, summed over entities.
 
-This rule uses no duels.
+The rule `largest_unary` uses no duels.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from afa.planner.rules.base import Choice, View, best, fall_back
 class LargestUnary:
     """Choose the feature with the largest absolute effective unary, summed over entities.
 
-    Other rules use this choice if no feature has a positive gain.
+    Other rules choose in this way if no feature has a positive gain.
     """
 
     looks_at = "nothing"

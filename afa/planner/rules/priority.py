@@ -42,8 +42,8 @@ def influence(view: View, duels: Duels) -> Floats:
     """Return the weight w_ab of each duel, (q,) in (0, 1] (eq:w_impl).
 
     The weight of a duel decreases with |V_ab|, and with the distance of its nearer entity from the top-k boundary. The
-    distance of an entity of rank r is k - r inside the top k, and r - (k + 1) outside. Entities of rank k and k + 1
-    therefore have distance 0.
+    distance of an entity of rank r from the boundary is k - r inside the top k, and r - (k + 1) outside the top k.
+    Entities of rank k and k + 1 therefore have distance 0.
 
     Parameters
     ----------

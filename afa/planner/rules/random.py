@@ -9,7 +9,7 @@ from afa.planner.rules.base import Choice, View
 class Random:
     """Choose the next unobserved feature in a uniformly random order of all M features.
 
-    This rule is the baseline that uses no data.
+    The rule `random` is the baseline that uses no data.
     """
 
     looks_at = "nothing"
