@@ -90,10 +90,7 @@ class Resampled:
         return np.ascontiguousarray(self.every.T)
 
     def drawn(self, names: Iterable[Any]) -> Floats:
-        """Return the columns of the weights `every` for the named units, (1 + R, C).
-
-        The returned columns are contiguous in memory, which makes `ranking` fast.
-        """
+        """Return the columns of the weights `every` for the named units, (1 + R, C)."""
         return self._by_unit[self.places(names)].T
 
     def places(self, names: Iterable[Any]) -> NDArray[np.int64]:

@@ -214,7 +214,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         self._cost_param = float(cost_param)
 
     def set_seed(self, seed: int | None) -> None:
-        """Set the seed of the rule `random`. No other allocation rule makes random choices. None means 0."""
+        """Set the seed of the rule `random`. None means 0."""
         self._seed = seed or 0
         self._empty: AnyPlanner = self._planner()
         self._held: OrderedDict[bytes, AnyPlanner] = OrderedDict()
@@ -272,7 +272,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         For a new row, a cached planner is copied, and the copy observes the row's remaining values in the order of the
         columns. The planner to copy is the cached planner that needs the fewest additional observations, or an empty
         planner. The result depends only on the row, up to rounding, if the planner's answers do not depend on the order
-        of observations. When the cache of planners is full, the least recently used planner is removed.
+        of observations.
         """
         key = row.tobytes()
         if key not in self._held:

@@ -145,8 +145,8 @@ def conditionals(values: Values, positive: Mask) -> Floats:
     """Return the smoothed probabilities of -1, 0 and +1 for each feature in class 0 and in class 1, (2, F, 3).
 
     Smoothing adds `SMOOTHING` cases to each class. The added cases are distributed as all labelled patients together,
-    with one more case of each value. With uniformly distributed added cases, even a feature with the same value in all
-    patients would separate a large class from a small class.
+    with one more case of each value. If uniformly distributed cases were added, even a constant feature would separate
+    a large class from a small class.
 
     Parameters
     ----------
@@ -181,8 +181,7 @@ def information(posterior: Floats, chances: Floats) -> Floats:
 class Trained:
     """Store the classifiers trained on labelled patients.
 
-    With two hypotheses (possible answers), one classifier is trained. With more than two hypotheses, one classifier is
-    trained for each hypothesis, to separate it from all other hypotheses.
+    For two hypotheses there is one classifier, otherwise one for each hypothesis against all other hypotheses.
 
     Attributes
     ----------

@@ -1,6 +1,6 @@
 """Read the tables of the allocation grid as arrays, and check that every run is complete.
 
-All arrays list the patients in the same order, and contain sums over the runs (seeds) of a grid cell.
+All arrays list the patients in the same order.
 """
 
 from __future__ import annotations
@@ -167,8 +167,7 @@ def _sums(whole: Complete, column: str, cube: Singles) -> dict[tuple[str, str, G
 
     Missing values in the column count as 0.
 
-    Columns of precisions are rounded to multiples of 1 / `UNIT`. Counts of duels are multiples of one half and need no
-    rounding.
+    Precisions are rounded to multiples of 1 / `UNIT`. Counts of duels are multiples of one half and need no rounding.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Write the explorer page: acquisition step by step, for some patients under every rule of the grid.
 
 The chosen features are read from the table `choices`. Rankings, gains and certificates are computed again for the
-chosen features. The page is one HTML file that includes its data, styles, scripts and a plotting library. Large data
-are stored in the page as gzip in base64. Names are stored as JSON and inserted into the page as plain text.
+chosen features. The page is one HTML file that includes its data, styles, scripts and a plotting library. Names are
+stored as JSON and inserted into the page as plain text.
 """
 
 from __future__ import annotations

@@ -175,8 +175,8 @@ def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool =
 
     A potential is the mean of direction times confidence over the voters. Potentials of 0 are not written to the
     bundle. The bundle contains all features and entities of the data set. With `how_often` the bundle also contains
-    pooled probabilities, cut points, scopes, groups, and how many entities a patient can have. With `how_often`, the
-    members of an exclusive group form one variable without couplings (docs/decisions.md, F13).
+    pooled probabilities, cut points, scopes, groups, and how many entities a patient can have. With `how_often`, an
+    exclusive group is one variable without couplings (docs/decisions.md, F13).
 
     Raises
     ------

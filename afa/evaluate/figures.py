@@ -110,8 +110,7 @@ class NotebookFigure(Figure):
     def svg(self) -> str:
         """Return the figure as SVG text; equal figures give equal texts.
 
-        Coordinates are rounded to a hundredth of a point, and each path is on one line. This rounding halves the size
-        of a notebook.
+        To save space, coordinates are rounded to a hundredth of a point, and each path is on one line.
         """
         drawn = StringIO()
         self.savefig(drawn, format="svg", metadata={"Date": None})
@@ -161,10 +160,7 @@ def cohort_words(patients: Cohort) -> str:
 
 
 def name_figure(figure: Figure, words: str, patients: Cohort) -> None:
-    """Set the title of a figure to `words` and the cohort.
-
-    A figure that is copied from the report therefore still names its cohort.
-    """
+    """Set the title of a figure to `words` and the cohort."""
     figure.suptitle(f"{words}: {cohort_words(patients)}", x=0.01, ha="left")
 
 
@@ -227,8 +223,7 @@ def draw_paper_points(axes: Axes, cells: pd.DataFrame, *, style: Mapping[str, An
 def save_figure(figure: NotebookFigure, path: str | Path = "") -> NotebookFigure:
     """Return the figure, for a notebook to show. If a path is given, also write the figure in the format of its suffix.
 
-    For a path without a suffix, as used by the workflow, write both PDF and SVG. In vector formats, equal figures give
-    identical files.
+    For a path without a suffix, as used by the workflow, write both PDF and SVG.
     """
     if path:
         written = [Path(path)] if Path(path).suffix else [Path(f"{path}.{form}") for form in ("svg", "pdf")]

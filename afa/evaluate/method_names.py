@@ -1,7 +1,4 @@
-"""Define the names of scores, gains, rules and brackets in figures and captions.
-
-Tables use the names of the code instead of these names.
-"""
+"""Define the names of scores, gains, rules and brackets in figures and captions."""
 
 from __future__ import annotations
 

@@ -25,10 +25,7 @@ def page(name: str, **values: Any) -> str:
 
 
 def packed(content: bytes) -> str:
-    """Return the content as base64 text of its gzip compression. Equal contents give equal base64 texts.
-
-    A script in the page decompresses the text when the content is needed.
-    """
+    """Return the content as base64 text of its gzip compression."""
     return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode("ascii")
 
 

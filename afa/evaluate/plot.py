@@ -24,8 +24,6 @@ COLOUR = "#0072B2"
 def posterior(planner: Planner, *, most: int = 12) -> Figure:
     """Return a bar chart of the current posterior, with one bar for each entity.
 
-    The most probable entity has the top bar.
-
     >>> from afa.planner import TopKPlanner
     >>> figure = posterior(TopKPlanner("tests/data/bundle_tiny"))
     >>> [round(float(bar.get_width()), 2) for bar in figure.axes[0].patches]
@@ -41,8 +39,6 @@ def posterior(planner: Planner, *, most: int = 12) -> Figure:
 
 def order(planner: Planner, *, most: int = 6) -> Figure:
     """Return a line chart of the posterior over time, with one line for each entity.
-
-    The horizontal axis shows the patient's observations in order.
 
     Parameters
     ----------

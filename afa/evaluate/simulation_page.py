@@ -1,6 +1,6 @@
 """Implement `afa.simulate` for a table in memory, and the output of the command `afa simulate`.
 
-The command writes tables, a figure, an explorer page and a YAML summary (card). The command also prints a short table.
+The command prints a table and writes tables, a figure, an explorer page and a YAML summary (card).
 """
 
 from __future__ import annotations

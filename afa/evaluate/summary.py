@@ -68,8 +68,7 @@ def in_order(tables: Iterable[str]) -> list[str]:
 def labelled(parts: Iterable[Labelled]) -> pd.DataFrame:
     """Concatenate the rows of all parts, and add the labels of a part as columns of its rows.
 
-    The labels of a part and the rows of another part may provide the same column. All rows are labelled at once,
-    because labelling part by part took most of the time of a summary.
+    All rows are labelled at once, because labelling part by part took most of the time of a summary.
     """
     tables, labels = zip(*parts, strict=True)
     whole: pd.DataFrame = pd.concat(tables, ignore_index=True)
@@ -95,7 +94,7 @@ def headline(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def summary_rows(table: str, rows: pd.DataFrame | Sequence[pd.DataFrame], **same: str) -> pd.DataFrame:
-    """Return the rows of one table in the format of the summary. Cells of columns that do not apply to a row are empty.
+    """Return the rows of one table in the format of the summary.
 
     Parameters
     ----------

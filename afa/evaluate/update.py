@@ -315,10 +315,9 @@ def check_probabilities(bundle: Bundle) -> None:
 def updated_bundle(bundle: Bundle, update: Update, provenance: Mapping[str, Any] | None = None) -> Bundle:
     """Return the bundle with the updated distributions and the number of labelled patients behind each distribution.
 
-    An update leaves couplings, priors and potentials unchanged. If a row has no potential, its direction is computed
-    from its probabilities. If a pair of an entity and a feature has labelled patients but no row, a row with potential
-    0 is added. If the update changes a background that other entities use, these entities get rows with the previous
-    background.
+    If a row has no potential, its direction is computed from its probabilities. If a pair of an entity and a feature
+    has labelled patients but no row, a row with potential 0 is added. If the update changes a background that other
+    entities use, these entities get rows with the previous background.
 
     Parameters
     ----------

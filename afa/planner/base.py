@@ -190,7 +190,7 @@ class Planner(ABC):
     def stopped(self) -> str | None:
         """Return in words why the planner stops measuring, or None if it does not stop.
 
-        The planner stops if no feature is left, if the budget is spent, or if a rule of the option `stop` holds.
+        Measuring stops if no feature or budget is left, or if a rule of the option `stop` holds.
         """
         if len(self._log.observed) + len(excluded_by(self.bundle, self._log.observed)) == len(self.bundle.features):
             return ALL_OBSERVED
@@ -234,10 +234,7 @@ class Planner(ABC):
         return in_words(self)
 
     def none_is_likelier(self) -> bool:
-        """Return True if the patient probably has none of the entities (probability above 1/2).
-
-        The result is False if the bundle has no class-conditional probabilities.
-        """
+        """Return True if the patient probably has none of the entities (probability above 1/2)."""
         return False
 
     def nothing_unusual(self) -> bool:
@@ -254,8 +251,7 @@ class Planner(ABC):
     def largest_gain(self) -> float:
         """Return the largest gain of any affordable feature or panel, nats.
 
-        The gain of a panel is the sum of the gains of its unobserved features. The stopping rule `Stop.gain` uses this
-        largest gain.
+        The stopping rule `Stop.gain` uses this largest gain.
         """
         view, duels = self._view(), self._open_duels()
         by_entity = self.gain == INFORMATION
@@ -293,7 +289,7 @@ class Planner(ABC):
     ) -> None:
         """Record several measurements at once, such as a panel or earlier results (`cost=0`).
 
-        If any value is invalid, no value is recorded.
+        If any value is invalid, none is recorded.
 
         Parameters
         ----------
@@ -322,7 +318,7 @@ class Planner(ABC):
         return reading_of(self.bundle, feature, number)
 
     def take_in(self, readings: Mapping[str, ReadValue], *, cost: float | None = None) -> None:
-        """Record several values of type `ReadValue` at once. If any value is invalid, no value is recorded.
+        """Record several values of type `ReadValue` at once. If any value is invalid, none is recorded.
 
         Parameters
         ----------
@@ -362,8 +358,8 @@ class Planner(ABC):
     def skip(self, name: str) -> None:
         """Mark a feature, or the unobserved features of a panel, as not measurable.
 
-        A skipped feature is never suggested again. The answer treats skipped features as unobserved, so a certain
-        answer holds for every value that they could have.
+        A skipped feature is never suggested again. A certain answer holds for every value that skipped features could
+        have.
         """
         asked = self._asked if self._fresh else None
         if asked is not None and name == asked.name:
@@ -415,10 +411,7 @@ class Planner(ABC):
         self._replay()
 
     def copy(self) -> Self:
-        """Return an independent copy of the planner in its current state.
-
-        The copy shares only the bundle, the menu and the layout, which never change.
-        """
+        """Return an independent copy of the planner in its current state."""
         shared = self.bundle, self.asked_of, self._menu, self._index, self._state.packed
         return deepcopy(self, {id(part): part for part in shared})
 
@@ -440,9 +433,9 @@ class Planner(ABC):
         The column `duels_moved` counts the duels in which the feature has a positive gain. The column `share` is the
         feature's gain divided by the sum over all available features. The column `tells` names the entities that the
         feature helps to tell apart. The gain of a feature is summed over all unresolved duels. With more than 200
-        entities, the gain of a feature is summed only over the unresolved duels across the top-k boundary. In this sum,
-        every duel has weight 1, even if the allocation rule uses other weights. With costs or panels, the columns
-        `item`, `cost` and `gain_per_cost` refer to the feature's panel, and rows are sorted by `gain_per_cost`.
+        entities, only duels across the top-k boundary are included. In this sum, every duel has weight 1. With costs or
+        panels, the columns `item`, `cost` and `gain_per_cost` refer to the feature's panel, and rows are sorted by
+        `gain_per_cost`.
 
         Parameters
         ----------
@@ -476,10 +469,7 @@ class Planner(ABC):
     @property
     @abstractmethod
     def ordered_by(self) -> Literal["probability", "score"]:
-        """Return the name of the quantity that ranks the entities, `probability` or `score`.
-
-        `answer` contains the entities with the largest probabilities or scores.
-        """
+        """Return the name of the quantity that ranks the entities, `probability` or `score`."""
 
     def lead(self) -> float:
         """Return the score by which the answer leads, or 0 if entities are ordered by probability."""

@@ -126,9 +126,9 @@ def clusters(
     """Return clusters of entities as tuples of entity indices, sorted by the names of the entities.
 
     Complete linkage first merges the entities into `n_clusters` clusters. Then, as long as some cluster has fewer than
-    `smallest` entities, the smallest cluster is merged into its nearest cluster. Two distances count as equal if they
-    differ by at most 1e-9 of the largest distance. Ties between clusters are broken by the name of the first member. As
-    a result, the clusters do not depend on the order of the entities.
+    `smallest` entities, the smallest cluster is merged into its nearest cluster. Distances within 1e-9 of the largest
+    distance are equal. Ties between clusters are broken by the name of the first member. The result does not depend on
+    the order of the entities.
 
     Parameters
     ----------

@@ -1,8 +1,7 @@
 """Compute one patient's scores and gains under the `explicit` closure (docs/decisions.md, F1-F13).
 
-`ExplicitPatient` has the same interface as the patients in `afa.engine.patient`, which use the paper's models.
-`ExplicitPatient` uses the readable Python functions, not compiled kernels. A side is one of the two entities in a duel,
-with its two class models (`afa.planner.sides`).
+`ExplicitPatient` has the interface of `afa.engine.patient.Patient`. `ExplicitPatient` does not use compiled kernels. A
+side is one of the two entities in a duel, with its two class models (`afa.planner.sides`).
 """
 
 from __future__ import annotations
@@ -109,10 +108,7 @@ class ExplicitPatient(PatientState):
 
     @property
     def closed(self) -> NDArray[np.bool_]:
-        """Return True for each feature that is observed or excluded, (M,).
-
-        A feature is excluded if another member of its exclusive group is +1.
-        """
+        """Return True for each feature that is observed or excluded by a +1 in its exclusive group, (M,)."""
         closed = self.observed.copy()
         for group in self.packed.groups:
             closed[group] |= (self.values[group] == 1).any()
@@ -197,10 +193,9 @@ class ExplicitPatient(PatientState):
         return np.asarray(leads[a] - leads[b])
 
     def resolved(self, duels: Indices | None = None) -> NDArray[np.bool_]:
-        """Return True for each duel whose sign no values of the unobserved features can change, (q,) bool (F12).
+        """Return True for each duel whose sign no values of any unobserved features can change, (q,) bool (F12).
 
-        Any number of the unobserved features may remain unobserved. If kappa is known, the result holds for mean-field
-        and for exact inference, whose scores differ by kappa.
+        If kappa is known, the result holds for mean-field and for exact inference, whose scores differ by kappa.
         """
         self._solve_stale()
         chosen = np.arange(self.n_duels) if duels is None else duels
@@ -276,8 +271,6 @@ class ExplicitPatient(PatientState):
     def gain_of(self, features: list[int], duels: Indices) -> Floats:
         """Return the gain of each duel, summed over the given features, (q,) nats.
 
-        The indices in `duels` must be ascending.
-
         Parameters
         ----------
         duels : (q,) int64, ascending
@@ -287,8 +280,6 @@ class ExplicitPatient(PatientState):
 
     def summed_gain(self, duels: Indices, weights: Floats) -> Floats:
         """Return the gain of each feature, summed over duels with the given weights, (M,) nats (eq:feature_selection).
-
-        The indices in `duels` must be ascending.
 
         Parameters
         ----------

@@ -2,10 +2,10 @@
 
 Entities are clustered by the l1 distance of their potentials (`afa.planner.cluster`). The paper gives each cluster an
 interval around the score of the cluster's centroid. Layer 0 removes a cluster of entities if enough other entities are
-certified to be better. The centroid's score is an expectation under the centroid's own model, not under the state of a
-patient. The paper's certificates can therefore be false, as docs/decisions.md explains. The sound certificates in this
-module compare the possible scores over all values of the features. A planner calls `without_eliminated` if its option
-`layer0` is set.
+certified to be better. The centroid's score is an expectation under the centroid's model, not under a patient's state.
+The paper's certificates can therefore be false, as docs/decisions.md explains. The sound certificates in this module
+compare the possible scores over all values of the features. A planner calls `without_eliminated` if its option `layer0`
+is set.
 """
 
 from __future__ import annotations
@@ -228,8 +228,7 @@ def centroid_certificates(parted: Partition, k: int, *, criterion: str = "f1", r
     """Return the paper's certificates.
 
     A cluster beats another cluster if its score interval is entirely above the interval of the other cluster. All
-    members of the better cluster then beat all members of the worse cluster. Certificates from centroids can be false,
-    as the module's docstring explains.
+    members of the better cluster then beat all members of the worse cluster.
 
     Parameters
     ----------
@@ -294,8 +293,6 @@ def without_eliminated(
     solver: Solver | None = None,
 ) -> Bundle:
     """Return the bundle without the entities that Layer 0 excludes.
-
-    The order of the remaining entities is unchanged, and so are the features.
 
     Parameters
     ----------

@@ -145,9 +145,9 @@ def session_text(planner: Planner) -> str:
 def save_session(planner: Planner, path: str | Path) -> None:
     """Write a planner's bundle name, settings and steps to a YAML file.
 
-    The session file identifies the bundle by name and digest, and contains the patient's observed values. If writing
-    the session fails, no incomplete file remains. A new file is readable only by its owner; an existing file keeps its
-    permissions and owner. Raise a `PlannerError` if the file cannot be written.
+    The session file identifies the bundle by name and digest, and contains the patient's observed values. A new file is
+    readable only by its owner; an existing file keeps its permissions and owner. Raise a `PlannerError` if the file
+    cannot be written.
 
     >>> from tempfile import TemporaryDirectory
     >>> from afa.model.bundle import load_bundle
@@ -215,9 +215,9 @@ def replay_session(
 ) -> tuple[TopKPlanner | BinaryPlanner, list[str]]:
     """Load a session on a bundle that was edited after the session, and return the planner and the changes in words.
 
-    The session's values are entered again in their original order. Each measured number is encoded again by the
-    feature's current range. A code is unchanged. A value that the edited bundle does not accept is skipped and listed
-    among the changes. The earlier and the new answers are not compared, because the earlier bundle is not available.
+    Each measured number is encoded again by the feature's current range. A code is unchanged. A value that the edited
+    bundle does not accept is skipped and listed among the changes. Answers are not compared, because the earlier bundle
+    is not available.
 
     Parameters
     ----------

@@ -4,8 +4,8 @@ A side contains an entity's models in a layout that all patients share. An entit
 covers. One model describes patients with the entity, and the other model describes patients without the entity. The
 score S_v is the difference of the two models' energies. If a patient can have several entities, the second model has
 the probabilities *without* the entity. If each patient has exactly one entity, the second model has the background
-probabilities, which cancel in duels (docs/decisions.md, F3 and F6). In both cases the score difference of the duel of a
-and b is D_ab = S_a - S_b.
+probabilities, which cancel in duels (docs/decisions.md, F3 and F6). In both cases the duel of a and b compares S_a with
+S_b.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Fixed(NamedTuple):
     def links_of(self, *sides: int) -> tuple[Indices, Floats]:
         """Return the coupled pairs of a side or a duel, (p, 2), and the range of each pair's contribution, (2, p).
 
-        Each range includes 0, because a pair with an unmeasured feature contributes 0 (docs/decisions.md, F12).
+        Each range includes 0, the contribution of a pair with an unmeasured feature (docs/decisions.md, F12).
         """
         if sides not in self.ranges:
             if len(self.ranges) >= KEPT:

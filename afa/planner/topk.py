@@ -224,9 +224,9 @@ class TopKPlanner(Planner):
     def undecided(self) -> list[str]:
         """Return the entities tied for the last places of `top_k`, sorted by posterior, largest first.
 
-        The list of tied entities is empty if there is no tie. Entities with equal scores are tied. If entities are
-        ordered by probability, entities whose posteriors differ by less than 0.005 are also tied. Before any
-        measurement, entities with such posteriors are also tied under every score except `background`.
+        Entities with equal scores are tied. If entities are ordered by probability, entities whose posteriors differ by
+        less than 0.005 are also tied. Before any measurement, entities with such posteriors are also tied under every
+        score except `background`.
         """
         tied = self._tied_by_score()
         by_posterior = self.guide != BACKGROUND and not self._log.observed  # a background gives unequal scores
@@ -289,9 +289,9 @@ class TopKPlanner(Planner):
     def none(self) -> tuple[float, float]:
         """Return the smallest and the largest probability that no entity is present (docs/decisions.md, F6).
 
-        The smallest and the largest probability are equal if at most one entity can be present. Both the smallest and
-        the largest probability are 0 if exactly one entity is present. Raise a `PlannerError` if the bundle has
-        directions but no probabilities, because the result is then undefined.
+        Both probabilities are equal if at most one entity can be present. Both probabilities are 0 if exactly one
+        entity is present. Raise a `PlannerError` if the bundle has directions but no probabilities, because the result
+        is then undefined.
         """
         if self.holds is None:
             step = "ask one entity at a time: afa.BinaryPlanner"
@@ -327,8 +327,7 @@ class TopKPlanner(Planner):
         k. The tight `l1` bracket contains D_ab(x) for every completion x of the unobserved features. Therefore S_a(x) >
         S_b(x) for every completion x. At full observation, a therefore wins at least N - k duels, against all entities
         outside the top k. In the same way, b loses at least k duels and wins at most N - 1 - k. Therefore no tie-break
-        and no other duel can exchange a and b. The set of the k best entities is certain, but the order within the set
-        may change.
+        and no other duel can exchange a and b. The order within the top k may change.
 
         This condition is sufficient, not necessary: a bracket can be wider than the range of scores over completions.
         `top_k` is certain with respect to the ranking by the scores S_v. At full observation, every score except

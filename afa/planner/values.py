@@ -1,4 +1,4 @@
-"""Convert entered values to codes. An entered value is a code, a word, or a number in the unit of its feature.
+"""Convert entered values to codes. An entered value is a code, a word, or a number in the feature's unit.
 
 The codes -1, 0 and +1 mean below, within and above the usual range. The terminal, the page, the JSON lines and the
 planners all read values with this module.

@@ -1,7 +1,6 @@
 """Simulate acquisition on measured patients: how many features would each strategy have needed?
 
-Patients are simulated in blocks to limit memory. Only the values and the resampling weights of all patients are kept in
-memory.
+Patients are simulated in blocks to limit memory.
 """
 
 from __future__ import annotations
@@ -288,13 +287,12 @@ def curves(
 
 
 def features_needed(sums: Mapping[Way, Sums]) -> pd.DataFrame:
-    """Return a table with the columns `NEEDED`: quantiles of the amount after which a criterion holds.
+    """Return quantiles, over patients and seeds, of the amount after which a criterion holds (columns `NEEDED`).
 
-    The quantiles are computed over patients and seeds. The amount is a number of features (`counted` is `features`) or,
-    if costs differ, also a cost (`counted` is `cost`). Each quantile is an observed amount, without interpolation. A
-    quantile is missing if too many patients never reach the criterion. The column `n` is the number of cases, and
-    `never` is the share of these cases that never reach the criterion. The column `left_out` counts the cases for which
-    the criterion is undefined.
+    The amount is a number of features or, if costs differ, also a cost (column `counted`). Each quantile is an observed
+    amount, without interpolation. A quantile is missing if too many patients never reach the criterion. The column `n`
+    is the number of cases, and `never` is the share of these cases that never reach the criterion. The column
+    `left_out` counts the cases for which the criterion is undefined.
     """
     rows = []
     for way, of_way in sums.items():

@@ -1,10 +1,10 @@
 """Simulate patients under one strategy for the binary question: does the patient have one given entity?
 
-The simulated decisions equal those of a `BinaryPlanner` that observes all measured values of a patient. The compiled
-engine computes the same decisions faster. For costs, measurements of several features, exclusive groups or a tau, which
-the engine does not support, the planner is used. Random orders ignore costs. Features that were not measured in a
-patient are never chosen (docs/decisions.md, F8). The decision about a patient is the sign of the calibrated log-odds,
-as in `BinaryPlanner.decision`. The target of an early decision is the decision after all measured values.
+Simulated decisions equal those of a `BinaryPlanner`, but the compiled engine is faster. For costs, measurements of
+several features, exclusive groups or a tau, which the engine does not support, the planner is used. Random orders
+ignore costs. Features that were not measured in a patient are never chosen (docs/decisions.md, F8). The decision about
+a patient is the sign of the calibrated log-odds, as in `BinaryPlanner.decision`. The target of an early decision is the
+decision after all measured values.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class BinaryTask(SimulationTask):
         return {"sign_accuracy": self._winners(), **({"label_accuracy": label} if self.has_labels else {})}
 
     def block(self, rows: slice) -> BinaryBlock:
-        """Return the patients in the given rows, with their correct signs."""
+        """Return the patients in the given rows, with their targets."""
         targets = {metric: target[rows, None] for metric, target in self.targets.items()}
         return BinaryBlock(self.patients[rows], self.values[rows], targets)
 
@@ -130,10 +130,7 @@ class BinaryTask(SimulationTask):
         return Walk(parts, {})
 
     def walk(self, block: BinaryBlock, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
-        """Simulate a block of patients until all measured values are observed.
-
-        The function `tick` is called with the number of newly finished patients.
-        """
+        """Simulate a block of patients until all measured values are observed."""
         by_planner = INFORMATION in way or FRONTIER in way or weighs_items(self.bundle, way, self.setting)
         if self.task is None or by_planner:
             order, scores, certified = self._planned(block, way, seed, tick)

@@ -1,9 +1,9 @@
 """Simulate patients under one strategy for the top k: accuracy by round, and number of features needed.
 
-The simulated answers equal those of a `TopKPlanner` that observes all measured values of a patient. The compiled engine
-simulates strategies with the score `linearity`. For other scores, custom rules, rules with costs, and bundles with
-probabilities, the planner is used. The planner takes more than ten times as long as the engine. Random orders ignore
-costs. Features that were not measured in a patient are never chosen (docs/decisions.md, F8).
+Simulated answers equal those of a `TopKPlanner`. The compiled engine simulates strategies with the score `linearity`.
+For other scores, custom rules, rules with costs, and bundles with probabilities, the planner is used. The planner takes
+more than ten times as long as the engine. Random orders ignore costs. Features that were not measured in a patient are
+never chosen (docs/decisions.md, F8).
 """
 
 from __future__ import annotations
@@ -201,10 +201,7 @@ class TopKTask(SimulationTask):
         return Walk(parts | {metric: _share_part(share[:, None]) for metric, share in shares.items()}, {})
 
     def walk(self, block: TopKBlock, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
-        """Simulate a block of patients until all measured values are observed.
-
-        The function `tick` is called with the number of newly finished patients.
-        """
+        """Simulate a block of patients until all measured values are observed."""
         compiled = is_compiled(self.bundle, way, self.setting)
         paths = self._compiled(block, way, seed) if compiled else self._planned(block, way, seed, tick)
         order, right, place, certified = paths

@@ -1,7 +1,7 @@
 """Define the interface of an allocation rule: its input `View` and its output `Choice`.
 
-A rule receives a `View` of one patient, with scores, brackets and gains. A view is computed from the observations
-alone, without unobserved values or labels. A rule returns a `Choice`: a feature and the reason for choosing it.
+A rule receives a `View` of one patient, with scores, brackets and gains. A view contains no unobserved values and no
+labels.
 """
 
 from __future__ import annotations
@@ -49,9 +49,8 @@ class Choice:
 class View:
     """Store the data of one patient that an allocation rule may use for one choice.
 
-    The data in a view are the patient's observations and quantities computed from the observations. A duel is
-    identified by its index in `pairs`. Large or costly quantities of a view are computed only when a rule asks for
-    them. A rule can ask for a few duels by index; then only these duels are computed.
+    A duel is identified by its index in `pairs`. Large or costly quantities of a view are computed only when a rule
+    asks for them. A rule can ask for a few duels by index; then only these duels are computed.
 
     Attributes
     ----------

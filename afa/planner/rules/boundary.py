@@ -1,7 +1,4 @@
-"""Implement the rule `boundary`: the gain summed over the unresolved duels across the top-k boundary.
-
-In this sum, every duel has weight 1.
-"""
+"""The allocation rule `boundary`."""
 
 from __future__ import annotations
 

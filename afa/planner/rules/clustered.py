@@ -1,4 +1,4 @@
-"""Implement the rule `clustered` (Cluster-LUCB): the gain of one duel between two clusters (eq:clustered-alloc)."""
+"""The allocation rule `clustered` (Cluster-LUCB)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Implement the rule `frontier`: reduce the uncertainty about the top k (docs/frontier.md; not in the paper)."""
+"""The allocation rule `frontier` (docs/frontier.md; not in the paper)."""
 
 from __future__ import annotations
 

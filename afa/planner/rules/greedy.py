@@ -1,4 +1,4 @@
-"""Implement the rule `greedy`: the gain summed over all unresolved duels."""
+"""The allocation rule `greedy`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Implement the rule `information`: the mutual information between a feature and the entity that is present.
-
-The rule `information` uses no duels.
-"""
+"""The allocation rule `information`."""
 
 from __future__ import annotations
 

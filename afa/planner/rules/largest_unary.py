@@ -1,7 +1,4 @@
-"""Implement the rule `largest_unary`: the largest absolute effective unary, summed over entities.
-
-The rule `largest_unary` uses no duels.
-"""
+"""The allocation rule `largest_unary`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Implement the rule `lucb`: the gain of the most uncertain unresolved duel across the top-k boundary."""
+"""The allocation rule `lucb`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from afa.planner.rules.base import Choice, Duels, View, heaviest, nothing_to_dec
 
 
 class Lucb:
-    """Choose the feature with the largest gain in LUCB's duel.
+    """Choose the feature with the largest gain in LUCB's duel, the most uncertain duel across the top-k boundary.
 
     LUCB's duel is between the top-k entity with the smallest lower bound and the outside entity with the largest upper
     bound. The bounds of an entity are the tight `l1` interval of its score S_v.

@@ -1,4 +1,4 @@
-"""Implement the paper's rules `priority_all` and `priority_clusters`.
+"""The paper's allocation rules.
 
 Both rules give larger weights to close duels near the top-k boundary.
 """

@@ -1,4 +1,4 @@
-"""Implement the rule `random`: a random order of features that depends on the patient and the seed."""
+"""The allocation rule `random`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from afa.planner.rules.base import Choice, View
 
 
 class Random:
-    """Choose the next unobserved feature in a uniformly random order of all M features.
+    """Choose features in a uniformly random order, which depends on the patient and the seed.
 
     The rule `random` is the baseline that uses no data.
     """
