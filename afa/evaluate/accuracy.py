@@ -1,9 +1,8 @@
 """Compute accuracies over a cohort from signs and targets, with bootstrap intervals over patients, and baselines.
 
 All arrays of decisions have patients on the first axis. A decision score of 0 counts as half correct (decisions.md S5).
-Decisions with a target of 0 or a missing label are not counted (decisions.md S11). Functions with the argument
-`weights`, (R, P) whole numbers with one row per resample, return one statistic per resample, (R,). The statistic of a
-resample with only one class is NaN.
+Decisions with a target of 0 or a missing label are not counted (decisions.md S11). Functions with `weights`, (R, P)
+whole numbers, return one statistic per resample, (R,). The statistic of a resample with only one class is NaN.
 """
 
 from __future__ import annotations
@@ -59,8 +58,7 @@ class Resampled:
     def sums(self, table: pd.DataFrame, *columns: str, by: str | None = "t", unit: str = "patient") -> list[Floats]:
         """Return the sum of each column by unit and by the ascending values of `by`, (P, T) each.
 
-        A unit without a row for some value of `by` gets the sum 0. If `by` is None, each column has one sum per unit,
-        (P, 1).
+        A missing row counts as 0. If `by` is None, the shape is (P, 1).
         """
         if by is None:
             whole = table.groupby(unit, sort=False)[list(columns)].sum().reindex(self.units).fillna(0.0)
@@ -112,7 +110,7 @@ class Resampled:
     def gap(self, parts: list[Part], against: list[Part]) -> pd.DataFrame:
         """Return the `mean_ratio` of `parts` minus the `mean_ratio` of `against`, as a table with intervals.
 
-        Both ratios are computed from the same resamples.
+        Both use the same resamples.
         """
         return self.statistic(lambda w: mean_ratio(parts, w) - mean_ratio(against, w), _cases(parts))
 
@@ -224,10 +222,9 @@ def constant_answers(target: Signs) -> tuple[Signs, Signs]:
 def fixed_top_k(top: Signs, k: int) -> list[int]:
     """Return the k entities with the largest total overlap with the patients' top k at full observation.
 
-    If several sets of k entities have the same overlap, the set that the search finds first is returned.
+    Among sets of equal overlap, the first found is returned.
 
-    The search is branch and bound: an entity adds less overlap to a larger set of entities, so its overlap with a
-    smaller set is an upper bound.
+    The search is branch and bound: an entity adds less overlap to a larger set, which gives an upper bound.
 
     Parameters
     ----------

@@ -1,11 +1,11 @@
 """Wrap the planners as methods of AFABench, the public benchmark of active feature acquisition (arXiv:2508.14734).
 
 The interface is the class `AFAMethod` in `afabench/core/types.py` of the repository Linusaronsson/AFA-Benchmark,
-package version 1.0.0, commit 0dd0690e of a public copy, read in November 2026. A batch of observations is an array of
-the shape `*batch *feature_shape`. The method `act` returns 0 to stop, or i to measure selection i - 1. The method
-`predict` returns one probability for each class. A selection reveals one feature or one panel of features; selections
-are numbered by their first column among the flattened features. This module does not import the benchmark: it accepts
-any array that NumPy converts, and returns NumPy arrays, or torch tensors for a torch batch.
+package version 1.0.0, commit 0dd0690e of a public copy, read in November 2026. A batch has the shape `*batch
+*feature_shape`. `act` returns 0 to stop or i for selection i - 1. `predict` returns class probabilities. A selection is
+a feature or a panel; selections are numbered by their first column among the flattened features. This module does not
+import the benchmark: it accepts any array that NumPy converts, and returns NumPy arrays, or torch tensors for a torch
+batch.
 
 The benchmark loads a saved method by the name of its registered class. To register these classes, call
 `afabench.common.registry.REGISTERED_CLASSES.update(afa.evaluate.afabench.REGISTRY)`.
@@ -56,8 +56,7 @@ _KEPT_OUT = {
 class PlannerMethod(ABC, Generic[AnyPlanner]):
     """Define the base class of `BinaryMethod` and `TopKMethod`.
 
-    AFABench passes a mask of the observed features, which does not contain the order of observations. Planner options
-    whose results depend on the order of observations are rejected.
+    Options whose results depend on the order of observations are rejected, because a mask does not contain this order.
 
     Parameters
     ----------
@@ -313,9 +312,8 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
 class BinaryMethod(PlannerMethod[BinaryPlanner]):
     """Treat one entity as a task with two classes: class 0 without the entity, class 1 with it.
 
-    `predict` returns `BinaryPlanner.probability` of class 1, and 1 minus this probability for class 0. Without
-    `cost_param`, the method stops when the sign of the score S is certain. When this sign is certain, the class that it
-    does not support can still have the larger probability (decisions.md S15).
+    `predict` returns `BinaryPlanner.probabilities`. Without `cost_param`, the method stops when the sign of the score S
+    is certain. The more probable class can still be the other class (decisions.md S15).
 
     >>> from afa.model.bundle import load_bundle
     >>> method = BinaryMethod(load_bundle("tests/data/bundle_tiny"), entity="bleeding")

@@ -80,8 +80,8 @@ class Classifier:
 def _inputs(method: Method, values: Values, observed: Mask) -> Floats:
     """Return the input matrix of a classifier.
 
-    For boosting, the input matrix contains the values, with NaN for hidden values, (P, F). For other classifiers, the
-    input matrix contains the values, with 0 for hidden values, and the mask of observed values, (P, 2 F).
+    For boosting, the matrix contains the values, with NaN for hidden values, (P, F). For other classifiers, the matrix
+    contains the values, with 0 for hidden values, and the mask, (P, 2 F).
     """
     if method == "boosting":
         return np.where(observed, values, np.nan)
@@ -227,7 +227,7 @@ class Trained:
 def most_informative(gain: Floats, features: Sequence[str]) -> NDArray[np.intp]:
     """Return the index of each patient's feature with the largest gain, (P,).
 
-    If several features have the largest gain, the first by name is chosen (docs/decisions.md, A8).
+    Ties are broken by the feature's name (docs/decisions.md, A8).
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ def trained(
 def one_thread() -> Iterator[None]:
     """Within the context, run linear algebra on one thread and skip scikit-learn's checks.
 
-    A single thread adds numbers in a fixed order, so that results are reproducible.
+    One thread gives reproducible sums.
     """
     from sklearn import config_context  # noqa: PLC0415  the dependency is optional
     from threadpoolctl import threadpool_limits  # noqa: PLC0415

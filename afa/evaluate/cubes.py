@@ -165,7 +165,7 @@ def _checked_choice(choices: Complete, column: str) -> Singles:
 def _sums(whole: Complete, column: str, cube: Singles) -> dict[tuple[str, str, GridCell], Floats]:
     """Return the sums of a column over the runs of each cell, by method and cell.
 
-    Missing values in the column count as 0.
+    Missing values count as 0.
 
     Precisions are rounded to multiples of 1 / `UNIT`. Counts of duels are multiples of one half and need no rounding.
 

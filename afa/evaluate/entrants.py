@@ -376,7 +376,7 @@ def _from_start(rounds: Sequence[int]) -> list[int]:
 def completed(orders: Orders, n_features: int) -> Orders:
     """Return complete orders of the features, (P, M).
 
-    Features missing from an order are appended in the order of the bundle.
+    Missing features are appended in the order of the bundle.
 
     Parameters
     ----------

@@ -182,7 +182,7 @@ def evenly(n: int, most: int) -> list[int]:
 def by_engine(
     bundle: Bundle, values: NDArray[np.int8], way: Way, orders: Orders | None, setting: SimulationSetting
 ) -> Walked:
-    """Return the results of a run, computed by the compiled engine, for B patients with values (B, M).
+    """Return a run of B patients, computed by the compiled engine.
 
     The rule chooses the features, unless `orders`, (B, M), is given.
 
@@ -220,7 +220,7 @@ def by_engine(
 
 
 def by_planners(planners: Sequence[TopKPlanner], values: NDArray[np.int8], scores: Sequence[str], way: Way) -> Walked:
-    """Return the results of a run of B patients with values (B, M), computed by one planner for each patient.
+    """Return a run of B patients, computed by one planner for each patient.
 
     If all planners have a background, the score `background` is added to `scores`.
 

@@ -160,10 +160,7 @@ def import_field(
 
 
 def read_record(folder: str | Path) -> dict[str, pd.DataFrame]:
-    """Return the unchanged answers of the language models in a field folder, one table for each name in `COLUMNS`.
-
-    The column `voter` of each table names the language model.
-    """
+    """Return the unchanged answers of the language models in a field folder, one table for each name in `COLUMNS`."""
     faults: list[Fault] = []
     record = {kind: _answers(Path(folder) / RECORD_FOLDER / f"{kind}.csv", kind, faults) for kind in COLUMNS}
     CohortError.raise_for(faults)
@@ -173,10 +170,9 @@ def read_record(folder: str | Path) -> dict[str, pd.DataFrame]:
 def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool = False) -> Bundle:
     """Write and return the bundle made from the language models' answers in a field folder.
 
-    A potential is the mean of direction times confidence over the voters. Potentials of 0 are not written to the
-    bundle. The bundle contains all features and entities of the data set. With `how_often` the bundle also contains
-    pooled probabilities, cut points, scopes, groups, and how many entities a patient can have. With `how_often`, an
-    exclusive group is one variable without couplings (docs/decisions.md, F13).
+    A potential is the mean of direction times confidence over the voters. Potentials of 0 are left out. With
+    `how_often` the bundle also contains pooled probabilities, cut points, scopes, groups, and how many entities a
+    patient can have. With `how_often`, an exclusive group is one variable without couplings (docs/decisions.md, F13).
 
     Raises
     ------
@@ -356,7 +352,7 @@ def _answers(
 ) -> pd.DataFrame:
     """Return the language model's answers in one file after checking them.
 
-    The voter's name is read from a column, or else from the file name.
+    The voter is named in a column or in the file name.
 
     Parameters
     ----------

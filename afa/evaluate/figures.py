@@ -1,8 +1,8 @@
 """Draw the figures of notebooks, reports and `afa simulate`.
 
-All figures share a style that is readable in greyscale and by colour-blind readers.
+The common style suits greyscale and colour-blind readers.
 
-Equal data give identical figure files. In figures of the allocation grid, each rule has its own line style.
+Equal data give identical files. In figures of the allocation grid, each rule has its own line style.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> 
 def cohort_words(patients: Cohort) -> str:
     """Return the cohort's name and size in words.
 
-    The text also says if the cohort is simulated, or if its origin is unknown.
+    A simulated or unknown origin is also stated.
     """
     said = {"simulated": " (simulated)", None: " (origin not recorded)"}
     return f"cohort {patients.name}{said.get(patients.provenance.get('origin'), '')}, {len(patients.patients)} patients"
@@ -243,10 +243,9 @@ def save_figure(figure: NotebookFigure, path: str | Path = "") -> NotebookFigure
 
 
 def curves_figure(curves: pd.DataFrame, title: str) -> NotebookFigure:
-    """Return a figure of the accuracy curves of a simulation, with intervals.
+    """Return a figure of accuracy curves with intervals.
 
-    Each metric has one panel, with the number of features on the x-axis. If costs differ, a second panel for each
-    metric has the cost on the x-axis.
+    Each metric has one panel by number of features and, if costs differ, one panel by cost.
     """
     found = [metric for metric in CURVES if (curves["metric"] == metric).any()]
     shown = [(metric, counted) for metric in found for counted in curves["counted"].unique()]

@@ -136,7 +136,7 @@ def note(text: str) -> None:
 def top_k_size(bundle: Bundle, k: int) -> int:
     """Return the size of the top set: k, or N - 1 if the bundle has only N <= k entities.
 
-    If the size is smaller than k, this is printed to the log.
+    A size below k is logged.
     """
     size = min(k, len(bundle.entities) - 1)
     if size < k:
@@ -177,7 +177,7 @@ def amounts(option: str, text: str) -> list[float]:
 def shuffled_genes(n_features: int, permutation: int, kinds: tuple[int, ...] = ()) -> NDArray[np.int64]:
     """Return a random permutation of the genes, (M,) int64.
 
-    In the permuted data, gene j gets the values of gene `result[j]`.
+    Gene j gets the values of gene `result[j]`.
 
     Every task and setting gets the same permutation. The returned array is cached and must not be changed.
 

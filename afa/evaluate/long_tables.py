@@ -126,7 +126,7 @@ def gather_tables(shards: Sequence[Path], folder: str | Path) -> None:
 def _read_coded(path: Path, **options: Any) -> tuple[pa.Table, pa.Schema]:
     """Return a table with dictionary-encoded texts, and the schema of the file.
 
-    Dictionary encoding saves memory, because many rows contain the same texts.
+    This encoding saves memory.
     """
     schema = pq.read_schema(path)
     words = [field.name for field in schema if field.type in (pa.string(), pa.large_string())]
@@ -174,7 +174,7 @@ def rows_of(**axes: Iterable[Any]) -> pd.DataFrame:
 def duel_rows(entities: Sequence[str], **axes: Iterable[Any]) -> pd.DataFrame:
     """Return the table of `rows_of` with pairs of entities as an additional axis, in the order of the bundle.
 
-    The columns `entity_a` and `entity_b` contain the two entities of a pair.
+    The columns `entity_a` and `entity_b` contain the pair.
     """
     names, (a, b) = np.array(entities, dtype=object), np.triu_indices(len(entities), 1)
     table = rows_of(**axes, pair=range(len(a)))
@@ -211,8 +211,8 @@ class Complete:
     def of(cls, name: str, table: pd.DataFrame, axes: Mapping[str, Axis]) -> Complete:
         """Return the complete table.
 
-        Raise a `ConfigError` if a row has no array element, or if an element does not have exactly one row. The error
-        message names the first such row or element.
+        Raise a `ConfigError` if a row has no array element, or if an element does not have exactly one row. The message
+        names the first error.
         """
         for key, axis in axes.items():
             if (axis.codes < 0).any():
@@ -246,7 +246,7 @@ class Complete:
     ) -> None:
         """Raise an error if the mask `broken` is True anywhere.
 
-        The error message names the first element where `broken` is True.
+        The message names the first such element.
         """
         if broken.any():
             codes = np.unravel_index(int(broken.argmax()), self.shape)
@@ -266,7 +266,7 @@ def axis_among(column: pd.Series, labels: Sequence[str]) -> Axis:
 def axis_of(table: pd.DataFrame, columns: Sequence[str]) -> Axis:
     """Return the index of each row's combination of values in the given columns.
 
-    The labels of the axis are these combinations, in order of first appearance.
+    Combinations are in order of first appearance.
     """
     place = table.groupby(list(columns), sort=False, observed=True).ngroup().fillna(-1)
     labels = table[list(columns)].dropna().drop_duplicates()

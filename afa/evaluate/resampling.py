@@ -31,8 +31,7 @@ def interval(statistics: Floats, *, confidence: float) -> tuple[Floats, Floats]:
 def with_interval(every: Floats, *, confidence: float) -> pd.DataFrame:
     """Return a table with the columns `value`, `low` and `high` of statistics, (1 + R, C).
 
-    The first row of `every` contains the observed statistics, and the other rows contain the statistics of the
-    resamples.
+    The first row of `every` is observed, and the other rows are its resamples.
 
     Parameters
     ----------
@@ -117,8 +116,8 @@ def table_of_rounds(statistics: Floats, last_round: int, *, confidence: float) -
 
     Rounds after `last_round` become missing values.
 
-    The first row of `statistics` contains the observed rounds, and the other rows contain the rounds of the resamples.
-    The ends of each interval are rounded outwards to whole rounds.
+    The first row of `statistics` is observed, and the other rows are its resamples. The ends of each interval are
+    rounded outwards to whole rounds.
 
     Parameters
     ----------
@@ -156,7 +155,7 @@ NO_SPREAD = 1e-12
 class Moments:
     """Store each patient's sums over runs of two scalars x and y and their products, (P, C) each for C cells.
 
-    Both scalars x and y are measured from a fixed origin.
+    Both are measured from a fixed origin.
     """
 
     n: Floats

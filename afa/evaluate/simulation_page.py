@@ -190,7 +190,7 @@ def cost_text(curves: pd.DataFrame) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Simulated:
-    """Store the tables of a simulation and the names of its patients.
+    """Store the results of a simulation.
 
     Attributes
     ----------

@@ -139,7 +139,7 @@ def write_summary(tables: Sequence[pd.DataFrame], path: str | Path) -> None:
 
 
 def read_summary(path: str | Path) -> pd.DataFrame:
-    """Return the rows of a file that `write_summary` wrote. Empty cells of the file become missing values.
+    """Return the rows of a file that `write_summary` wrote. Empty cells become missing values.
 
     Raises
     ------

@@ -10,24 +10,23 @@ likelihood are then
 
 Each distribution has its own strength, a number from the grid `STRENGTHS`. All distributions of the bundle share the
 prior probabilities of the strengths, `weights`. EM fits these probabilities by maximising the marginal likelihood of
-all labelled patients. The posterior mean of a distribution is averaged over the posterior of its strength. Labels that
-are held out for evaluation are not used.
+all labelled patients. The posterior mean of a distribution is averaged over the posterior of its strength. Held-out
+labels are not used.
 
-If a patient can have several entities, the evidence for an entity is the likelihood ratio of its two distributions, and
-the update has two steps. The first step corrects an error that both distributions share: the overall frequency (level)
-of the feature's values in these patients. The first step updates the mixture of the two distributions with all
-patients, with and without the entity. Both distributions are then multiplied by posterior / prior of the mixture and
-normalised, which preserves the odds ratio of any two values. The second step updates each distribution with the
-patients of its class. In a single step, the distribution of the larger class would reach the true level first, and the
-odds ratios would be wrong until the smaller class followed. If only one class has labelled patients with a value of a
-feature, the level of this feature is not changed. If exactly one entity is present in each patient, the update has one
-step, because only the distributions with an entity distinguish the entities (docs/decisions.md, F6).
+If patients can have several entities, the evidence for an entity is the likelihood ratio of its two distributions, and
+the update has two steps. The first step corrects an error that both distributions share: the feature's overall
+frequencies (level) in these patients. The first step updates the mixture of the two distributions with all patients,
+with and without the entity. Both distributions are then multiplied by posterior / prior of the mixture and normalised,
+which preserves the odds ratio of any two values. The second step updates each distribution with the patients of its
+class. In a single step, the distribution of the larger class would reach the true level first, and the odds ratios
+would be wrong until the smaller class followed. If only one class has labelled patients with a value of a feature, the
+level of this feature is not changed. If exactly one entity is present, the update has one step, because only the
+distributions with an entity distinguish entities (docs/decisions.md, F6).
 
-The features of an exclusive group are one variable. This variable has one state for each member that can be +1, and one
-state in which no member is +1. If the bundle's setting is `one or none`, patients whose labels are all 0 have no
-entity. Patients without any entity update the background, also by a Dirichlet prior. An update leaves couplings, priors
-and potentials unchanged. Capstick et al. (AutoElicit, arXiv:2411.17284) elicit priors of linear models in a similar
-way.
+The features of an exclusive group are one variable. This variable has one state for each member, in which this member
+is +1, and one state without +1. Under `one or none`, patients whose labels are all 0 update the background. An update
+leaves couplings, priors and potentials unchanged. Capstick et al. (AutoElicit, arXiv:2411.17284) elicit priors of
+linear models in a similar way.
 """
 
 from __future__ import annotations
@@ -136,8 +135,8 @@ def posterior_means(prior: Floats, counts: Floats, of_strength: Floats, strength
 class Update:
     """Store the distributions of a bundle before and after an update by labelled patients.
 
-    With N entities, classes 0 to N - 1 are the patients with each entity. Classes N to 2 N - 1 are the patients without
-    each entity. If the bundle's setting is `one or none`, the last class is the patients without any entity.
+    Classes 0 to N - 1 are the patients with each entity. Classes N to 2 N - 1 are the patients without each entity.
+    Under `one or none`, a last class contains the patients without any entity.
 
     Parameters
     ----------
@@ -391,15 +390,11 @@ def _background(bundle: Bundle, update: Update) -> Features | None:
 
 
 def moved_most(bundle: Bundle, update: Update) -> pd.DataFrame:
-    """Return a table of the probabilities of low and high values before and after an update.
+    """Return the probabilities of low and high values before and after an update, sorted by change, largest first.
 
-    The table is sorted by the size of the change, largest first.
-
-    The column `class` is `with` or `without`, and `value` is `low` or `high`. The column `elicited` is the probability
-    before the update, and `updated` is the probability after it. The column `count` is the number of labelled patients
-    with the value, and `patients` is the number of labelled patients behind the probability. Probabilities without a
-    labelled patient are not in the table. The probability of a usual value is 1 minus the probabilities of low and
-    high.
+    The column `class` is `with` or `without`, and `value` is `low` or `high`. The column `count` is the number of
+    labelled patients with the value, and `patients` is the number behind the probability. Probabilities without
+    patients are left out.
     """
     names = [(entity, side) for side in SIDES for entity in bundle.entities]
     names += [(NO_ENTITY, "")] * (len(update.updated) - len(names))

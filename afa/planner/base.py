@@ -138,7 +138,7 @@ class Planner(ABC):
 
     @property
     def panels(self) -> tuple[str, ...]:
-        """Return the names of the panels, the groups of features that are measured together."""
+        """Return the names of the panels (features measured together)."""
         return tuple(self.settings["panels"])
 
     @property
@@ -154,10 +154,9 @@ class Planner(ABC):
     def suggest(self) -> Suggestion | None:
         """Return the next feature or panel to measure, or None if none is left or a stopping rule holds.
 
-        `reason` contains the explanation. Features and panels named in the option `first` are suggested before all
-        others. If costs or panels are set, the rule compares features and panels by their gain per unit of cost. The
-        gain of a panel is the sum of the gains of its unobserved features. Features and panels of cost 0 are suggested
-        first if their gain is positive.
+        `reason` contains the explanation. Items in the option `first` are suggested first. With costs or panels, items
+        are compared by their gain per unit of cost. The gain of a panel is the sum of the gains of its unobserved
+        features. Free items with a positive gain precede all other items.
         """
         if not self._fresh:
             ended = self.stopped()
@@ -458,10 +457,10 @@ class Planner(ABC):
         """Return a table of how much each observation supports or opposes an entity.
 
         Rows are sorted by the magnitude of `share`, largest first. The columns are `feature`, `value`, `number`, `unit`
-        and `share`. The column `share` is the decrease of the entity's log-odds, in nats, if this observation were
-        removed. If entities are ordered by score, `share` is the decrease of the entity's mean score against the other
-        entities. The shares need not add up to the entity's log-odds if features are coupled, or if one entity excludes
-        the others.
+        and `share`. `share` is the decrease of the entity's log-odds, in nats, if this observation were removed. If
+        entities are ordered by score, `share` is the decrease of the entity's mean score against the other entities.
+        The shares need not add up to the entity's log-odds if features are coupled, or if one entity excludes the
+        others.
         """
         columns = ["feature", "value", "number", "unit", "share"]
         return pd.DataFrame(shares(self, entity), columns=columns).astype({"number": "Float64"})
@@ -634,7 +633,7 @@ class Planner(ABC):
             self._belief.observe(self._index[feature], value)
 
     def _score_table(self) -> ScoreTable:
-        """Return the constants, terms and couplings of all scores S_v as a `ScoreTable`, from which `Belief` computes.
+        """Return the terms of all scores S_v as a `ScoreTable` for `Belief`.
 
         Entities with equal scores are sorted by name (decisions.md S6).
         """

@@ -82,7 +82,7 @@ class BinaryPlanner(Planner):
     def score(self) -> float:
         """Return the preference score of the class with the entity over the class without it.
 
-        A positive score favours the presence of the entity. As in the paper, the preference score is not calibrated.
+        As in the paper, this score is not calibrated.
         """
         return float(self.scores_by(self.guide)[0, 1])
 

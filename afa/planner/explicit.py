@@ -32,7 +32,7 @@ AT_ONCE = 500
 class ExplicitPatient(PatientState):
     """Store the state of one patient. A side is one hypothesis about the patient, with its own models.
 
-    The patient state has N sides, Q = N (N - 1) / 2 duels, and M features.
+    There are N sides, Q = N (N - 1) / 2 duels, and M features.
 
     An observation only marks sides as changed; a side is solved when a method needs its solution.
 
@@ -149,7 +149,7 @@ class ExplicitPatient(PatientState):
     def _solve_group(self, v: int, group: Indices, classes: Floats) -> float:
         """Set the predictive probabilities and terms of the features in an exclusive group for one side.
 
-        Return the log-odds from the observed features of the exclusive group (F13).
+        Return the log-odds from the group's observed features (F13).
         """
         open_, hit = ~self.observed[group], self.values[group] == 1
         left = 1.0 - (classes * (self.observed[group] & ~hit)).sum(axis=1)
@@ -185,7 +185,7 @@ class ExplicitPatient(PatientState):
     def lead(self, duels: Indices | None = None) -> Floats:
         """Return the log-odds of a over b from the observed features alone, for each duel (a, b), (q,) nats.
 
-        `duels` contains ascending indices. If `duels` is None, the log-odds of all duels are returned.
+        `duels` contains ascending indices. By default all duels are used.
         """
         self._solve_stale()
         a, b = self.sides(duels).T
@@ -349,11 +349,10 @@ class ExplicitPatient(PatientState):
     def _states_of(self, a: Indices, b: Indices) -> list[tuple[Indices, Floats, Floats]]:
         """Return the unobserved features and probabilities of each exclusive group that one measurement reveals.
 
-        Exclusive groups without unobserved features are skipped. Each group has two probability arrays, (q, g + 1), for
-        the hypotheses a and b; the last column is the probability that no member is +1. The probabilities for a are
-        conditional on entity a being present. If several sides can be true at once, the probabilities for b are
-        conditional on the entity being absent. Otherwise, the probabilities for b are conditional on entity b being
-        present.
+        Each group has two probability arrays, (q, g + 1), for the hypotheses a and b; the last column is the
+        probability that no member is +1. The probabilities for a are conditional on entity a being present. If several
+        sides can be true at once, the probabilities for b are conditional on the entity being absent. Otherwise, the
+        probabilities for b are conditional on entity b being present.
         """
         found = []
         for group, together in zip(self.packed.groups, self.packed.measured_at_once, strict=True):

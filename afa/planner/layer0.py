@@ -1,11 +1,10 @@
 """Exclude entities from the top k before any feature is observed (Layer 0, App. supp:layer0_lipschitz).
 
-Entities are clustered by the l1 distance of their potentials (`afa.planner.cluster`). The paper gives each cluster an
-interval around the score of the cluster's centroid. Layer 0 removes a cluster of entities if enough other entities are
-certified to be better. The centroid's score is an expectation under the centroid's model, not under a patient's state.
-The paper's certificates can therefore be false, as docs/decisions.md explains. The sound certificates in this module
-compare the possible scores over all values of the features. A planner calls `without_eliminated` if its option `layer0`
-is set.
+Entities are clustered by the l1 distance of their potentials (`afa.planner.cluster`). In the paper, each cluster gets
+an interval around its centroid's score. A cluster is removed if enough entities are better. The centroid's score is an
+expectation under the centroid's model, not under a patient's state. The paper's certificates can therefore be false, as
+docs/decisions.md explains. The sound certificates in this module compare the possible scores over all values of the
+features.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class Cluster:
     def lipschitz(self, criterion: str) -> float | None:
         """Return the Lipschitz constant L_c, which is 1 for the criterion `f1` and given by eq:lc-mf for `f2`.
 
-        Return None if beta_c L^2 >= 1, because the criterion `f2` then does not apply.
+        Return None if `f2` does not apply (beta_c L^2 >= 1).
         """
         _one_of("criterion", criterion, CRITERIA)
         if criterion == "f1":
@@ -72,7 +71,7 @@ class Cluster:
         return 1.0 + self.norm / (1.0 - self.contraction) if self.contraction < 1 else None
 
     def interval(self, criterion: str) -> tuple[float, float]:
-        """Return the interval from the centroid's score minus L_c r_c to the centroid's score plus L_c r_c.
+        """Return the interval of radius L_c r_c around the centroid's score.
 
         If the criterion does not apply, the interval is infinite.
         """
@@ -174,7 +173,7 @@ class Certificates:
 def score_distances(entities: Parameters) -> Floats:
     """Return the l1 distance between the log-odds and parameters of each pair of entities, (N, N) nats.
 
-    Each distance is an upper bound on the difference of the two entities' scores.
+    Each distance bounds the difference of two entities' scores.
     """
     return distances(entities.bundle) + np.abs(_leads(entities.bundle))
 
@@ -247,10 +246,9 @@ def centroid_certificates(parted: Partition, k: int, *, criterion: str = "f1", r
 def sound_certificates(entities: Parameters, k: int, *, bounds: Bounds | None = None) -> Certificates:
     """Return certificates that hold for all values of the features. An entity is excluded if `k` entities beat it.
 
-    An entity beats another entity if its lowest possible score exceeds the highest possible score of the other entity.
-    An entity also beats another entity if its log-odds are larger by more than the l1 distance of their other
-    potentials. Without priors all scores are 0 at the state x = 0, so no entity is excluded. Therefore nothing is
-    certified.
+    Entity a beats entity b if the lowest score of a exceeds the highest score of b. Entity a also beats b if its
+    log-odds are larger by more than the l1 distance of their other potentials. Without priors all scores are 0 at the
+    state x = 0, so no entity is excluded.
 
     Parameters
     ----------
@@ -268,8 +266,8 @@ def sound_certificates(entities: Parameters, k: int, *, bounds: Bounds | None = 
 def completion_bounds(bundle: Bundle, *, memory_limit: int = EXACT_LIMIT) -> Bounds:
     """Return the lowest and the highest S_v over all values of the features, (N,) nats each.
 
-    The third returned array, (N,) bool, is True for entities whose bounds are exact. If exact tables would use more
-    than `memory_limit` bytes, the bounds are the tight `l1` interval, which is wider.
+    A third array, (N,) bool, is True where the bounds are exact. If exact tables would use more than `memory_limit`
+    bytes, the bounds are the tight `l1` interval, which is wider.
     """
     low, high = np.empty(len(bundle.entities)), np.empty(len(bundle.entities))
     exact = np.zeros(len(bundle.entities), dtype=bool)

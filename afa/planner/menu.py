@@ -373,7 +373,7 @@ def given_values(
 ) -> dict[str, ReadValue]:
     """Return a mapping from each feature to its entered value, without missing values.
 
-    Raise a `PlannerError` if an entered value is invalid.
+    Raise a `PlannerError` if a value is invalid.
 
     Parameters
     ----------

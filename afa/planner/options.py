@@ -278,7 +278,7 @@ class Options:
 def question_of(bundle: Bundle, k: int | None, entity: str | None) -> tuple[int, str | None]:
     """Return the size k of the top set, by default 1, and the name of the entity in question.
 
-    By default the entity is None, or the only entity of a bundle with one entity.
+    By default the entity is None, or a bundle's only entity.
     """
     if k is not None and entity is not None:
         expected, step = "one of the two questions", "leave one of them out"

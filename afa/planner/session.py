@@ -296,7 +296,7 @@ def _compared(
 ) -> ReadValue | None:
     """Return a value as encoded by the edited bundle, or None if the bundle does not accept it.
 
-    If the encoded value changed, the change is appended to `changes` in words.
+    A changed code is added to `changes` in words.
     """
     said = str(value) if measured is None else written(measured, unit)
     try:

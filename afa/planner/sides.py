@@ -1,11 +1,10 @@
 """Store the models of the two sides of a duel under the `explicit` closure.
 
 A side contains an entity's models in a layout that all patients share. An entity has two models of the features that it
-covers. One model describes patients with the entity, and the other model describes patients without the entity. The
-score S_v is the difference of the two models' energies. If a patient can have several entities, the second model has
-the probabilities *without* the entity. If each patient has exactly one entity, the second model has the background
-probabilities, which cancel in duels (docs/decisions.md, F3 and F6). In both cases the duel of a and b compares S_a with
-S_b.
+covers. One model is for patients with the entity, and the other for patients without it. The score S_v is the
+difference of the two models' energies. If a patient can have several entities, the second model has the probabilities
+*without* the entity. If each patient has exactly one entity, the second model has the background probabilities, which
+cancel in duels (docs/decisions.md, F3 and F6). In both cases the duel of a and b compares S_a with S_b.
 """
 
 from __future__ import annotations

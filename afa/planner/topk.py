@@ -262,11 +262,10 @@ class TopKPlanner(Planner):
         """Return the posterior probability of each entity, (N,), in the order of the bundle.
 
         The posterior is the softmax of prior log-odds plus log P(x_obs | v). Each entity's model has its own normaliser
-        (eq:clamped-marginal for more than two entities, decisions.md S7). The posterior probabilities sum to 1, which
-        assumes that exactly one entity is present. A usual value (0) lowers the posterior of entities that predict
-        another value, although usual values do not change the ranking by score. Under the `explicit` closure, if
-        several entities can be present, each entity has a separate probability. If the patient may have none of the
-        entities, the probabilities sum to less than 1.
+        (eq:clamped-marginal for more than two entities, decisions.md S7). The probabilities sum to 1, as if exactly one
+        entity were present. Unlike in the ranking by score, a usual value (0) counts against entities that predict
+        another value. Under the `explicit` closure, entities have separate probabilities if several can be present. If
+        possibly no entity is present, the sum is below 1.
         """
         log = self._state.log_evidence()
         if self.holds == "several":
@@ -314,7 +313,7 @@ class TopKPlanner(Planner):
     def resolved(self) -> list[tuple[str, str]]:
         """Return the resolved duels as pairs of names (winner, loser).
 
-        No values of the unobserved features can change the winner of a resolved duel (tight `l1` bracket).
+        No values of unobserved features can change the winner (tight `l1` bracket).
         """
         lead, names = self._state.lead(), self.bundle.entities
         settled = ((p, self._state.pairs[p]) for p in np.flatnonzero(self._state.resolved()))

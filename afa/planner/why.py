@@ -46,7 +46,7 @@ def told_apart(state: PatientState, entities: tuple[str, ...], features: list[in
 def separated(state: PatientState, n_entities: int, features: list[int], over: DuelWeights) -> list[int]:
     """Return the indices of the entities that the given features help to tell apart.
 
-    The first index is one entity, and the other indices are its opponents in duels.
+    The first index is one entity, and the others are its opponents.
     """
     heaviest = np.argsort(-np.abs(over.weights), kind="stable")[: max(NUMBERS_AT_ONCE // state.packed.n_features, 1)]
     chosen = np.sort(heaviest)
@@ -77,8 +77,8 @@ def posterior_weights(state: PatientState) -> DuelWeights:
 def patients_behind(bundle: Bundle, entities: Mapping[str, str], feature: str) -> str:
     """Return in words the numbers of labelled patients behind a feature's probabilities, for each entity.
 
-    For example, `flu 4 with, 5 without` counts patients with and without flu. If there are no labelled patients, the
-    text is empty.
+    For example, `flu 4 with, 5 without` counts patients with and without flu. Without labelled patients, the text is
+    empty.
 
     Parameters
     ----------

@@ -98,7 +98,7 @@ def compared_ways(
 ) -> list[Way]:
     """Return the strategies (rule, gain and score) to compare.
 
-    If no rules, gains or scores are given, those of the planner's defaults are used.
+    The planner's defaults replace missing rules, gains or scores.
 
     If no rules are given, the first strategy is that of a planner with default options (`usual_way`), followed by
     simpler rules and random orders.
@@ -147,10 +147,9 @@ def simulate(
 ) -> Simulation:
     """Simulate the acquisition of all patients of a cohort under each strategy.
 
-    The simulation results do not depend on the number of threads.
+    The result does not depend on the number of threads.
 
-    By default the question is which k entities a patient's features support most (the top k). If the setting names an
-    entity, the question is instead whether the patient has this entity.
+    The question is the top k or, if the setting names an entity, whether the patient has it.
 
     Parameters
     ----------
@@ -208,7 +207,7 @@ CONSTANT = Way("constant", "", "")
 class Sums:
     """Store sums over blocks of patients for one strategy and all its seeds.
 
-    The number of columns T is M + 1 if `counted` is `features`, and C if `counted` is `cost`.
+    T is M + 1 if `counted` is `features`, and C if `counted` is `cost`.
 
     Attributes
     ----------
@@ -229,7 +228,7 @@ class Sums:
     def add(self, walk: Walk, weights: Floats, seed: int = 0) -> None:
         """Add the results of a block of B patients, with their resampling weights (R + 1, B).
 
-        The resampling weights are whole numbers, so that sums are exact in any order.
+        These weights are whole numbers, so that sums are exact.
         """
         last = None if self.budgets is None or walk.spent is None else within(self.budgets, walk.spent)
 

@@ -90,7 +90,7 @@ class BinaryTask(SimulationTask):
     def targets(self) -> Mapping[str, NDArray[np.int8]]:
         """Return the correct sign of each patient for each metric, (P,) each.
 
-        The correct sign is 0 if the correct answer is unknown.
+        A sign is 0 if the correct answer is unknown.
 
         For `sign_accuracy`, the correct signs are the decisions after all measured values. For `label_accuracy`, the
         correct signs are the labels.
@@ -222,7 +222,7 @@ class BinaryTask(SimulationTask):
     def _orders(self, block: BinaryBlock, way: Way, seed: int) -> NDArray[np.int64]:
         """Return random orders of the features, (B, M).
 
-        With the rule `random_own`, the features of the entity precede all other features, in the same random order.
+        With `random_own`, the features of the entity precede all other features.
         """
         features = self.bundle.features
         orders = random_orders(features, block.names, [seed])[:, 0]

@@ -175,7 +175,7 @@ class TopKTask(SimulationTask):
     def block(self, rows: slice) -> TopKBlock:
         """Return the patients in the given rows, with their correct answers at full observation.
 
-        If the bundle has no probabilities, a missing value counts as 0 in the correct answers.
+        If the bundle has no probabilities, a missing value counts as 0.
         """
         values = self.values[rows]
         if self.setting.explicit:
@@ -320,10 +320,10 @@ def planned(
 ) -> list[NDArray[Any]]:
     """Simulate B patients with values (B, M), with one planner for each patient.
 
-    The returned arrays, (B, M + 1, ...), have t from 0 to M on the second axis.
+    Return arrays (B, M + 1, ...) by t from 0 to M.
 
-    The first returned array contains the index of the feature observed in each round, or -1. The function `read`
-    computes the other arrays from each planner after each round.
+    The first returned array contains the index of the feature observed in each round, or -1. Each other array contains
+    a result of `read`.
 
     Parameters
     ----------

@@ -267,8 +267,8 @@ def view_of(
 class Rule(Protocol):
     """Declare the interface of an allocation rule, a class whose constructor takes no arguments.
 
-    The method `choose` must return a choice for every view that has an unobserved feature. The rule's choice must
-    depend on the view alone. `afa.planner.rules.check_policy` tests both requirements.
+    The method `choose` must return a choice for every view that has an unobserved feature. The choice must depend on
+    the view alone. `afa.planner.rules.check_policy` tests both requirements.
     """
 
     def choose(self, view: View) -> Choice: ...

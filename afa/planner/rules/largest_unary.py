@@ -8,7 +8,7 @@ from afa.planner.rules.base import Choice, View, best, fall_back
 class LargestUnary:
     """Choose the feature with the largest absolute effective unary, summed over entities.
 
-    Other rules choose in this way if no feature has a positive gain.
+    Other rules fall back to this choice.
     """
 
     looks_at = "nothing"

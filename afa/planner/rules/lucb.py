@@ -12,7 +12,7 @@ from afa.planner.rules.base import Choice, Duels, View, heaviest, nothing_to_dec
 class Lucb:
     """Choose the feature with the largest gain in LUCB's duel, the most uncertain duel across the top-k boundary.
 
-    LUCB's duel is between the top-k entity with the smallest lower bound and the outside entity with the largest upper
+    This is the duel of the top-k entity with the smallest lower bound and the outside entity with the largest upper
     bound. The bounds of an entity are the tight `l1` interval of its score S_v.
     """
 
