@@ -144,9 +144,9 @@ def _looked_at(method: Method, values: Values, positive: Mask) -> NDArray[np.int
 def conditionals(values: Values, positive: Mask) -> Floats:
     """Return the smoothed probabilities of -1, 0 and +1 for each feature in class 0 and in class 1, (2, F, 3).
 
-    Smoothing adds `SMOOTHING` cases to each class. The added cases are distributed as all labelled patients together,
-    with one more case of each value. If uniformly distributed cases were added, even a constant feature would separate
-    a large class from a small class.
+    Smoothing adds `SMOOTHING` cases to each class. The added cases are distributed as all labelled patients plus one
+    case of each value. If uniformly distributed cases were added, even a constant feature would separate a large class
+    from a small class.
 
     Parameters
     ----------

@@ -343,8 +343,8 @@ def middle(numbers: Sequence[int]) -> int:
 def reasons_of(planner: TopKPlanner, values: NDArray[np.int8], by_name: Sequence[int]) -> list[dict[str, Any]]:
     """Return the reasons for a planner's first choices for one patient, in JSON types.
 
-    In the entry of each choice, `reason` is a text, and `others` lists the next best choices of the rule. `then` lists
-    each possible value of the feature with the k best entities after this value, as entity numbers of the page.
+    In each entry, `reason` is a text, and `others` lists the rule's next best choices. `then` lists each possible value
+    of the feature and the k best entities after it, by their numbers on the page.
 
     Parameters
     ----------

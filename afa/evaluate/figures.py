@@ -278,7 +278,7 @@ def rule_style(rule: str) -> Mapping[str, Any]:
 def rule_name(rule: str) -> str:
     """Return the name of a rule for a figure.
 
-    The paper's own rule is marked `(paper: ours)`. A user-defined rule is named by its class.
+    The paper's rule is marked. A user-defined rule is named by its class.
     """
     return f"{in_words(rule)} (paper: ours)" if rule == PRIORITY else in_words(rule.rpartition(":")[2])
 

@@ -18,7 +18,7 @@ from afa.model.bundle import Bundle
 def codes_of_frame(X: pd.DataFrame, bundle: Bundle) -> pd.DataFrame:
     """Return the codes -1, 0 and +1 of a table, (P, K) float64, with NaN where a feature was not measured.
 
-    The K columns are the features of the bundle that the table contains.
+    The K columns are the bundle's features in the table.
 
     Raises
     ------
@@ -33,7 +33,7 @@ def codes_of_frame(X: pd.DataFrame, bundle: Bundle) -> pd.DataFrame:
 def labels_of_frame(y: pd.DataFrame, bundle: Bundle) -> pd.DataFrame:
     """Return the labels 0 and 1 of a table, (P, K) float64, with NaN if unknown; errors as in `codes_of_frame`.
 
-    The K columns are the entities of the bundle that the table contains.
+    The K columns are the bundle's entities in the table.
     """
     step = "code the labels as 0 and 1, a column for each entity"
     return _numbers_of_frame(y, "table y", bundle, bundle.entities, (0.0, 1.0), step)

@@ -332,8 +332,8 @@ class Cube:
     def by_step(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return the values by number of observed support features, (P, E, R, s + 1).
 
-        Here s is the size of the largest support. If an entity has a smaller support, its values stay constant after
-        its last support feature.
+        s is the size of the largest support. If an entity has a smaller support, its values stay constant after its
+        last support feature.
         """
         ends = np.append(self.first[1:], len(self.t))
         most = int((ends - self.first).max())

@@ -136,7 +136,7 @@ def table_of_rounds(statistics: Floats, last_round: int, *, confidence: float) -
 
 
 def first_where(holds: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the index of the first True in each row, (R,). For a row without True, the index is the number of columns.
+    """Return the index of the first True in each row, (R,). A row without True gets the number of columns.
 
     Parameters
     ----------

@@ -154,9 +154,9 @@ class Planner(ABC):
     def suggest(self) -> Suggestion | None:
         """Return the next feature or panel to measure, or None if none is left or a stopping rule holds.
 
-        `reason` contains the explanation. Items in the option `first` are suggested first. With costs or panels, items
-        are compared by their gain per unit of cost. The gain of a panel is the sum of the gains of its unobserved
-        features. Free items with a positive gain precede all other items.
+        `reason` contains the explanation. Features and panels in the option `first` are suggested first. With costs or
+        panels, the rule compares gain per unit of cost. The gain of a panel is the sum of the gains of its unobserved
+        features. Free features with a positive gain precede all others.
         """
         if not self._fresh:
             ended = self.stopped()
@@ -250,7 +250,7 @@ class Planner(ABC):
     def largest_gain(self) -> float:
         """Return the largest gain of any affordable feature or panel, nats.
 
-        The stopping rule `Stop.gain` uses this largest gain.
+        `Stop.gain` uses this gain.
         """
         view, duels = self._view(), self._open_duels()
         by_entity = self.gain == INFORMATION
@@ -268,8 +268,8 @@ class Planner(ABC):
     ) -> None:
         """Record the value of one feature: a code -1, 0 or +1, the word for a code, or a number.
 
-        The words for the codes are `low`, `usual`, `high`, `no` and `yes`. Entities whose models do not contain the
-        feature keep their scores.
+        Words are `low`, `usual`, `high`, `no` and `yes`. Entities whose models do not contain the feature keep their
+        scores.
 
         Parameters
         ----------
@@ -417,9 +417,9 @@ class Planner(ABC):
     def history(self) -> pd.DataFrame:
         """Return a table of all steps, with one row for each value.
 
-        The columns are step, kind, feature, value, cost, spent, reason, number and unit. The `value` of a skipped
-        feature is missing. If a value was entered as a code, its `number` is missing and its `unit` is empty. The first
-        row of a panel contains the cost of the whole panel.
+        The columns are step, kind, feature, value, cost, spent, reason, number and unit. If a value was entered as a
+        code, its `number` is missing and its `unit` is empty. The first row of a panel contains the cost of the whole
+        panel.
         """
         columns = ["step", "kind", "feature", "value", "cost", "spent", "reason", "number", "unit"]
         return pd.DataFrame(history_of(self._log.actions), columns=columns).astype(
@@ -484,7 +484,7 @@ class Planner(ABC):
     def settled_probability(self) -> float:
         """Return `answer_probability`, or 0 if the answer is a tie.
 
-        The stopping rule `Stop.posterior` compares this probability with its threshold.
+        `Stop.posterior` uses this probability.
         """
         return 0.0 if self.undecided() else self.answer_probability()
 
@@ -544,7 +544,7 @@ class Planner(ABC):
     def _first_item(self) -> Suggestion:
         """Return the feature or panel to suggest.
 
-        The reason of the suggestion mentions the effects of costs, panels and the budget.
+        The reason mentions the effects of costs, panels and the budget.
         """
         if (named := self._to_begin_with()) is not None:
             open_ = [self.bundle.features[j] for j in self._menu.members[named] if self._offer().open[j]]

@@ -99,7 +99,7 @@ class BinaryPlanner(Planner):
         return float(expit(self.log_odds()))
 
     def probabilities(self) -> dict[str, float]:
-        """Return a dictionary with the probability that the entity is present and the probability that it is absent.
+        """Return the probabilities that the entity is present and absent, by name.
 
         Examples
         --------
@@ -138,7 +138,7 @@ class BinaryPlanner(Planner):
     ordered_by = "probability"
 
     def strengths(self) -> Floats:
-        """Return the log-odds that the entity is present and that it is absent, (2,) nats."""
+        """Return the log-odds of the entity and of its absence, (2,) nats."""
         return np.array([self.log_odds(), -self.log_odds()])
 
     def undecided(self) -> list[str]:

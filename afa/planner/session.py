@@ -145,9 +145,8 @@ def session_text(planner: Planner) -> str:
 def save_session(planner: Planner, path: str | Path) -> None:
     """Write a planner's bundle name, settings and steps to a YAML file.
 
-    The session file identifies the bundle by name and digest, and contains the patient's observed values. A new file is
-    readable only by its owner; an existing file keeps its permissions and owner. Raise a `PlannerError` if the file
-    cannot be written.
+    The file contains the bundle's name and digest and the patient's observed values. A new file is readable only by its
+    owner; an existing file keeps its permissions and owner. Raise a `PlannerError` if the file cannot be written.
 
     >>> from tempfile import TemporaryDirectory
     >>> from afa.model.bundle import load_bundle

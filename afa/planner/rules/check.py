@@ -28,7 +28,7 @@ Order = NDArray[np.int64]
 def rule_of(name: str) -> Callable[[], Rule]:
     """Return the rule class named by a text `module:Class`.
 
-    The module of the rule is searched in the working directory first.
+    The working directory is searched first.
     """
     module_name, _, class_name = name.partition(":")
     where, expected = f"allocation rule {name!r}", "module:Class with a method choose(view), as in afa.planner.rules"
@@ -242,8 +242,8 @@ def _changed(
 ) -> Iterator[None]:
     """Within the context, change all labels, and all values except the patient's observed values.
 
-    Each changed value is shifted cyclically within -1, 0, +1 by `by`, which is 1 or 2. Each changed label y becomes 1 -
-    y. When the context ends, all values and labels are restored.
+    Each changed value is shifted cyclically within -1, 0, +1 by `by`, which is 1 or 2. When the context ends, all
+    values and labels are restored.
     """
     before = values.copy(), None if labels is None else labels.copy()
     known = values[patient, observed]
