@@ -58,7 +58,7 @@ class Resampled:
     def sums(self, table: pd.DataFrame, *columns: str, by: str | None = "t", unit: str = "patient") -> list[Floats]:
         """Return the sum of each column by unit and by the ascending values of `by`, (P, T) each.
 
-        A missing row counts as 0. If `by` is None, the shape is (P, 1).
+        A unit without a row counts as 0. If `by` is None, the shape is (P, 1).
         """
         if by is None:
             whole = table.groupby(unit, sort=False)[list(columns)].sum().reindex(self.units).fillna(0.0)

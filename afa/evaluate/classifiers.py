@@ -47,7 +47,7 @@ TIE = 1e-9
 
 @dataclass(frozen=True)
 class Classifier:
-    """Store a fitted model and its method.
+    """Store a fitted classifier and the name of its method.
 
     `columns`, (C,), contains the indices of the features that the model uses.
     """

@@ -374,9 +374,9 @@ def _from_start(rounds: Sequence[int]) -> list[int]:
 
 
 def completed(orders: Orders, n_features: int) -> Orders:
-    """Return complete orders of the features, (P, M).
+    """Return each patient's order with all M features, (P, M).
 
-    Missing features are appended in the order of the bundle.
+    Features missing from an order are appended in the order of the bundle.
 
     Parameters
     ----------

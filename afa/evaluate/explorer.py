@@ -89,10 +89,10 @@ class Explored:
     Attributes
     ----------
     summary : names and settings. Entities are sorted by name, so that ties are broken by the index of an entity.
-        Features are in the order of the bundle. `cells` has the ways to choose features. `patients` has names and
+        Features are in the order of the bundle. `cells` lists the strategies. `patients` contains names and
         labels (1, 0 or None, by entity). `typical` is the patient shown first: the one whose top k settles at the
         median t
-    steps : one entry for each patient. `values` has the value of each feature, (M,). `why` has the result of
+    steps : one entry for each patient. `values` contains the value of each feature, (M,). `why` contains the result of
         `reasons_of` for the run that the page shows first. `runs` has one entry for each grid cell. The keys of such an
         entry are: `order`, the features in the order of observation; `worth`, the gain of each choice in nats, to 3
         digits (for `frontier` a weight without a unit); `fallback`, each t at which the choice fell back to the rule of

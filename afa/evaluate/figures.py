@@ -153,7 +153,7 @@ def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> 
 def cohort_words(patients: Cohort) -> str:
     """Return the cohort's name and size in words.
 
-    A simulated or unknown origin is also stated.
+    A simulated or unknown origin is also mentioned.
     """
     said = {"simulated": " (simulated)", None: " (origin not recorded)"}
     return f"cohort {patients.name}{said.get(patients.provenance.get('origin'), '')}, {len(patients.patients)} patients"

@@ -294,7 +294,7 @@ class Cube:
     Attributes
     ----------
     shape : (P, E, R)
-    t : rounds of the steps. A series has the steps of one patient, entity and run; the series follow each other
+    t : rounds of the steps. The steps of one patient, entity and run (a series) are adjacent
     first : index of the first step of each series
     last_round : M
     columns : the other columns of the table, with rows in the order of `t`
@@ -332,8 +332,8 @@ class Cube:
     def by_step(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return the values by number of observed support features, (P, E, R, s + 1).
 
-        s is the size of the largest support. If an entity has a smaller support, its values stay constant after its
-        last support feature.
+        The largest support has s features. If an entity has a smaller support, its values stay constant after its last
+        support feature.
         """
         ends = np.append(self.first[1:], len(self.t))
         most = int((ends - self.first).max())

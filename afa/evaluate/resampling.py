@@ -61,8 +61,8 @@ def mean_and_each(values: Mapping[str, Floats], cases: Mapping[str, int], *, con
 def percentiles(statistics: Floats, levels: Sequence[float]) -> Floats:
     """Return percentiles of each column of statistics, (L, C), ignoring NaN.
 
-    If a column contains only NaN, its percentiles are NaN. The interpolation is that of `np.percentile`, which takes at
-    least three times as long.
+    If a column contains only NaN, its percentiles are NaN. Percentiles are interpolated as in `np.percentile`, which
+    takes at least three times as long.
 
     Parameters
     ----------

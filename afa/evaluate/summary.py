@@ -172,12 +172,14 @@ def join_summaries(parts: Sequence[str | Path], path: str | Path) -> None:
 
 
 def shown(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that are written to `summary.csv`. All other rows are only in `curves/<stage>.parquet`.
+    """Return the rows that are written to `summary.csv`.
 
-    Rows without t are included. Of the rows with t, only rows over all entities are included, at the rounds `ROUNDS`
-    and at full observation. Of the allocation grid, only constant answers and the paper's schedule are included, with
-    the guiding score as method. Differences between two rules, neither of which is `random`, are included only at the
-    round `RULES_COMPARED`.
+    Rows that are not returned are only in `curves/<stage>.parquet`.
+
+    Rows without a round t are included. Of the rows with t, only rows over all entities are included, at the rounds
+    `ROUNDS` and at full observation. Of the allocation grid, only constant answers and the paper's schedule are
+    included, with the guiding score as method. Differences between two rules, neither of which is `random`, are
+    included only at the round `RULES_COMPARED`.
     """
     known = rows["t"].dropna()
     rounds = {*ROUNDS, *(() if known.empty else (known.max(),))}

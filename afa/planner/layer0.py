@@ -1,10 +1,10 @@
 """Exclude entities from the top k before any feature is observed (Layer 0, App. supp:layer0_lipschitz).
 
 Entities are clustered by the l1 distance of their potentials (`afa.planner.cluster`). In the paper, each cluster gets
-an interval around its centroid's score. A cluster is removed if enough entities are better. The centroid's score is an
-expectation under the centroid's model, not under a patient's state. The paper's certificates can therefore be false, as
-docs/decisions.md explains. The sound certificates in this module compare the possible scores over all values of the
-features.
+an interval around its centroid's score. A cluster of entities is removed if enough other entities are better. The
+centroid's score is an expectation under the centroid's model, not under a patient's state. The paper's certificates can
+therefore be false, as docs/decisions.md explains. The sound certificates in this module compare the possible scores
+over all values of the features.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Bounds = tuple[Floats, Floats, NDArray[np.bool_]]
 
 @dataclass(frozen=True, eq=False)
 class Cluster:
-    """A cluster of entities. The centroid is the mean of its members' log-odds and parameters.
+    """A cluster of entities. The centroid is the mean of the members' log-odds and parameters.
 
     Attributes
     ----------

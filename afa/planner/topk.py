@@ -345,11 +345,11 @@ class TopKPlanner(Planner):
         """Return the smallest probability, over duels across the top-k boundary, that the current winner stays ahead.
 
         For one duel, this is the probability that D_ab at full observation has its current sign. The probability is
-        computed from the duel's own predictive distribution, by the Gaussian approximation of `stack_a` (eq:fsp). This
-        probability is 1 for a resolved duel and 1/2 for a tie. This probability is below 1/2 if a guiding score other
-        than `linearity` and `stack_a` prefers the other entity. Under the `explicit` closure, it is the probability
-        that the winner is present, given that exactly one of the two entities is present. With the score `background`,
-        return `top_probability` instead.
+        computed from the duel's own predictive distribution, by the Gaussian approximation of `stack_a` (eq:fsp). The
+        probability is 1 for a resolved duel and 1/2 for a tie. The probability is below 1/2 if a guiding score other
+        than `linearity` and `stack_a` prefers the other entity. Under the `explicit` closure, the result is the
+        probability that the winner is present, given that exactly one of the two entities is present. With the score
+        `background`, return `top_probability` instead.
         """
         if self.guide == BACKGROUND:
             return self.top_probability()

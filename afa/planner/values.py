@@ -184,7 +184,7 @@ def reading_of(bundle: Bundle, feature: str, measured: Any) -> ReadValue:
 def read_typed(bundle: Bundle, feature: str, text: str) -> ReadValue:
     """Return the `ReadValue` of a text that a user typed.
 
-    The text is a word, a sign, a number if the feature has a range, or a code if the feature has no range. For a
+    A typed text is a word, a sign, a number if the feature has a range, or a code if the feature has no range. For a
     feature with a range, `0`, `1` and `-1` are therefore numbers. A number may end with the feature's unit and may have
     a decimal comma. A comma before exactly three digits is ambiguous, because it could separate thousands. Raise a
     `PlannerError` that asks which number is meant.

@@ -207,7 +207,7 @@ CONSTANT = Way("constant", "", "")
 class Sums:
     """Store sums over blocks of patients for one strategy and all its seeds.
 
-    T is M + 1 if `counted` is `features`, and C if `counted` is `cost`.
+    The number T of columns is M + 1 if `counted` is `features`, and C if `counted` is `cost`.
 
     Attributes
     ----------

@@ -138,7 +138,7 @@ class BinaryTask(SimulationTask):
             order, scores, certified = self._compiled(self.task, block, way, seed)
             tick(len(block.names))
         signs, winner = np.sign(scores).astype(np.int8), block.targets["sign_accuracy"]
-        if way.score == BACKGROUND:  # with this score, the planner decides by the sign of S
+        if way.score == BACKGROUND:  # such planners decide by the sign of S
             winner = signs[:, -1:]
         ended, needed = ends(signs != signs[:, -1:], certified)
         parts = {"sign_accuracy": right_of(signs[:, None], winner, winner != 0), **ended}

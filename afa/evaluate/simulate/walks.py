@@ -322,8 +322,8 @@ def planned(
 
     Return arrays (B, M + 1, ...) by t from 0 to M.
 
-    The first returned array contains the index of the feature observed in each round, or -1. Each other array contains
-    a result of `read`.
+    The first returned array contains the index of the feature observed in each round, or -1. The function `read`
+    computes each other array.
 
     Parameters
     ----------

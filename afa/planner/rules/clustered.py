@@ -1,4 +1,4 @@
-"""The allocation rule `clustered` (Cluster-LUCB)."""
+"""The allocation rule `clustered` (Cluster-LUCB, eq:clustered-alloc)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from afa.planner.rules.lucb import of_most_contested, of_one_duel
 class Clustered:
     """Choose the feature with the largest gain in the duel of two champions (eq:clustered-alloc).
 
-    These are the lowest-ranked champion inside the top k and the highest-ranked champion outside. A champion is the
-    entity with the most Copeland wins within its cluster. If a champion is missing or the duel is resolved, the rule
-    uses the duel of `lucb`.
+    The two champions are the lowest-ranked inside the top k and the highest-ranked outside. A champion is the entity
+    with the most Copeland wins within its cluster. If a champion is missing or the duel is resolved, the rule uses the
+    duel of `lucb`.
     """
 
     def choose(self, view: View) -> Choice:
@@ -24,7 +24,7 @@ class Clustered:
 
 
 def between_champions(view: View) -> int | None:
-    """Return the index in `view.pairs` of the champions' duel, or None if a champion is missing or it is resolved."""
+    """Return the champions' duel as an index in `view.pairs`; None if a champion is missing or the duel is resolved."""
     champions = [view.ranked(cluster)[0] for cluster in view.clusters]
     inside = [v for v in champions if view.rank[v] <= view.k]
     outside = [v for v in champions if view.rank[v] > view.k]
