@@ -317,7 +317,7 @@ class Planner(ABC):
         return reading_of(self.bundle, feature, number)
 
     def take_in(self, readings: Mapping[str, ReadValue], *, cost: float | None = None) -> None:
-        """Record several values of type `ReadValue` at once. If any value is invalid, none is recorded.
+        """Record several values, `readings`, at once. If any value is invalid, none is recorded.
 
         Parameters
         ----------
@@ -340,7 +340,7 @@ class Planner(ABC):
             self._note(name, reading.code)
 
     def correct_to(self, feature: str, reading: ReadValue) -> None:
-        """Replace a feature's earlier value by another `ReadValue`, and recompute the patient's state.
+        """Replace a feature's earlier value by `reading`, and recompute the patient's state.
 
         This costs nothing.
         """
@@ -355,7 +355,7 @@ class Planner(ABC):
         return with_number(self.asked_of, feature, self._log.observed[feature], self._log.numbers.get(feature))
 
     def skip(self, name: str) -> None:
-        """Mark a feature, or the unobserved features of a panel, as not measurable.
+        """Mark the feature `name`, or the unobserved features of the panel `name`, as not measurable.
 
         A skipped feature is never suggested again. A certain answer holds for every value that skipped features could
         have.

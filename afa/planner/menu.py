@@ -28,7 +28,7 @@ Panels = Mapping[str, Sequence[str]] | None
 
 @dataclass(frozen=True)
 class Action:
-    """Store one step of a planner: an observation, a correction or a skip.
+    """Store one step of a planner. Its `kind` is `observe`, `correct` or `skip`.
 
     Attributes
     ----------
