@@ -276,7 +276,7 @@ def prepare(bundle: Bundle) -> str:
     from afa.engine import compile as compiling
 
     size = len(bundle.entities) ** 2 * len(bundle.features)
-    if loaded or size > MIDDLE or (size > SMALL and compiling.PLANNERS in compiling.compiled_groups()):
+    if loaded or size > MIDDLE or (size > SMALL and compiling.PLANNER_KERNELS in compiling.compiled_groups()):
         return LOADING
     compiling.do_without()
     if size > SMALL and compiling.keeps_kernels():

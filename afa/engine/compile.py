@@ -137,7 +137,7 @@ def _usable_folder() -> Path | None:
         listed = _read_list(folder)
         if not listed["files"].items() <= _digests(folder).items():
             found, step = "files that are not those of its list", "none; kernels are compiled again"
-            _log.warning("afa: %s", Fault(f"kernel cache {folder}", found, f"those of {LIST}", step))
+            _log.warning("afa: %s", Fault(f"kernel cache {folder}", found, f"those of {LIST_FILE}", step))
             shutil.rmtree(folder)
             listed = _read_list(folder)
         folder.mkdir(parents=True, exist_ok=True)
@@ -153,7 +153,7 @@ def _usable_folder() -> Path | None:
 def _not_kept(folder: Path | None, error: OSError | None) -> None:
     found = "no home folder" if error is None else "too little room" if error.errno in NO_ROOM else error.strerror
     where, step = "kernel cache" if folder is None else f"kernel cache {folder}", "name one in NUMBA_CACHE_DIR"
-    expected = f"a folder to write to, with {ROOM >> 20} MB free; until then each process compiles its own kernels"
+    expected = f"a folder to write to, with {CACHE_BYTES >> 20} MB free; until then each process compiles its own kernels"
     _log.warning("afa: %s", Fault(where, str(found), expected, step))
 
 

@@ -1,1 +1,1 @@
-"""Evaluation of planners: simulated acquisition, accuracy with intervals, labelled patients, the league of fields."""
+"""Evaluate planners: simulated acquisition, intervals of accuracy, updates by labelled patients, data set league."""

@@ -1,8 +1,8 @@
-"""Accuracy over a cohort, computed from signs and targets: shares, their intervals over patients, and baselines.
+"""Compute accuracies over a cohort from signs and targets, with bootstrap intervals over patients, and baselines.
 
-Arrays of decisions have patients on the first axis. A score of 0 counts as half right (decisions.md S5). Decisions with
-a target of 0 or a missing label are excluded (decisions.md S11). Functions with weights, (R, P) whole numbers with one
-row for each resample, return (R,). The result is NaN for a resample that has only one class.
+All arrays of decisions have patients on the first axis. A decision score of 0 counts as half correct (decisions.md S5).
+Decisions with a target of 0 or a missing label are not counted (decisions.md S11). Functions with `weights`, (R, P)
+whole numbers, return one statistic per resample, (R,). The statistic of a resample with only one class is NaN.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ other entities across the border of the top k.
 
 @dataclass(frozen=True)
 class Resampled:
-    """Computes shares over patients, or over other units, and their percentile intervals.
+    """Compute shares over patients, or over other units, with percentile intervals.
 
     Parameters
     ----------
@@ -56,9 +56,9 @@ class Resampled:
         return cls(names, patient_weights(len(names), resamples=resamples, purpose=purpose), confidence)
 
     def sums(self, table: pd.DataFrame, *columns: str, by: str | None = "t", unit: str = "patient") -> list[Floats]:
-        """Return the sums of each column by unit and by the ascending values of `by`, (P, T) each.
+        """Return the sum of each column by unit and by the ascending values of `by`, (P, T) each.
 
-        A missing row counts as 0. If `by` is None, the shape is (P, 1).
+        A unit without a row counts as 0. If `by` is None, the shape is (P, 1).
         """
         if by is None:
             whole = table.groupby(unit, sort=False)[list(columns)].sum().reindex(self.units).fillna(0.0)
@@ -67,20 +67,20 @@ class Resampled:
         return [parts[name].reindex(self.units).fillna(0.0).to_numpy(float) for name in columns]
 
     def part(self, table: pd.DataFrame, right: str, total: str, *, by: str | None = "t", unit: str = "patient") -> Part:
-        """Return `sums` of two columns: the number of right decisions and the number of decisions."""
+        """Return the number of correct decisions and the number of decisions, as computed by `sums`."""
         first, second = self.sums(table, right, total, by=by, unit=unit)
         return first, second
 
     def share(
         self, table: pd.DataFrame, right: str, total: str, *, by: str | None = "t", unit: str = "patient"
     ) -> pd.DataFrame:
-        """Return the table of `mean` for the sum of `right` divided by the sum of `total`, and add the column `by`."""
+        """Return the share sum(`right`) / sum(`total`) with its interval, as computed by `mean`, for each `by`."""
         shares = self.mean([self.part(table, right, total, by=by, unit=unit)])
         return shares if by is None else shares.assign(**{by: sorted(table[by].unique())})
 
     @property
     def every(self) -> Floats:
-        """Return the weights, (1 + R, P). The first row has ones, and the other rows are the resamples."""
+        """Return the weights with a first row of ones, (1 + R, P); the other rows are the resamples."""
         return np.vstack([np.ones(self.weights.shape[1]), self.weights])
 
     @cached_property
@@ -88,36 +88,36 @@ class Resampled:
         return np.ascontiguousarray(self.every.T)
 
     def drawn(self, names: Iterable[Any]) -> Floats:
-        """Return the columns of `every` for some units, (1 + R, C).
-
-        The columns are contiguous, which makes `ranking` fast.
-        """
+        """Return the columns of the weights `every` for the named units, (1 + R, C)."""
         return self._by_unit[self.places(names)].T
 
     def places(self, names: Iterable[Any]) -> NDArray[np.int64]:
-        """Return the positions of some units, (C,) int64. The position of an unknown unit is -1."""
+        """Return the positions of the named units, (C,) int64, or -1 for an unknown unit."""
         return np.asarray(self.units.get_indexer(pd.Index(names)), dtype=np.int64)
 
     def statistic(self, of: Callable[[Floats], Floats], n: int | NDArray[np.int64]) -> pd.DataFrame:
-        """Return a table with `value`, `low`, `high` and `n`.
+        """Return a table of a statistic with the columns `value`, `low`, `high` and `n`.
 
-        The function `of` maps weights (R, P) to (R,) or (R, T).
+        The function `of` computes the statistic, (R,) or (R, T), from weights (R, P).
         """
         found = of(self.every)
         return with_interval(found.reshape(len(found), -1), confidence=self.confidence).assign(n=n)
 
     def mean(self, parts: list[Part]) -> pd.DataFrame:
-        """Return the table of `statistic` for `mean_ratio` of the parts, with one row for each of the T columns."""
+        """Return the `mean_ratio` of the parts with its interval, as a table with one row for each of the T columns."""
         return self.statistic(partial(mean_ratio, parts), _cases(parts))
 
     def gap(self, parts: list[Part], against: list[Part]) -> pd.DataFrame:
-        """Return `mean_ratio` of `parts` minus `mean_ratio` of `against`. Both use the same resamples."""
+        """Return the `mean_ratio` of `parts` minus the `mean_ratio` of `against`, as a table with intervals.
+
+        Both use the same resamples.
+        """
         return self.statistic(lambda w: mean_ratio(parts, w) - mean_ratio(against, w), _cases(parts))
 
     def of_duels(self, table: pd.DataFrame) -> Iterator[pd.DataFrame]:
-        """Yield tables by t from the counts of `afa.engine.rounds.right_by_kind`.
+        """Yield accuracy tables by t from the counts of `afa.engine.rounds.right_by_kind`.
 
-        There are three tables: `accuracy` of all duels, `balanced_accuracy` over the two sides of a duel, and
+        The tables are `accuracy` of all duels, `balanced_accuracy` over the two possible winners of a duel, and
         `accuracy` of the duels in the stratum `prior_wrong`.
         """
         kinds = ("", "_first", "_prior_wrong")
@@ -129,13 +129,21 @@ class Resampled:
         yield by_t(self.mean([wrong])).assign(metric="accuracy", stratum="prior_wrong")
 
     def constant(self, target: Signs) -> Iterator[pd.DataFrame]:
-        """Yield the accuracy of constant answers for targets (P, Q): `majority`, and `prevalence` (always +1)."""
+        """Yield the accuracy of constant answers for targets (P, Q): `majority`, and `prevalence` (always +1).
+
+        Parameters
+        ----------
+        target : (P, Q) int8, -1, 0 or +1
+
+        """
         for metric, answer in zip(("majority", "prevalence"), constant_answers(target), strict=True):
             yield self.mean([right_of(answer[:, :, None], target, target != 0)]).assign(metric=metric)
 
 
 def mean_ratio(parts: list[Part], weights: Floats) -> Floats:
-    """Return the mean of sum(right) / sum(total) over the parts, (R, T). The result is NaN if a part has no case.
+    """Return the ratio sum(right) / sum(total), averaged over the parts, for each resample and t, (R, T).
+
+    A resample's ratio is NaN if a part has no case.
 
     Parameters
     ----------
@@ -145,7 +153,7 @@ def mean_ratio(parts: list[Part], weights: Floats) -> Floats:
     """
     ratios = []
     for right, total in parts:
-        constant = bool((total == total[:, :1]).all())  # usually true; one matrix product is then enough
+        constant = bool((total == total[:, :1]).all())  # the usual case needs one product
         numerator, denominator = weights @ right, weights @ (total[:, :1] if constant else total)
         ratios.append(share_of(numerator, denominator))
     return reduce(np.add, ratios) / len(ratios)
@@ -157,12 +165,12 @@ def _cases(parts: list[Part]) -> NDArray[np.int64]:
 
 
 def by_t(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return `rows` with a column `t`. The rows belong to the rounds 0, 1, 2 and so on."""
+    """Return the table with a new column `t` that numbers the rows 0, 1, 2 and so on."""
     return rows.assign(t=np.arange(len(rows)))
 
 
 def right_of(signs: Signs, target: Signs, among: NDArray[np.bool_]) -> Part:
-    """Return the number of right decisions and the number of decisions of each patient, (P, T) each.
+    """Return each patient's number of correct decisions and number of decisions, by t, (P, T) each.
 
     Parameters
     ----------
@@ -180,9 +188,15 @@ def right_of(signs: Signs, target: Signs, among: NDArray[np.bool_]) -> Part:
 
 
 def auroc(scores: Floats, positive: NDArray[np.bool_]) -> Floats:
-    """Return the AUROC of each column of scores (n, T), shape (T,). Ties count one half.
+    """Return the AUROC of each column of scores, (T,). Ties count one half.
 
-    NaN stands for a missing class.
+    The AUROC is NaN if one class has no patients.
+
+    Parameters
+    ----------
+    scores : (n, T) float64
+    positive : (n,) bool
+
     """
     n_positive = int(positive.sum())
     n_negative = len(positive) - n_positive
@@ -194,7 +208,7 @@ def auroc(scores: Floats, positive: NDArray[np.bool_]) -> Floats:
 
 
 def constant_answers(target: Signs) -> tuple[Signs, Signs]:
-    """Return two constant answers, (P, E) int8 each: the most frequent answer of each task, and the answer +1.
+    """Return two constant answers, (P, E) int8 each: the majority answer of each task, and the answer +1.
 
     Parameters
     ----------
@@ -206,11 +220,11 @@ def constant_answers(target: Signs) -> tuple[Signs, Signs]:
 
 
 def fixed_top_k(top: Signs, k: int) -> list[int]:
-    """Return the set of k entities with the largest total overlap with the patients' top k at full observation.
+    """Return the k entities with the largest total overlap with the patients' top k at full observation.
 
-    Among equally good sets, the first found is returned.
+    Among sets of equal overlap, the first found is returned.
 
-    The search is branch and bound: an entity adds less to a larger set, so the largest additions give an upper bound.
+    The search is branch and bound: an entity adds less overlap to a larger set, which gives an upper bound.
 
     Parameters
     ----------
@@ -241,9 +255,9 @@ def fixed_top_k(top: Signs, k: int) -> list[int]:
 
 
 def overlap(top: Signs, chosen: list[int], k: int) -> NDArray[np.int64]:
-    """Return how many of the `chosen` entities are in each patient's top k, (P,).
+    """Return the number of `chosen` entities in each patient's top k, (P,).
 
-    Entities tied across rank k count only up to the number of free places.
+    Entities tied across rank k are counted only up to the number of places that are free in the top k.
 
     Parameters
     ----------
@@ -257,9 +271,9 @@ def overlap(top: Signs, chosen: list[int], k: int) -> NDArray[np.int64]:
 
 
 def precisions_by_prevalence(labels: Floats, k: int) -> dict[str, Floats]:
-    """Return `p_at_k` and `r_precision` of the order by prevalence, (P,) each.
+    """Return `p_at_k` and `r_precision` of the ranking by prevalence, (P,) each.
 
-    The values of a patient without a positive label are NaN.
+    Both precisions are NaN for a patient without a positive label.
 
     Parameters
     ----------
@@ -274,10 +288,10 @@ def precisions_by_prevalence(labels: Floats, k: int) -> dict[str, Floats]:
 
 
 def positives_by_prevalence(labels: Floats, places: NDArray[np.int64]) -> Floats:
-    """Return the number of positive labels in the first `places` of the order by prevalence, (P,) float64.
+    """Return the number of positive labels in each patient's first `places` of the ranking by prevalence, (P,) float64.
 
-    Entities without a label for a patient are skipped in that patient's order. Entities of equal prevalence share their
-    places evenly.
+    An entity without a label for a patient is removed from this patient's ranking. Entities of equal prevalence share
+    their places equally.
 
     Parameters
     ----------
@@ -295,14 +309,28 @@ def positives_by_prevalence(labels: Floats, places: NDArray[np.int64]) -> Floats
 
 
 def settled(scores: Floats) -> Floats:
-    """Return rounded scores. Two sums of the same numbers in different orders are equal after rounding."""
+    """Return rounded scores, so that sums of the same numbers in different orders become equal.
+
+    Parameters
+    ----------
+    scores : float64 array of any shape, nats
+
+    """
     return np.round(scores, DIGITS) + 0.0
 
 
 def areas_of(scores: Floats, positive: Mask, weights: Floats) -> Floats:
-    """Return the area under the ROC curve, (R, T), of scores (P, T) with weights (R, P).
+    """Return the area under the ROC curve of each column of scores for each resample, (R, T).
 
-    Ties count one half. Scores that differ by rounding error are ties. The result is NaN if only one class has weight.
+    Ties, including scores that differ by rounding error, count one half. The area is NaN if only one class has weight
+    in the resample.
+
+    Parameters
+    ----------
+    scores : (P, T) float64
+    positive : (P,) bool
+    weights : (R, P) float64
+
     """
     weights = np.asfortranarray(weights)
     return np.stack([ranking(column, positive, weights)[0] for column in settled(scores).T], axis=1)
@@ -311,9 +339,9 @@ def areas_of(scores: Floats, positive: Mask, weights: Floats) -> Floats:
 def ranking(scores: Floats, positive: Mask, weights: Floats) -> tuple[Floats, Floats]:
     """Return the area under the ROC curve and the average precision of each resample, (R,) each.
 
-    Ties count one half in the area. Tied scores share one threshold in the average precision, so that equal scores of
-    all patients give the prevalence. The average precision is the sum of precision times increase in recall over all
-    thresholds. The function is fast if the weights of a patient are contiguous in memory.
+    For the area, ties count one half; for the average precision, tied scores share one threshold, so that equal scores
+    for all patients give the prevalence. The average precision is the sum of precision times increase in recall over
+    all thresholds. `ranking` is fast if the weights of a patient are contiguous in memory.
 
     Parameters
     ----------
@@ -354,9 +382,15 @@ class Decided(NamedTuple):
 
 
 def accuracies(scores: Floats, positive: Mask, weights: Floats) -> Decided:
-    """Return the accuracies of the signs of scores (P,) for each row of `weights` (R, P).
+    """Return the accuracies, (R,) each, of the signs of scores for each resample.
 
-    A score of 0 is half right.
+    A patient with score 0 counts as half correct.
+
+    Parameters
+    ----------
+    scores, positive : (P,) float64 and bool
+    weights : (R, P) float64
+
     """
     right = 0.5 + 0.5 * np.sign(scores) * np.where(positive, 1.0, -1.0)
     classes = np.stack([positive, ~positive], axis=1).astype(np.float64)
@@ -366,7 +400,13 @@ def accuracies(scores: Floats, positive: Mask, weights: Floats) -> Decided:
 
 
 def share_of(part: Floats, whole: Floats) -> Floats:
-    """Return `part` divided by `whole`. The result is NaN where `whole` is 0."""
+    """Return `part` divided by `whole`, or NaN where `whole` is 0.
+
+    Parameters
+    ----------
+    part, whole : float64 arrays of equal shape
+
+    """
     share: Floats = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
     return share
 
@@ -376,5 +416,11 @@ BINS = 10
 
 
 def bins_of(probability: Floats) -> NDArray[np.int64]:
-    """Return the bin of each probability, from 0; a probability of 1 is in the last bin."""
+    """Return the bin index of each probability, from 0; a probability of 1 is in the last bin.
+
+    Parameters
+    ----------
+    probability : float64 array of any shape, in [0, 1]
+
+    """
     return np.minimum((probability * BINS).astype(np.int64), BINS - 1)

@@ -1,12 +1,13 @@
-"""Our planners as methods of AFABench, the public benchmark of active feature acquisition (arXiv:2508.14734).
+"""Wrap the planners as methods of AFABench, the public benchmark of active feature acquisition (arXiv:2508.14734).
 
-The protocol is the class `AFAMethod` in `afabench/core/types.py` of the repository Linusaronsson/AFA-Benchmark, package
-version 1.0.0, commit 0dd0690e of a public copy, read in November 2026. A batch has the shape `*batch *feature_shape`.
-`act` returns 0 to stop or i to perform selection i - 1. `predict` returns one number for each class. A selection is one
-feature, numbered by its place among the flattened features, or a panel of features. This module imports nothing of the
-benchmark: it accepts any array that NumPy converts, and returns NumPy arrays, or torch tensors for a torch batch.
+The interface is the class `AFAMethod` in `afabench/core/types.py` of the repository Linusaronsson/AFA-Benchmark,
+package version 1.0.0, commit 0dd0690e of a public copy, read in November 2026. A batch has the shape `*batch
+*feature_shape`. `act` returns 0 to stop or i for selection i - 1. `predict` returns class probabilities. A selection is
+a feature or a panel; selections are numbered by their first column among the flattened features. This module does not
+import the benchmark: it accepts any array that NumPy converts, and returns NumPy arrays, or torch tensors for a torch
+batch.
 
-The benchmark loads saved methods by the names of registered classes. To register these classes, call
+The benchmark loads a saved method by the name of its registered class. To register these classes, call
 `afabench.common.registry.REGISTERED_CLASSES.update(afa.evaluate.afabench.REGISTRY)`.
 """
 
@@ -53,9 +54,9 @@ _KEPT_OUT = {
 
 
 class PlannerMethod(ABC, Generic[AnyPlanner]):
-    """Base class of both methods.
+    """Define the base class of `BinaryMethod` and `TopKMethod`.
 
-    A mask does not contain the order of observations. Options that depend on this order are therefore rejected.
+    Options whose results depend on the order of observations are rejected, because a mask does not contain this order.
 
     Parameters
     ----------
@@ -105,7 +106,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
     @property
     @abstractmethod
     def classes(self) -> tuple[str, ...]:
-        """Return the names of the classes of `predict`, in order."""
+        """Return the names of the classes in the order of `predict`."""
 
     @abstractmethod
     def _planner(self) -> AnyPlanner:
@@ -113,7 +114,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
 
     @abstractmethod
     def _probabilities(self, planner: AnyPlanner) -> Floats:
-        """Return the probabilities of the classes, (n_classes,), summing to 1."""
+        """Return the class probabilities, (n_classes,), which sum to 1."""
 
     def act(
         self,
@@ -123,7 +124,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         label: Any = None,  # noqa: ARG002
         feature_shape: tuple[int, ...] | None = None,
     ) -> Any:
-        """Return the actions, (*batch, 1) int64: 0 to stop, or i for selection i - 1. The label is ignored.
+        """Return the actions, (*batch, 1) int64: 0 to stop, or i to perform selection i - 1. The label is ignored.
 
         Parameters
         ----------
@@ -145,7 +146,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         label: Any = None,  # noqa: ARG002
         feature_shape: tuple[int, ...] | None = None,
     ) -> Any:
-        """Return the probability of each of `classes` given the observations, (*batch, n_classes) float32."""
+        """Return the probability of each class in `classes` given the observations, (*batch, n_classes) float32."""
         rows, batch = self._rows(masked_features, feature_mask, None, feature_shape)
         distinct, place = np.unique(rows, axis=0, return_inverse=True)
         found = [self._probabilities(self._planner_of(row)) for row in distinct]
@@ -153,7 +154,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         return _alike(table[place.ravel()].reshape(*batch, len(self.classes)), masked_features)
 
     def save(self, path: str | Path) -> None:
-        """Write the bundle and the settings into a folder, which is created if necessary."""
+        """Write the bundle and the settings to a folder, which is created if it does not exist."""
         if not isinstance(self._options.get("allocation", ""), str | None):
             step = "name a rule of afa.planner.rules.RULES to save the method"
             raise PlannerError(Fault("planner option allocation", "an object", "the name of a rule", step))
@@ -175,7 +176,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
 
     @classmethod
     def load(cls, path: str | Path, device: Any = "cpu") -> Self:
-        """Return the method that `save` wrote into a folder."""
+        """Load the method that `save` wrote to a folder."""
         file = Path(path) / METHOD_FILE
         setting = read_mapping(file)
         kind, options = setting.pop("method", None), setting.pop("options", None)
@@ -187,7 +188,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         return cls(load_bundle(Path(path) / BUNDLE_FOLDER), **setting, **options).to(device)
 
     def to(self, device: Any) -> Self:
-        """Set the attribute `device`. All calculations run on the CPU, and results are placed on the batch's device."""
+        """Set the device of the results; all calculations run on the CPU."""
         self._device = device
         return self
 
@@ -198,11 +199,11 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
 
     @property
     def cost_param(self) -> float | None:
-        """Return the risk at which to stop, or None."""
+        """Return the risk at which the method stops, or None."""
         return self._cost_param
 
     def set_cost_param(self, cost_param: float) -> None:
-        """Set the risk at which to stop, in [0, 1).
+        """Set the risk at which the method stops, in [0, 1).
 
         The risk is the probability that the most probable class is wrong.
         """
@@ -212,7 +213,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         self._cost_param = float(cost_param)
 
     def set_seed(self, seed: int | None) -> None:
-        """Set the seed of the rule `random`. No other rule makes random choices. None means 0."""
+        """Set the seed of the rule `random`. None means 0."""
         self._seed = seed or 0
         self._empty: AnyPlanner = self._planner()
         self._held: OrderedDict[bytes, AnyPlanner] = OrderedDict()
@@ -220,10 +221,10 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
     def _rows(
         self, masked_features: Any, feature_mask: Any, selection_mask: Any, feature_shape: Sequence[int] | None
     ) -> tuple[Row, tuple[int, ...]]:
-        """Return the rows, (R, M), of a batch with the shape `*batch *feature_shape`, and the shape `batch`.
+        """Return the values of a batch as rows, (R, M), and the shape of the batch without the feature axes.
 
-        Raise a `PlannerError` if an argument has the wrong shape. Also raise it for an observed value other than -1, 0
-        and 1 of a feature without cut points; the message names the first such value.
+        Raise a `PlannerError` if an argument has the wrong shape. A feature without cut points may only have the
+        observed values -1, 0 and 1; the `PlannerError` names the first other value.
         """
         names, values, mask = self.features, _as_numpy(masked_features), _as_numpy(feature_mask)
         shape: tuple[int, ...] = values.shape[-1:] if feature_shape is None else tuple(feature_shape)
@@ -257,7 +258,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         return rows, batch
 
     def _coded(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return values, (R, M), where numbers are encoded by their cut points: -1 below, 1 above, 0 between."""
+        """Return values, (R, M), in which numbers are encoded by cut points: -1 below, 1 above, 0 between."""
         if self._table is None:
             return values
         cut = self._table.has_range & ~self._table.is_binary
@@ -265,12 +266,12 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         return np.where(cut & ~np.isnan(values), code, values)
 
     def _planner_of(self, row: Row) -> AnyPlanner:
-        """Return the cached planner of a row; the caller must not observe anything on it.
+        """Return the cached planner that has observed a row's values; the caller must not add observations to it.
 
-        For a new row, a planner is copied, and it observes the missing values in the order of the columns. The copied
-        planner is the cached planner that needs the fewest additional observations, or an empty planner. If the
-        planner's answers do not depend on the order of observations, the result depends only on the row, up to
-        rounding, and not on earlier calls. When the cache is full, the least recently used planner is removed.
+        For a new row, a cached planner is copied, and the copy observes the row's remaining values in the order of the
+        columns. The planner to copy is the cached planner that needs the fewest additional observations, or an empty
+        planner. The result depends only on the row, up to rounding, if the planner's answers do not depend on the order
+        of observations.
         """
         key = row.tobytes()
         if key not in self._held:
@@ -287,10 +288,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         return self._held[key]
 
     def _nearest(self, row: Row) -> tuple[Row, AnyPlanner]:
-        """Return a cached row and its planner.
-
-        Of the rows that do not contradict `row`, this row has the most observations.
-        """
+        """Return the cached row that agrees with `row` and has the most observations, and its planner."""
         held = np.frombuffer(b"".join(self._held), dtype=np.int8).reshape(len(self._held), len(row))
         fits = np.flatnonzero(((held == OPEN) | (held == row)).all(axis=1))
         if not len(fits):
@@ -312,11 +310,10 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
 
 
 class BinaryMethod(PlannerMethod[BinaryPlanner]):
-    """One entity as a task with two classes: class 0 without the entity, class 1 with it.
+    """Treat one entity as a task with two classes: class 0 without the entity, class 1 with it.
 
-    `predict` returns `BinaryPlanner.probability` and its complement. Without `cost_param`, the method stops when the
-    sign of S is certain. At that point, the class that the sign does not support can still have the larger probability
-    (decisions.md S15).
+    `predict` returns `BinaryPlanner.probabilities`. Without `cost_param`, the method stops when the sign of the score S
+    is certain. The other class can still be more probable (decisions.md S15).
 
     >>> from afa.model.bundle import load_bundle
     >>> method = BinaryMethod(load_bundle("tests/data/bundle_tiny"), entity="bleeding")
@@ -341,12 +338,12 @@ class BinaryMethod(PlannerMethod[BinaryPlanner]):
 
 
 class TopKMethod(PlannerMethod[TopKPlanner]):
-    """N entities as a task with N classes. The planner searches for the k best.
+    """Treat N entities as a task with N classes. The planner searches for the k best entities.
 
-    `predict` always assumes that exactly one entity holds, also if the bundle states otherwise. It returns the softmax
-    of log P(x_obs | v) plus prior log-odds (decisions.md S7). `TopKPlanner.top_k` ranks by the planner's score, so that
-    its order of the entities can differ from that of `predict`. Without `cost_param`, the method stops when the top k
-    is certified.
+    `predict` always assumes that exactly one entity is present, even if the bundle's settings differ. `predict` returns
+    the softmax of log P(x_obs | v) plus prior log-odds (decisions.md S7). `TopKPlanner.top_k` ranks entities by the
+    planner's score, so its ranking can differ from the ranking by `predict`. Without `cost_param`, the method stops
+    when the top k is certain.
 
     >>> from afa.model.bundle import load_bundle
     >>> method = TopKMethod(load_bundle("tests/data/bundle_tiny"), k=1)
@@ -384,7 +381,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
 
 
 def _columns(bundle: Bundle, features: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names of the columns. Each feature of the bundle must occur exactly once among them."""
+    """Return the names of the batch's columns; raise a `PlannerError` unless each feature of the bundle occurs once."""
     columns = bundle.features if features is None else tuple(features)
     lacking = [name for name in bundle.features if name not in set(columns)]
     beyond = [name for name in columns if name not in set(bundle.features)]
@@ -396,7 +393,7 @@ def _columns(bundle: Bundle, features: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _selections(names: Sequence[str], panels: Mapping[str, Sequence[str]]) -> tuple[tuple[int, ...], ...]:
-    """Return the columns of each selection, ordered by its first column. A selection is a panel or a single feature."""
+    """Return the columns of each selection (a panel or a single feature), ordered by the selection's first column."""
     panel_of = {feature: panel for panel, features in panels.items() for feature in features}
     items: dict[str, list[int]] = {}
     for column, name in enumerate(names):
@@ -405,7 +402,7 @@ def _selections(names: Sequence[str], panels: Mapping[str, Sequence[str]]) -> tu
 
 
 def _as_numpy(given: Any) -> NDArray[Any]:
-    """Return any array as a NumPy array. A torch tensor may be on another device or in a graph."""
+    """Return an array or a torch tensor, which may be on another device or in a computation graph, as a NumPy array."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(given, torch.Tensor):
         given = given.detach().cpu()
@@ -413,7 +410,7 @@ def _as_numpy(given: Any) -> NDArray[Any]:
 
 
 def _alike(answer: NDArray[Any], given: Any) -> Any:
-    """Return the answer. If the batch is a torch tensor, the answer becomes a torch tensor on the batch's device."""
+    """Return the result as a torch tensor on the batch's device if the batch is a torch tensor, else unchanged."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(given, torch.Tensor):
         return torch.from_numpy(answer).to(given.device)

@@ -1,4 +1,4 @@
-"""The cells of the allocation grid and the columns of their duels, as used by `run` and by `summarise`."""
+"""Define the cells of the allocation grid (rule, gain and schedule) and the columns of a cell's duels."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ DUELS = ("right", "right_first", "right_prior_wrong")
 
 
 class GridCell(NamedTuple):
-    """One way to choose features: a rule, a gain and a schedule.
+    """Store one strategy for choosing features: a rule, a gain and a schedule.
 
-    `allocation` is the rule's name or `module:Class`. `gain` is "" if the rule uses no gain.
+    `allocation` is the rule's name, or `module:Class` of a user-defined rule. The attribute `gain` is "" if the rule
+    uses no gain.
     """
 
     allocation: str
@@ -21,5 +22,5 @@ class GridCell(NamedTuple):
 
     @property
     def label(self) -> dict[str, str | None]:
-        """Return the columns of the summary that identify the cell."""
+        """Return the columns that identify a grid cell in the summary."""
         return self._asdict() | {"gain": self.gain or None}

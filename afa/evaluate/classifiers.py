@@ -1,8 +1,8 @@
-"""Classifiers trained on labelled patients that, like the planner, predict from any set of observed features.
+"""Train classifiers on labelled patients; like the planner, the classifiers predict from any set of observed features.
 
-Logistic regression and boosting are trained on `COPIES` copies of each labelled patient, with a random subset of
-features hidden in each copy. Naive Bayes needs no copies, because it ignores hidden features. Both classes have equal
-weight, as in a model without a prior.
+Logistic regression and boosting are trained on `COPIES` copies of each labelled patient; each copy hides a random
+subset of features. Naive Bayes needs no copies, because it ignores hidden features. Both classes have equal weight in
+training, as in a model without a prior.
 """
 
 from __future__ import annotations
@@ -47,14 +47,25 @@ TIE = 1e-9
 
 @dataclass(frozen=True)
 class Classifier:
-    """A fitted model and its method. `columns`, (C,), has the indices of the features that the model uses."""
+    """Store a fitted classifier and the name of its method.
+
+    `columns`, (C,), contains the indices of the features that the model uses.
+    """
 
     method: Method
     columns: NDArray[np.intp]
     model: Any
 
     def log_odds(self, values: Values, observed: Mask) -> Floats:
-        """Return the log-odds of class 1 at even prior odds, (P,). Only values (P, F) with `observed` True are used."""
+        """Return the log-odds of class 1 at even prior odds, (P,).
+
+        The classifier uses only values where `observed`, (P, F), is True.
+
+        Parameters
+        ----------
+        values, observed : (P, F) int8 and bool
+
+        """
         if not self.columns.size:
             return np.zeros(len(values))
         values, observed = values[:, self.columns], observed[:, self.columns]
@@ -67,10 +78,10 @@ class Classifier:
 
 
 def _inputs(method: Method, values: Values, observed: Mask) -> Floats:
-    """Return the inputs of a model.
+    """Return the input matrix of a classifier.
 
-    For boosting, these are the values with NaN where hidden, (P, F). For other methods, they are the values with 0
-    where hidden, and the mask, (P, 2 F).
+    For boosting, the matrix contains the values, with NaN for hidden values, (P, F). For other classifiers, the matrix
+    contains the values, with 0 for hidden values, and the mask, (P, 2 F).
     """
     if method == "boosting":
         return np.where(observed, values, np.nan)
@@ -78,19 +89,16 @@ def _inputs(method: Method, values: Values, observed: Mask) -> Floats:
 
 
 def shown_shares(n_features: int) -> Floats:
-    """Return for each copy the probability that a feature is shown, (COPIES,).
-
-    In the last copy the probability is 1.
-    """
+    """Return the probability that a feature is shown in each copy, (COPIES,), which is 1 in the last copy."""
     return np.geomspace(1 / n_features, 1.0, COPIES)
 
 
 def train(method: Method, values: Values, positive: Mask, generator: np.random.Generator) -> Classifier:
-    """Return the classifier trained on labelled patients of both classes.
+    """Return a classifier trained on labelled patients of both classes.
 
-    A value other than -1, 0 and +1 counts as not measured and is hidden in every copy. For naive Bayes, the model is
-    the log-likelihood ratio of the values -1, 0 and +1, (F, 3), from `conditionals`. The other methods skip features
-    with the same value in all patients.
+    A value other than -1, 0 and +1 counts as not measured and is hidden in every copy. The model of naive Bayes is the
+    log-likelihood ratio of the values -1, 0 and +1, (F, 3), from `conditionals`. Logistic regression and boosting
+    ignore features that have the same value in all patients.
 
     Parameters
     ----------
@@ -122,9 +130,9 @@ def train(method: Method, values: Values, positive: Mask, generator: np.random.G
 
 
 def _looked_at(method: Method, values: Values, positive: Mask) -> NDArray[np.intp]:
-    """Return the features that vary, (C,).
+    """Return the indices of the features that vary between patients, (C,).
 
-    For boosting, return at most `SCREENED` of these features: those with the largest mutual information.
+    For boosting, return only the `SCREENED` features with the largest mutual information with the class.
     """
     varied: NDArray[np.intp] = np.flatnonzero((values != values[0]).any(axis=0))
     if method != "boosting" or len(varied) <= SCREENED:
@@ -136,9 +144,15 @@ def _looked_at(method: Method, values: Values, positive: Mask) -> NDArray[np.int
 def conditionals(values: Values, positive: Mask) -> Floats:
     """Return the smoothed probabilities of -1, 0 and +1 for each feature in class 0 and in class 1, (2, F, 3).
 
-    Each class gets `SMOOTHING` additional cases. Their distribution is that of all labelled patients with one
-    additional case of each value. With uniform additional cases, even a feature with the same value in all patients
-    would separate a large class from a small one.
+    Smoothing adds `SMOOTHING` cases to each class. The added cases are distributed as all labelled patients plus one
+    case of each value. If uniformly distributed cases were added, even a constant feature would separate a large class
+    from a small class.
+
+    Parameters
+    ----------
+    values : (n, F) int8
+    positive : (n,) bool
+
     """
     counts = np.array([[(values[chosen] == x).sum(axis=0) for x in (-1, 0, 1)] for chosen in (~positive, positive)])
     together = (counts.sum(axis=0) + 1.0) / (len(values) + 3)
@@ -148,7 +162,7 @@ def conditionals(values: Values, positive: Mask) -> Floats:
 
 
 def information(posterior: Floats, chances: Floats) -> Floats:
-    """Return the mutual information of class and feature, (P, F) nats.
+    """Return the mutual information between the class and each feature for each patient, (P, F) nats.
 
     Parameters
     ----------
@@ -165,9 +179,9 @@ def information(posterior: Floats, chances: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """Classifiers trained on labelled patients.
+    """Store the classifiers trained on labelled patients.
 
-    With two hypotheses there is one classifier. With more, there is one for each hypothesis against all others.
+    For two hypotheses there is one classifier, otherwise one for each hypothesis against all other hypotheses.
 
     Attributes
     ----------
@@ -205,15 +219,20 @@ class Trained:
         return found
 
     def _evidence(self, values: Values, observed: Mask) -> Floats:
-        """Return log-odds of each hypothesis against all other hypotheses, (P, C)."""
+        """Return the log-odds of each hypothesis against all other hypotheses, (P, C)."""
         found = [classifier.log_odds(np.where(observed, values, 0), observed) for classifier in self.classifiers]
         return np.stack(found if len(found) > 1 else [*found, np.zeros(len(values))], axis=1)
 
 
 def most_informative(gain: Floats, features: Sequence[str]) -> NDArray[np.intp]:
-    """Return each patient's feature of largest gain, (P,), from gains (P, F).
+    """Return the index of each patient's feature with the largest gain, (P,).
 
-    Ties are broken by name (docs/decisions.md, A8).
+    Ties are broken by the feature's name (docs/decisions.md, A8).
+
+    Parameters
+    ----------
+    gain : (P, F) float64, nats
+
     """
     by_name = np.argsort(np.array(features))
     best = gain.max(axis=1, keepdims=True)
@@ -224,9 +243,9 @@ def most_informative(gain: Floats, features: Sequence[str]) -> NDArray[np.intp]:
 def trained(
     method: Method, values: Values, answers: NDArray[np.int64], features: Sequence[str], generator: np.random.Generator
 ) -> Trained:
-    """Return the classifiers trained on patients. Every hypothesis must have at least one patient.
+    """Return the classifiers trained on patients with known answers. Every hypothesis must have at least one patient.
 
-    A missing value is hidden in every copy of a patient.
+    A missing value is hidden in every training copy of the patient.
 
     Parameters
     ----------
@@ -242,9 +261,9 @@ def trained(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Run linear algebra on one thread within the context, and skip scikit-learn's checks.
+    """Within the context, run linear algebra on one thread and skip scikit-learn's checks.
 
-    One thread gives a fixed order of sums.
+    One thread gives reproducible sums.
     """
     from sklearn import config_context  # noqa: PLC0415  the dependency is optional
     from threadpoolctl import threadpool_limits  # noqa: PLC0415

@@ -1,6 +1,6 @@
-"""Cross-validated effect of an update by labelled patients.
+"""Estimate by cross-validation how an update by labelled patients changes accuracy.
 
-The patients of each fold are scored by a bundle that was updated with the patients of the other folds.
+The patients of each fold are scored by a bundle that was updated with the patients of all other folds.
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ def update_brings(
     resamples: int = 1000,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """Return how well patients are separated by the bundle alone and by the bundle updated with other patients.
+    """Return a table of how well the bundle separates patients, alone and after an update with other patients.
 
-    `question` is an entity, or `which`. `t` is the number of observed features, in the planner's order. `metric` is
-    `auroc`, or `first_place` for the question `which`. `alone` and `updated` are the values of the metric for the two
-    bundles. `brought` is `updated` minus `alone`, with its interval over patients from `low` to `high`. `patients` is
-    the number of patients. A question has no row if one of its answers has fewer than `LEAST` patients.
+    The column `question` is an entity, or `which`. The column `t` is the number of features observed, in the order that
+    the planner chooses. The column `metric` is `auroc`, or `first_place` for the question `which`. The columns `alone`
+    and `updated` contain the metric without and with the update. The column `brought` is `updated` minus `alone`; `low`
+    and `high` are its bootstrap interval over patients. A question is left out if one of its answers has fewer than
+    `LEAST` patients.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ def update_brings(
 def _brought(
     bundle: Bundle, values: NDArray[np.int8], task: FieldTask, resamples: int, confidence: float
 ) -> pd.DataFrame:
-    """Return the rows of one question."""
+    """Return the rows of the table of `update_brings` for one question."""
     asked = task.answers >= 0
     values, answers, most = values[asked], task.answers[asked], values.shape[1]
     rounds = [*(t for t in ROUNDS if t < most), most]
@@ -89,9 +90,14 @@ def _brought(
 
 
 def folds_of(name: str, answers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the fold of each patient, (P,).
+    """Return the cross-validation fold of each patient, (P,).
 
-    The patients of each answer in `answers`, (P,), are spread over all folds.
+    The patients of each answer in `answers`, (P,), are spread evenly over the folds.
+
+    Parameters
+    ----------
+    answers : (P,) int64
+
     """
     mixed = generator_of("cross-validation", name).permutation(len(answers))
     ordered = mixed[np.argsort(answers[mixed], kind="stable")]
@@ -101,7 +107,7 @@ def folds_of(name: str, answers: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def brought_text(table: pd.DataFrame, bundle: Bundle, most: Sequence[int] = (1, 3, 5)) -> str:
-    """Return the table of `update_brings` as text. An empty table gives an empty text.
+    """Return the table of `update_brings` as text, or an empty text if the table is empty.
 
     Parameters
     ----------

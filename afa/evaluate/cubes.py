@@ -1,6 +1,6 @@
-"""The tables of the allocation grid as arrays.
+"""Read the tables of the allocation grid as arrays, and check that every run is complete.
 
-Every run is checked to be complete. All arrays have the patients in the same order, and sum over the runs of a cell.
+All arrays list the patients in the same order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SINGLE = 1e-6
 
 @dataclass(frozen=True)
 class Grid:
-    """The sums of all cells for P patients and rounds 0 to M. The runs of a cell are summed for each patient.
+    """Store counts of all grid cells for P patients and rounds 0 to M, summed over the runs (seeds) of a cell.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Grid:
     def part(self, column: str, cell: GridCell, method: str = "", rounds: Sequence[int] | None = None) -> Part:
         """Return the sums of one column and the numbers of cases, (P, T) each.
 
-        If `rounds` is None, T covers all rounds.
+        If `rounds` is None, the sums of all rounds are returned.
         """
         counted, total = self.counted[column, method, cell], self.totals[column] * self.runs[cell]
         chosen = counted if rounds is None else np.ascontiguousarray(counted[:, list(rounds)])
@@ -71,7 +71,7 @@ class Grid:
 
 
 def read_grid(tables: Mapping[str, pd.DataFrame], truth: Mapping[str, pd.DataFrame]) -> Grid:
-    """Return the grid from the tables of the allocation stage: `rounds` and `choices`, and the tables of targets.
+    """Return the grid from the tables `rounds` and `choices` of the allocation stage and the tables of targets.
 
     Raises
     ------
@@ -127,7 +127,9 @@ def _by_patient(table: pd.DataFrame, patients: Sequence[str], keys: Sequence[str
 def _by_run(
     name: str, table: pd.DataFrame, patients: Sequence[str], more: Sequence[str], last_round: int | None = None
 ) -> Complete:
-    """Return a table as arrays with the axes run, other keys, patient and t. Text columns are dropped to save memory.
+    """Return a table as an array with the axes run, other keys, patient and t.
+
+    Text columns of the table are dropped to save memory.
 
     Parameters
     ----------
@@ -141,7 +143,7 @@ def _by_run(
 
 
 def _members(whole: Complete) -> dict[GridCell, list[int]]:
-    """Return the indices of each cell's runs, in the order of the table."""
+    """Return the row indices of each grid cell's runs, in the order of the table."""
     members: dict[GridCell, list[int]] = {}
     for i, (allocation, gain, schedule, _) in enumerate(whole.axes["run"].labels):
         members.setdefault(GridCell(str(allocation), str(gain), str(schedule)), []).append(i)
@@ -161,10 +163,11 @@ def _checked_choice(choices: Complete, column: str) -> Singles:
 
 
 def _sums(whole: Complete, column: str, cube: Singles) -> dict[tuple[str, str, GridCell], Floats]:
-    """Return the sums of a column over runs, by method and cell. Missing values count as 0.
+    """Return the sums of a column over the runs of each cell, by method and cell.
 
-    Precisions are rounded to multiples of 1 / `UNIT`. Counts of duels are multiples of one half, so that they need no
-    rounding.
+    Missing values count as 0.
+
+    Precisions are rounded to multiples of 1 / `UNIT`. Counts of duels are multiples of one half and need no rounding.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""The participants of the league: fields, variants of a bundle's model, and classifiers trained on labels.
+"""Define the participants of the league: data sets, variants of a bundle's model, and classifiers trained on labels.
 
-A field has the patients' values, the questions about the patients, and facts about the table. The compiled engine
-evaluates the variants of the model. A feature that was not measured
-(`MISSING`) is never chosen and has no effect (docs/decisions.md, F8).
+A data set (field) contains the patients' values, the questions about the patients, and facts about the table. The
+compiled engine evaluates the variants of the model. A feature that was not measured (`MISSING`) is never chosen and has
+no effect (docs/decisions.md, F8).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NOBODY = "none of them"
 
 @dataclass(frozen=True)
 class FieldTask:
-    """A question about each patient, with C hypotheses.
+    """Store a question about each patient, with C possible answers (hypotheses).
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class FieldTask:
 
 @dataclass(frozen=True, eq=False)
 class Entrant:
-    """A field with its table: the patients' values and the questions.
+    """Store a data set (field): the patients' values and the questions.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class Entrant:
         return self.bundle.features
 
     def some(self, n: int) -> Entrant:
-        """Return the field with at most n patients, sampled by their names alone."""
+        """Return the data set with at most n patients, sampled by name."""
         if n >= len(self.patients):
             return self
         drawn = np.sort(random_order(self.patients, patient="", seed=0, experiment="league")[:n])
@@ -109,7 +109,7 @@ class Entrant:
 
 
 def read_entrant(folder: str | Path, mirror: str | Path | None = None) -> Entrant | str:
-    """Return a field with its table, or a text with the reason why the table is missing.
+    """Return the data set of a field folder, or a text that says why its table is missing.
 
     Raises
     ------
@@ -148,9 +148,14 @@ def read_entrant(folder: str | Path, mirror: str | Path | None = None) -> Entran
 
 
 def questions_of(entities: Sequence[str], labels: Floats, holds: str) -> Iterator[FieldTask]:
-    """Yield one yes-or-no question for each entity that some patients have and others lack.
+    """Yield one yes-or-no question for each entity that some patients have and other patients lack.
 
-    If a patient has at most one entity, also yield the question which entity holds.
+    If a patient can have at most one entity, also yield the question which entity the patient has.
+
+    Parameters
+    ----------
+    labels : (P, N) float64, 0, 1 or NaN
+
     """
     for column, entity in enumerate(entities):
         answers = np.where(np.isnan(labels[:, column]), -1, 1 - np.nan_to_num(labels[:, column])).astype(np.int64)
@@ -167,11 +172,11 @@ def questions_of(entities: Sequence[str], labels: Floats, holds: str) -> Iterato
 
 
 def statistics(task: FieldTask, answers: NDArray[np.int64], evidence: Floats, weights: Floats) -> dict[str, Floats]:
-    """Return each metric of a question, (R, T).
+    """Return each metric of a question for each resample and t, (R, T).
 
     `balanced_accuracy` is computed at equal prior probabilities. `first_place` is the share of patients whose true
-    hypothesis has the most evidence; a tie of n hypotheses counts 1/n. `by_class` computes this share for the patients
-    of each hypothesis, and is the mean over the hypotheses.
+    hypothesis has the most evidence; a tie of n hypotheses counts 1/n. `by_class` is the mean over hypotheses of the
+    `first_place` among the patients with this hypothesis.
 
     Parameters
     ----------
@@ -201,16 +206,23 @@ def statistics(task: FieldTask, answers: NDArray[np.int64], evidence: Floats, we
 
 
 def main(task: FieldTask, answers: NDArray[np.int64], evidence: Floats, weights: Floats) -> Floats:
-    """Return the first metric of a question, (R, T). It is computed faster than by `statistics`."""
+    """Return the first metric of a question, (R, T), faster than `statistics` does.
+
+    Parameters
+    ----------
+    answers, evidence, weights : as in `statistics`
+
+    """
     if task.entity is None:
         return statistics(task, answers, evidence, weights)[task.metrics[0]]
     return areas_of(evidence[:, :, 0] - evidence[:, :, 1], answers == 0, weights)
 
 
 def facts(entrant: Entrant, followed: int) -> pd.DataFrame:
-    """Return a table with one row for each question, with numbers of patients, rows and features.
+    """Return a table with the numbers of patients, rows and features of each question.
 
-    `missingness_auroc` tells how well the number of measured values predicts the label. It is max(AUROC, 1 - AUROC).
+    The column `missingness_auroc` is max(AUROC, 1 - AUROC) of the number of measured values as a predictor of the
+    label.
     """
     measured = (entrant.values != MISSING).sum(axis=1).astype(np.float64)
     rows = []
@@ -246,12 +258,12 @@ RULES = ("information", "boundary", "greedy", "priority_all")
 
 @dataclass(frozen=True, eq=False)
 class HypothesisModel:
-    """A model of C hypotheses for the compiled engine. Exactly one of the hypotheses holds."""
+    """Store a model of C hypotheses for the compiled engine; exactly one hypothesis is true of each patient."""
 
     models: Bundle | Models
 
     def planned(self, values: Values, rounds: Sequence[int], *, rule: str = RULES[0], fixed: bool = False) -> Floats:
-        """Return the log-evidence of the hypotheses after `rounds`, (P, T, C) nats.
+        """Return the log-evidence of the hypotheses after each number of features in `rounds`, (P, T, C) nats.
 
         The rule chooses the order of features for each patient.
 
@@ -276,30 +288,44 @@ class HypothesisModel:
             rescoring=(0,) if fixed else None,
             rounds=partly,
         ).elbo
-        if most in at:  # at full observation the order does not matter
+        if most in at:  # at full observation the order of features does not matter
             everything = measured_first(np.tile(np.arange(most), (len(values), 1)), values)
             last = follow(self.models, values, everything, ENTITIES, rounds=[0, most]).elbo
             elbo = np.concatenate([elbo, last[:, 1:]], axis=1)
         return self._evidence(elbo, rounds)
 
     def orders(self, values: Values, rule: str = RULES[0], *, fixed: bool = False, most: int | None = None) -> Orders:
-        """Return each patient's order of features under a rule, (P, M), or (P, `most`).
+        """Return the order in which a rule chooses each patient's features, (P, M), or (P, `most`).
 
-        The entries after the last measured feature are -1.
+        In each order, entries after the last measured feature are -1.
+
+        Parameters
+        ----------
+        values : (P, M) int8
+
         """
         rescoring = (0,) if fixed else None
         return choose(self.models, values, allocation=rule, gain="cmi", k=1, n_rounds=most, rescoring=rescoring).order
 
     def along(self, values: Values, orders: Orders, rounds: Sequence[int], **options: Any) -> Floats:
-        """Return the log-evidence of the hypotheses after `rounds`, (P, T, C) nats, for given orders, (P, M).
+        """Return the log-evidence of the hypotheses, (P, T, C) nats, along given orders of features, (P, M).
 
-        `options` can have `solver` and `threads`.
+        `options` may contain `solver` and `threads`.
+
+        Parameters
+        ----------
+        values : (P, M) int8
+        orders : (P, M) int64
+
         """
         found = follow(self.models, values, orders, ENTITIES, rounds=_from_start(rounds), **options)
         return self._evidence(found.elbo, rounds)
 
     def _evidence(self, elbo: Floats, rounds: Sequence[int]) -> Floats:
-        """Return the log-evidence, (P, T, C). At t = 0 it equals the prior (docs/decisions.md, S7 and F3)."""
+        """Return the log-evidence of the hypotheses, (P, T, C), including the prior.
+
+        At t = 0 the log-evidence equals the prior (docs/decisions.md, S7 and F3).
+        """
         known = np.asarray(self.models.priors) + elbo - elbo[:, :1]
         shown = _from_start(rounds)
         return np.asarray(known[:, [shown.index(t) for t in rounds]])
@@ -307,10 +333,10 @@ class HypothesisModel:
 
 @dataclass(frozen=True, eq=False)
 class Discounted(HypothesisModel):
-    """A variant without couplings. Its log-odds are shrunk if observations repeat each other (F16).
+    """A variant without couplings. The log-odds of this variant are shrunk if observations repeat each other (F16).
 
-    The log-odds compare each hypothesis with the last hypothesis of `models`. If `asked` does not have that last
-    hypothesis, the evidence does not have it either.
+    The log-odds compare each hypothesis with the last hypothesis of `models`. The returned evidence omits the last
+    hypothesis of `models` if `asked` does not contain it.
 
     Attributes
     ----------
@@ -324,12 +350,12 @@ class Discounted(HypothesisModel):
     repeats: tuple[tuple[Orders, Repeats], ...]
 
     def planned(self, values: Values, rounds: Sequence[int], *, rule: str = RULES[0], fixed: bool = False) -> Floats:
-        """Return the shrunk log-odds after `rounds`, (P, T, C), in the order of `asked`."""
+        """Return the shrunk log-odds after each number of features in `rounds`, (P, T, C), in the order of `asked`."""
         orders = self.asked.orders(values, rule, fixed=fixed, most=max(t for t in (0, *rounds) if t < values.shape[1]))
         return self.along(values, completed(orders, values.shape[1]), rounds)
 
     def along(self, values: Values, orders: Orders, rounds: Sequence[int], **options: Any) -> Floats:
-        """Return the shrunk log-odds after `rounds`, (P, T, C), for given orders, (P, M)."""
+        """Return the shrunk log-odds after each number of features in `rounds`, (P, T, C), for given orders, (P, M)."""
         shown = _from_start(rounds)
         evidence = super().along(values, orders, shown, **options)
         odds, rows = evidence - evidence[:, :, -1:], np.arange(len(values))[:, None]
@@ -348,7 +374,15 @@ def _from_start(rounds: Sequence[int]) -> list[int]:
 
 
 def completed(orders: Orders, n_features: int) -> Orders:
-    """Return complete orders, (P, M). Features that an order lacks are appended by index."""
+    """Return each patient's order with all M features, (P, M).
+
+    Features missing from an order are appended in the order of the bundle.
+
+    Parameters
+    ----------
+    orders : (P, R) int64, feature indices, then -1
+
+    """
     place = np.full((len(orders), n_features + 1), n_features, dtype=np.int64)
     np.put_along_axis(place, np.where(orders < 0, n_features, orders), np.arange(orders.shape[1])[None], axis=1)
     return place[:, :n_features].argsort(axis=1, kind="stable")
@@ -364,9 +398,9 @@ log-odds. The last two use the same order of features.
 
 
 def variants(entrant: Entrant, task: FieldTask) -> dict[str, tuple[HypothesisModel, Mask, Values]]:
-    """Return for each variant, by name, three items: the model, a mask of patients (P,), and the values (P, M).
+    """Return a mapping from the name of each model variant to its model, a mask of patients (P,) and the values (P, M).
 
-    The variant is evaluated for the patients in the mask. The values are those of all patients.
+    Each variant is evaluated for the patients in its mask, but its values include all patients.
     """
     bundle, entity, values, asked = entrant.bundle, task.entity, entrant.values, task.answers >= 0
     own = whole(bundle, task)
@@ -387,7 +421,7 @@ def variants(entrant: Entrant, task: FieldTask) -> dict[str, tuple[HypothesisMod
         found["directions"] = (with_and_without(entrant.directions, entity, "differential"), asked, values)
         shared = with_and_without(entrant.directions, entity, "shared")
         found["directions, shared couplings"] = (shared, asked, values)
-    else:  # the paper's models lack the hypothesis `none`
+    else:  # the paper's models have no hypothesis `none`
         found["directions"] = (
             HypothesisModel(entrant.directions),
             asked & (task.answers < len(bundle.entities)),
@@ -397,16 +431,16 @@ def variants(entrant: Entrant, task: FieldTask) -> dict[str, tuple[HypothesisMod
 
 
 def whole(bundle: Bundle, task: FieldTask) -> HypothesisModel:
-    """Return the variant for a question that uses all probabilities and couplings of a bundle."""
+    """Return the variant that uses all probabilities and couplings of a bundle."""
     if task.entity is not None:
         return with_and_without(bundle, task.entity, "explicit")
     return which(bundle, NOBODY if NOBODY in task.hypotheses else None)
 
 
 def labels_for(bundle: Bundle, task: FieldTask, answers: Answers) -> Floats:
-    """Return the labels of patients for `afa.evaluate.update`, (n, N).
+    """Return the labels, 1 or 0, that `afa.evaluate.update` needs, (n, N).
 
-    A label is 1 or 0. It is NaN for an entity that the question does not concern.
+    A label is NaN if the question does not concern the entity.
 
     Parameters
     ----------
@@ -421,21 +455,21 @@ def labels_for(bundle: Bundle, task: FieldTask, answers: Answers) -> Floats:
 
 
 def with_and_without(bundle: Bundle, entity: str, closure: Closure) -> HypothesisModel:
-    """Return the model of the question whether an entity holds."""
+    """Return the model of the question whether the patient has the entity."""
     return HypothesisModel(classes_of(bundle, entity, closure, STRENGTH))
 
 
 def which(bundle: Bundle, nobody: str | None = None) -> HypothesisModel:
-    """Return the model of the question which entity holds.
+    """Return the model of the question which entity the patient has.
 
-    If `nobody` is given, there is one more hypothesis with this name: no entity holds, and values follow the
+    If `nobody` is given, a hypothesis of this name is added: the patient has no entity, and values follow the
     background.
     """
     found, names = hypotheses_of(bundle), list(bundle.entities)
     chances = [bundle.how_often(entity)[0] for entity in bundle.entities]
     if nobody is not None:
         at = np.array(sorted(j for _, members in bundle.exclusive for j in members), dtype=np.intp)
-        nothing = PairwiseMRF.class_conditional(bundle.background[at], np.zeros((len(at), len(at))))
+        nothing = PairwiseMRF.from_probabilities(bundle.background[at], np.zeros((len(at), len(at))))
         found, names, chances = [*found, (nothing, at)], [*names, nobody], [*chances, bundle.background]
     models = tuple(with_groups(bundle, model, at, said) for (model, at), said in zip(found, chances, strict=True))
     spoken = tuple(at for _, at in found)
@@ -446,14 +480,14 @@ def which(bundle: Bundle, nobody: str | None = None) -> HypothesisModel:
 
 
 def uncoupled(variant: HypothesisModel) -> HypothesisModel:
-    """Return the variant without couplings, which is naive Bayes (docs/decisions.md, F4)."""
+    """Return the model variant without couplings, which is naive Bayes (docs/decisions.md, F4)."""
     return _with(variant, lambda model: (np.exp(model.terms), 0 * model.couplings))
 
 
 def discounted(bundle: Bundle, asked: HypothesisModel, entity: str | None) -> Discounted:
-    """Return a variant without couplings. The couplings of the bundle are used only to shrink the log-odds (F16).
+    """Return a model variant without couplings, whose log-odds are shrunk by the bundle's couplings (F16).
 
-    A member of an exclusive group counts as an observation that does not repeat any other observation.
+    A member of an exclusive group is treated as an observation that does not repeat other observations.
     """
     apart = bundle if bundle.rates is None else replace(bundle, rates=replace(bundle.rates, exclusive=()))
     known = sides_for(apart, "one", exactly=False, entity=entity, discounted=True)
@@ -463,30 +497,30 @@ def discounted(bundle: Bundle, asked: HypothesisModel, entity: str | None) -> Di
 
 
 def plainly_coupled(variant: HypothesisModel) -> HypothesisModel:
-    """Return the variant with couplings about 0 instead of about the means (docs/decisions.md, F2a).
+    """Return the model variant whose couplings multiply values, not deviations from the means (docs/decisions.md, F2a).
 
-    The engine takes only couplings about means. Couplings about 0 are equivalent to couplings about the means mu of
-    `_moved` if the probabilities have the log-weights f(s) + s psi mu.
+    The compiled engine supports only couplings of deviations from the means. Couplings psi of the values are equivalent
+    if the probabilities have the log-weights f(s) + s psi mu, with the means mu from `_moved`.
     """
     return _with(variant, lambda model: (_moved(model), model.couplings))
 
 
 def _moved(model: PairwiseMRF) -> Floats:
-    """Return the mean-field marginals of a model with couplings about 0, without observations, (M, 3)."""
+    """Return the mean-field marginals, without observations, of a model whose couplings multiply the values, (M, 3)."""
     means = np.asarray(model.centre)
     while True:
         weights = np.exp(model.terms + (model.couplings @ means)[:, None] * VALUES)
         moved: Floats = weights / weights.sum(axis=1, keepdims=True)
         before, means = means, moved @ VALUES
-        if np.abs(means - before).max(initial=0.0) < 1e-13:  # couplings are weak enough for a contraction (F2d)
+        if np.abs(means - before).max(initial=0.0) < 1e-13:  # weak couplings: converges (F2d)
             return moved
 
 
 def _with(variant: HypothesisModel, changed: Callable[[PairwiseMRF], tuple[Floats, sp.csr_array]]) -> HypothesisModel:
-    """Return the variant in which `changed` replaces the probabilities and couplings of each model."""
+    """Return the model variant in which `changed` replaces the probabilities and couplings of each model."""
     if isinstance(variant.models, Bundle):
         raise TypeError("a variant of directions")
     models = [
-        PairwiseMRF.class_conditional(*changed(model), model.prior, model.features) for model in variant.models.models
+        PairwiseMRF.from_probabilities(*changed(model), model.prior, model.features) for model in variant.models.models
     ]
     return HypothesisModel(replace(variant.models, models=tuple(models)))

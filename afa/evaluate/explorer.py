@@ -1,8 +1,8 @@
-"""The data and the page of the explorer: acquisition step by step, for some patients under every rule of the grid.
+"""Write the explorer page: acquisition step by step, for some patients under every rule of the grid.
 
-The choices are read from the table `choices`. Rankings, gains and certificates are computed again for these choices.
-The page is one HTML file with its data, styles, scripts and a plotting library, so that it loads no other file. Large
-data are stored as base64 of gzip. Names are stored as JSON and shown as text.
+The chosen features are read from the table `choices`. Rankings, gains and certificates are computed again for the
+chosen features. The page is one HTML file that includes its data, styles, scripts and a plotting library. Names are
+stored as JSON and inserted into the page as plain text.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ EXPLAINED = 20
 
 
 class Walked(NamedTuple):
-    """One run of B patients, by t from 0 to M, with S scores.
+    """Store the results of one run for B patients and S scores, by t from 0 to M.
 
     Attributes
     ----------
@@ -84,16 +84,16 @@ class Walked(NamedTuple):
 
 @dataclass(frozen=True)
 class Explored:
-    """The contents of the page, in JSON types.
+    """Store the data that the explorer page shows, in JSON types.
 
     Attributes
     ----------
     summary : names and settings. Entities are sorted by name, so that ties are broken by the index of an entity.
-        Features are in the order of the bundle. `cells` has the ways to choose features. `patients` has names and
+        Features are in the order of the bundle. `cells` lists the strategies. `patients` contains names and
         labels (1, 0 or None, by entity). `typical` is the patient shown first: the one whose top k settles at the
         median t
-    steps : one entry for each patient. `values` has the value of each feature, (M,). `why` has the result of
-        `reasons_of` for the run that the page shows first. `runs` has one entry for each cell. The keys of such an
+    steps : one entry for each patient. `values` contains the value of each feature, (M,). `why` contains the result of
+        `reasons_of` for the run that the page shows first. `runs` has one entry for each grid cell. The keys of such an
         entry are: `order`, the features in the order of observation; `worth`, the gain of each choice in nats, to 3
         digits (for `frontier` a weight without a unit); `fallback`, each t at which the choice fell back to the rule of
         decisions.md A7; `resolved`, the number of resolved duels by t; `certified`, the first t with a certified top k,
@@ -113,8 +113,9 @@ def explore(
 ) -> Explored:
     """Return the steps of at most `most` patients under each rule of the table `choices`, and under `OURS`.
 
-    Patients are evenly spaced in the order of the cohort. The schedule is `every` if the table has it, else the table's
-    first schedule. The background of `OURS` is all other patients of the cohort, without labels.
+    Patients are evenly spaced in the order of the cohort. The schedule `every` is used if the table contains it, else
+    the table's first schedule. The background of `OURS` is estimated from all other patients of the cohort, without
+    labels.
 
     Parameters
     ----------
@@ -163,25 +164,34 @@ def explore(
 
 
 def _others(bundle: Bundle, cohort: Cohort, name: str) -> Background:
-    """Return the background of all other patients of the cohort."""
+    """Return the background estimated from all other patients of the cohort."""
     values = np.where(cohort.values == MISSING, np.nan, cohort.values)
     return Background.of_patients(bundle, values, without=cohort.patients.index(name), name="other patients")
 
 
 def words_of(planners: Sequence[TopKPlanner]) -> str:
-    """Return the background of the planners in words. The text is empty if no planner has a background."""
+    """Return the background of the planners in words, or an empty text if no planner has a background."""
     return next((planner.background.words for planner in planners if planner.background is not None), "")
 
 
 def evenly(n: int, most: int) -> list[int]:
-    """Return at most `most` evenly spaced indices below n, including the first and the last."""
+    """Return at most `most` evenly spaced indices below n, including the first and the last index."""
     return list(range(n)) if n <= most else [i * (n - 1) // max(most - 1, 1) for i in range(most)]
 
 
 def by_engine(
     bundle: Bundle, values: NDArray[np.int8], way: Way, orders: Orders | None, setting: SimulationSetting
 ) -> Walked:
-    """Return a run of B patients with values (B, M). The rule chooses features, unless `orders`, (B, M), are given."""
+    """Return a run of B patients, computed by the compiled engine.
+
+    The rule chooses the features, unless `orders`, (B, M), is given.
+
+    Parameters
+    ----------
+    values : (B, M) int8
+    orders : (B, M) int64, or None
+
+    """
     options: dict[str, Any] = {"gain": way.gain or None, "target": TARGET.get(way.gain), "ranks": RANKED}
     options |= {"k": setting.k, "solver": setting.solver, "threads": setting.threads}
     if orders is None:
@@ -210,9 +220,14 @@ def by_engine(
 
 
 def by_planners(planners: Sequence[TopKPlanner], values: NDArray[np.int8], scores: Sequence[str], way: Way) -> Walked:
-    """Return a run of B patients with values (B, M), one planner each.
+    """Return a run of B patients, computed by one planner for each patient.
 
     If all planners have a background, the score `background` is added to `scores`.
+
+    Parameters
+    ----------
+    values : (B, M) int8
+
     """
     weighs = bool(way.gain) and way.gain != INFORMATION and ":" not in way.allocation
     believes = all(planner.background is not None for planner in planners)
@@ -241,7 +256,7 @@ def by_planners(planners: Sequence[TopKPlanner], values: NDArray[np.int8], score
 
 
 def boundary_of(place: NDArray[np.int16], names: NDArray[np.int64], k: int) -> tuple[NDArray[np.int64], ...]:
-    """Return the last entity inside the top k and the first entity outside, (...) each.
+    """Return the indices of the last entity inside the top k and of the first entity outside, (...) each.
 
     Parameters
     ----------
@@ -262,7 +277,7 @@ def explored_of(
     measured: NDArray[np.int8],
     named: Mapping[str, Any],
 ) -> Explored:
-    """Return the page's contents for some runs and for the patients in the given rows of a cohort.
+    """Return the data of the explorer page for the given runs and the given rows of a cohort.
 
     Parameters
     ----------
@@ -317,7 +332,7 @@ def explored_of(
 
 
 def middle(numbers: Sequence[int]) -> int:
-    """Return the index of the lower median. Equal numbers are ordered by their index.
+    """Return the index of the lower median. Equal numbers are ordered by their index in the input.
 
     >>> middle([214, 9, 40])
     2
@@ -328,8 +343,8 @@ def middle(numbers: Sequence[int]) -> int:
 def reasons_of(planner: TopKPlanner, values: NDArray[np.int8], by_name: Sequence[int]) -> list[dict[str, Any]]:
     """Return the reasons for a planner's first choices for one patient, in JSON types.
 
-    In each entry, `reason` is a text, and `others` has the next best choices of the rule. `then` has a pair for each
-    possible value of the feature: the value, and the k best entities after it, by their numbers on the page.
+    In each entry, `reason` is a text, and `others` lists the rule's next best choices. `then` lists each possible value
+    of the feature and the k best entities after it, by their numbers on the page.
 
     Parameters
     ----------
@@ -351,7 +366,7 @@ def reasons_of(planner: TopKPlanner, values: NDArray[np.int8], by_name: Sequence
 
 
 def _steps(walked: Walked, path: int, by_name: Sequence[int], k: int, guide: int) -> dict[str, Any]:
-    """Return one patient's run up to the last observed feature, in JSON types."""
+    """Return one patient's run, up to the last observed feature, in JSON types."""
     taken = int((walked.order[path] >= 0).sum())
     places = walked.place[path, : taken + 1].swapaxes(0, 1)[:, :, list(by_name)]
     orders = np.argsort(places, axis=2, kind="stable")
@@ -375,9 +390,12 @@ def _rounded(values: Floats) -> list[float]:
 
 
 def settled_from(orders: NDArray[np.int64], k: int) -> int:
-    """Return the t from which the set of the k best entities no longer changes.
+    """Return the first t from which on the set of the k best entities is constant.
 
-    `orders`, (T, N), has the entities at each t, best first.
+    Parameters
+    ----------
+    orders : (T, N) int64, entities at each t, best first
+
     """
     inside = np.sort(orders[:, :k], axis=1)
     return int(rounds_until((inside != inside[-1]).any(axis=1)[None])[0])
@@ -389,12 +407,12 @@ def _check(holds: bool, where: str, found: str, expected: str, step: str) -> Non
 
 
 def write_explorer(explored: Explored, path: str | Path) -> None:
-    """Write the page. If an error occurs, no partial file remains."""
+    """Write the page. If writing the page fails, no incomplete file remains."""
     write_text(path, explorer_page(explored))
 
 
 def explorer_page(explored: Explored) -> str:
-    """Return the page as HTML. Equal contents give equal bytes."""
+    """Return the explorer page as HTML; equal contents give identical bytes."""
     import bokeh  # noqa: PLC0415 (optional dependency, needed for the page alone)
     from bokeh.resources import Resources  # noqa: PLC0415
 

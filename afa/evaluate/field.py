@@ -1,8 +1,8 @@
-"""Fields. A field is a table of patients with a dictionary, entities, the answers of language models, and labels.
+"""Read and write data sets (fields): a patient table, a dictionary, labels, and the answers of language models.
 
-`import_field` reads and checks a folder in the form in which its authors collected it, and writes the form that the
-workflow reads. The answers are saved unchanged. Only the cut points are pooled, because a table needs one set of cut
-points.
+`import_field` reads and checks a folder as its authors collected it, and writes the format that the workflow reads. The
+answers of the language models are saved unchanged. Only cut points are pooled over the language models (voters),
+because a table needs one set of cut points.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ values.
 def import_field(
     folder: str | Path, out: str | Path, *, holds: Holds = "several", address: str | None = None
 ) -> list[str]:
-    """Import a folder with `dictionary.csv`, `entities.csv`, `elicited/` and `values.csv[.gz]` as a field.
+    """Import a folder with `dictionary.csv`, `entities.csv`, `elicited/` and `values.csv[.gz]` as a data set (field).
 
     Parameters
     ----------
@@ -160,10 +160,7 @@ def import_field(
 
 
 def read_record(folder: str | Path) -> dict[str, pd.DataFrame]:
-    """Return the unchanged answers of a field, one table for each name in `COLUMNS`.
-
-    Each table has a column `voter`.
-    """
+    """Return the unchanged answers of the language models in a field folder, one table for each name in `COLUMNS`."""
     faults: list[Fault] = []
     record = {kind: _answers(Path(folder) / RECORD_FOLDER / f"{kind}.csv", kind, faults) for kind in COLUMNS}
     CohortError.raise_for(faults)
@@ -171,12 +168,11 @@ def read_record(folder: str | Path) -> dict[str, pd.DataFrame]:
 
 
 def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool = False) -> Bundle:
-    """Write and return the bundle made from a field's answers.
+    """Write and return the bundle made from the language models' answers in a field folder.
 
-    A potential is the mean of direction times confidence over the voters. Potentials of 0 are left out. The bundle has
-    all features and entities of the field. With `how_often` the bundle also has pooled probabilities, cut points,
-    scopes, groups, and the number of entities that hold. In that case, the members of an exclusive group are one
-    variable without couplings (docs/decisions.md, F13).
+    A potential is the mean of direction times confidence over the voters. Potentials of 0 are left out. With
+    `how_often` the bundle also contains pooled probabilities, cut points, scopes, groups, and how many entities a
+    patient can have. With `how_often`, an exclusive group is one variable without couplings (docs/decisions.md, F13).
 
     Raises
     ------
@@ -238,7 +234,9 @@ def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool =
 
 
 def _display_names(root: Path, of_features: str, entities: Sequence[str], features: Sequence[str]) -> dict[str, str]:
-    """Return name -> display name for entities and features. Each file gives them in a column of `DISPLAY_COLUMNS`.
+    """Return a mapping from entities and features to their display names.
+
+    Display names are read from a column of `DISPLAY_COLUMNS` in each file.
 
     Raises
     ------
@@ -267,7 +265,7 @@ def _display_names(root: Path, of_features: str, entities: Sequence[str], featur
 
 
 def _shown(table: pd.DataFrame, key: str, display_names: Mapping[str, str]) -> pd.DataFrame:
-    """Return the table. If any of its names has a display name, add a column `display` after the names."""
+    """Return the table, with a column `display` after the names if any name has a display name."""
     if not (texts := table[key].map(display_names)).notna().any():
         return table
     table = table.copy()
@@ -276,16 +274,19 @@ def _shown(table: pd.DataFrame, key: str, display_names: Mapping[str, str]) -> p
 
 
 def _groups(path: Path) -> pd.DataFrame:
-    """Return a field's groups in the form of a bundle. An exclusive group has the name of its measurement."""
+    """Return the groups of a field folder in the format of a bundle.
+
+    An exclusive group is named after its measurement.
+    """
     groups = pd.read_csv(path, dtype=str)
     return groups.assign(exclusive=groups["measurement"].where(groups["exclusive"] == "1", ""))
 
 
 def _read(source: Path) -> tuple[Features, pd.DataFrame, pd.DataFrame | None, dict[str, pd.DataFrame], Path]:
-    """Return dictionary, entities, groups, answers (one table for each name in `COLUMNS`), and the path of the values.
+    """Return the dictionary, the entities, the groups, the answers by name in `COLUMNS`, and the path of the values.
 
-    If these files are invalid, raise one error that lists all faults. Values and labels are read later, because reading
-    them requires the cut points.
+    If any of the files is invalid, raise one error that lists all faults. Values and labels are read later, because
+    reading them requires the cut points.
     """
     faults: list[Fault] = []
     dictionary: Features | None = None
@@ -349,7 +350,9 @@ def _given_groups(source: Path, features: Sequence[str], faults: list[Fault]) ->
 def _answers(
     path: Path, kind: str, faults: list[Fault], known: Mapping[str, tuple[Mapping[str, int], str]] = {}
 ) -> pd.DataFrame:
-    """Return the checked answers in a file. The voter comes from a column or from the file name.
+    """Return the language model's answers in one file after checking them.
+
+    The voter is named in a column or in the file name.
 
     Parameters
     ----------
@@ -385,7 +388,7 @@ def _answers(
 
 
 def _remarks(path: Path, missing: pd.Series[int], labels: pd.DataFrame | None) -> list[str]:
-    """Return remarks on identical rows, on patients without a label, and on missing values that reveal a label."""
+    """Return remarks on identical rows, on patients without a label, and on missing values that predict a label."""
     lines = read_unpacked(path).decode("utf-8-sig").splitlines()[1:]  # UTF-8, as `read_and_encode` has checked
     rows = [line.partition(",")[2] for line in lines if line.strip()]
     remarks = []
@@ -407,7 +410,7 @@ def _remarks(path: Path, missing: pd.Series[int], labels: pd.DataFrame | None) -
 
 
 def _labels(path: Path, entities: Sequence[str], patients: Sequence[str]) -> pd.DataFrame:
-    """Return the labels of a field, (patients, entities). Raise an error if an entity has no column."""
+    """Return the labels of a field folder, (patients, entities); raise an error if an entity has no column."""
     columns = read_names(path)[1:]
     if sorted(columns) != sorted(entities):
         found, expected = f"the columns {', '.join(columns)}", f"the entities {', '.join(entities)}"

@@ -1,6 +1,8 @@
-"""Figures of notebooks, reports and `afa simulate`. Their common style is readable in grey and with colour blindness.
+"""Draw the figures of notebooks, reports and `afa simulate`.
 
-Equal data give equal bytes. Figures of the allocation grid use one style for each rule.
+The common style suits greyscale and colour-blind readers.
+
+Equal data give identical files. In figures of the allocation grid, each rule has its own line style.
 """
 
 from __future__ import annotations
@@ -25,14 +27,14 @@ from afa.errors import Fault, ReportError
 from afa.evaluate.method_names import PRIORITY, RANDOM, in_words
 from afa.io.files import atomic_file
 
-# Palette of Okabe and Ito; line styles and markers distinguish the lines in grey.
+# Palette of Okabe and Ito; line styles and markers distinguish the lines in greyscale.
 METHOD_STYLE: Mapping[str, dict[str, Any]] = {
     "linearity": {"color": "#0072B2", "linestyle": "-", "marker": "o"},
     "wald": {"color": "#D55E00", "linestyle": "--", "marker": "s"},
     "kl": {"color": "#009E73", "linestyle": "-.", "marker": "^"},
     "kl_nonzero": {"color": "#000000", "linestyle": (0, (3, 1, 1, 1, 1, 1)), "marker": "v"},
     "two_elbo": {"color": "#CC79A7", "linestyle": ":", "marker": "D"},
-    # `stack_a` has the sign of `linearity`. If a figure shows both scores, one line represents them.
+    # `stack_a` has the sign of `linearity`. If a figure shows both scores, one line represents both.
     "stack_a": {"color": "#0072B2", "linestyle": "-", "marker": "P"},
 }
 INFERENCE_STYLE: Mapping[str, dict[str, Any]] = {
@@ -95,7 +97,7 @@ STYLE: Any = {
 
 
 class NotebookFigure(Figure):
-    """A figure that a notebook shows at the end of a cell, whatever Matplotlib backend is active.
+    """Define a figure that a notebook shows at the end of a cell with any Matplotlib backend.
 
     Attributes
     ----------
@@ -106,10 +108,9 @@ class NotebookFigure(Figure):
     saved = ""
 
     def svg(self) -> str:
-        """Return the figure as SVG. Equal figures give equal bytes.
+        """Return the figure as SVG text; equal figures give equal texts.
 
-        Coordinates are rounded to a hundredth of a point, and each path is on one line. This halves the size of a
-        notebook.
+        To save space, coordinates are rounded to a hundredth of a point, and each path is on one line.
         """
         drawn = StringIO()
         self.savefig(drawn, format="svg", metadata={"Date": None})
@@ -143,25 +144,28 @@ def _rounded(number: re.Match[str]) -> str:
 
 
 def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> tuple[NotebookFigure, list[Axes]]:
-    """Return a figure in the common style, and its axes row by row. The sizes are in inches."""
+    """Return a figure in the common style, and its axes row by row. Width and height are in inches."""
     mpl.rcParams.update(STYLE)
     figure = NotebookFigure(figsize=(width, height), layout="constrained")
     return figure, list(figure.subplots(rows, columns, squeeze=False).ravel())
 
 
 def cohort_words(patients: Cohort) -> str:
-    """Return the cohort's name and size in words. A simulated or unrecorded origin is also stated."""
+    """Return the cohort's name and size in words.
+
+    A simulated or unknown origin is also mentioned.
+    """
     said = {"simulated": " (simulated)", None: " (origin not recorded)"}
     return f"cohort {patients.name}{said.get(patients.provenance.get('origin'), '')}, {len(patients.patients)} patients"
 
 
 def name_figure(figure: Figure, words: str, patients: Cohort) -> None:
-    """Set the title of a figure to `words` and the cohort. A figure copied from the report then states its cohort."""
+    """Set the title of a figure to `words` and the cohort."""
     figure.suptitle(f"{words}: {cohort_words(patients)}", x=0.01, ha="left")
 
 
 def name_panel(axes: Axes, words: str, **counts: int) -> None:
-    """Set the title of a panel. A second line has the counts: `n = 167 patients, 45,616 decisions`.
+    """Set the title of a panel. The title's second line contains the counts: `n = 167 patients, 45,616 decisions`.
 
     If the figure has several panels, each panel also gets a letter, row by row.
 
@@ -186,7 +190,10 @@ def without_data(axes: Axes, words: str) -> None:
 def draw_accuracy(
     axes: Axes, rows: pd.DataFrame, *, label: str | None = None, style: Mapping[str, Any] | None = None
 ) -> None:
-    """Draw the values of one method against t with their intervals. `rows` are the method's rows of the summary."""
+    """Draw the values of one method against t with their intervals.
+
+    `rows` contains the rows of the summary for this method.
+    """
     if rows.empty:
         return
     rows = rows.sort_values("t")
@@ -216,8 +223,7 @@ def draw_paper_points(axes: Axes, cells: pd.DataFrame, *, style: Mapping[str, An
 def save_figure(figure: NotebookFigure, path: str | Path = "") -> NotebookFigure:
     """Return the figure, for a notebook to show. If a path is given, also write the figure in the format of its suffix.
 
-    For a path without suffix, as used by the workflow, write both PDF and SVG. In vector formats, equal figures give
-    equal bytes.
+    For a path without a suffix, as used by the workflow, write both PDF and SVG.
     """
     if path:
         written = [Path(path)] if Path(path).suffix else [Path(f"{path}.{form}") for form in ("svg", "pdf")]
@@ -237,10 +243,9 @@ def save_figure(figure: NotebookFigure, path: str | Path = "") -> NotebookFigure
 
 
 def curves_figure(curves: pd.DataFrame, title: str) -> NotebookFigure:
-    """Return a figure of curves with intervals.
+    """Return a figure of accuracy curves with intervals.
 
-    Each metric has one panel, with the number of features on the x-axis. If costs differ, a second panel has the cost
-    on the x-axis.
+    Each metric has one panel by number of features and, if costs differ, one panel by cost.
     """
     found = [metric for metric in CURVES if (curves["metric"] == metric).any()]
     shown = [(metric, counted) for metric in found for counted in curves["counted"].unique()]
@@ -271,7 +276,10 @@ def rule_style(rule: str) -> Mapping[str, Any]:
 
 
 def rule_name(rule: str) -> str:
-    """Return the name of a rule for a figure. The paper's rule is marked. A user-defined rule is named by its class."""
+    """Return the name of a rule for a figure.
+
+    The paper's rule is marked. A user-defined rule is named by its class.
+    """
     return f"{in_words(rule)} (paper: ours)" if rule == PRIORITY else in_words(rule.rpartition(":")[2])
 
 
@@ -307,7 +315,10 @@ def shared_legend(figure: Figure, *, columns: int) -> None:
 
 
 def fit(axes: Axes, *numbers: pd.Series) -> None:
-    """Set limits of the vertical axis that include all numbers. If there are none, write a note into the panel."""
+    """Set limits of the vertical axis that include all numbers.
+
+    If there are no numbers, write a note into the panel.
+    """
     every = pd.concat([pd.Series(column, dtype=float) for column in numbers]).dropna()
     if every.empty:
         without_data(axes, "no such case")

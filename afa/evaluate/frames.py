@@ -1,4 +1,4 @@
-"""Check patients given by users: DataFrames of codes and labels, impossible values, and the encoding of a cohort."""
+"""Check user-defined tables of patients: codes, labels, impossible values, and the encoding of a cohort."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from afa.model.bundle import Bundle
 
 
 def codes_of_frame(X: pd.DataFrame, bundle: Bundle) -> pd.DataFrame:
-    """Return the codes -1, 0 and +1 in a table, (P, K) float64, with NaN where a feature was not measured.
+    """Return the codes -1, 0 and +1 of a table, (P, K) float64, with NaN where a feature was not measured.
 
-    The columns are the K features of the bundle that the table has.
+    The K columns are the bundle's features in the table.
 
     Raises
     ------
@@ -31,9 +31,9 @@ def codes_of_frame(X: pd.DataFrame, bundle: Bundle) -> pd.DataFrame:
 
 
 def labels_of_frame(y: pd.DataFrame, bundle: Bundle) -> pd.DataFrame:
-    """Return the labels 0 and 1 in a table, (P, K) float64, with NaN where unknown, and errors as `codes_of_frame`.
+    """Return the labels 0 and 1 of a table, (P, K) float64, with NaN if unknown; errors as in `codes_of_frame`.
 
-    The columns are the K entities of the bundle that the table has.
+    The K columns are the bundle's entities in the table.
     """
     step = "code the labels as 0 and 1, a column for each entity"
     return _numbers_of_frame(y, "table y", bundle, bundle.entities, (0.0, 1.0), step)
@@ -69,7 +69,7 @@ def check_encoding(bundle: Bundle, cohort: Cohort) -> None:
 def check_possible(bundle: Bundle, patients: Sequence[str], values: NDArray[np.int8], where: str) -> None:
     """Raise a `CohortError` if a measured value is impossible for its feature (docs/decisions.md, F1).
 
-    The message names the first such value.
+    The error message names the first impossible value.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ Reference = Literal["controls", "ranges", "cohort"]
 
 
 def load_inputs(bundle_folder: Path, cohort_folder: Path) -> tuple[Bundle, Cohort]:
-    """Return the bundle and the cohort.
+    """Load the bundle and the cohort of an experiment.
 
     Features that were dropped from the cohort are also dropped from the bundle (decisions.md D3).
 
@@ -53,7 +53,7 @@ def load_inputs(bundle_folder: Path, cohort_folder: Path) -> tuple[Bundle, Cohor
 
 
 def paper_tables(folder: Path) -> dict[str, pd.DataFrame]:
-    """Return the transcribed tables of the paper as a mapping from file name without suffix to table.
+    """Return a mapping from file name, without suffix, to the transcribed table of the paper.
 
     Raises
     ------
@@ -67,16 +67,16 @@ def paper_tables(folder: Path) -> dict[str, pd.DataFrame]:
 
 
 def check_duels(bundle: Bundle, folder: Path) -> None:
-    """Raise a `BundleError` if a bundle has only one entity. Such a bundle has no duel."""
+    """Raise a `BundleError` if a bundle has only one entity and therefore no duel."""
     if len(bundle.entities) < 2:
         step = "add entities, or ask for the binary task alone: snakemake binary"
         raise BundleError(Fault(str(folder), "one entity", "two or more, to have a duel", step))
 
 
 def explicit_references(bundle: Bundle) -> list[Reference]:
-    """Return the references for which the bundle's probabilities hold (docs/decisions.md, F10a).
+    """Return the encoding references for which the bundle's probabilities hold (docs/decisions.md, F10a).
 
-    If the bundle has probabilities but states no encoding, return all references.
+    If the bundle has probabilities but names no encoding, return all references.
     """
     if bundle.rates is None or (bundle.ternary and not bundle.has_probabilities):
         return []
@@ -85,10 +85,10 @@ def explicit_references(bundle: Bundle) -> list[Reference]:
 
 
 def closures_beside(bundle: Bundle, cohort: Cohort, own: Closure) -> list[Closure]:
-    """Return the closures to show for binary tasks. The run's own closure comes first.
+    """Return the closures to compare on binary tasks, with the run's own closure first.
 
-    If the bundle's probabilities fit the cohort's encoding, all other closures are added. The paper's closures require
-    features with three values.
+    If the bundle's probabilities fit the cohort's encoding, all other closures are added. The paper's closures are
+    added only if all features have three values.
     """
     reference = (cohort.provenance.get("encoding") or {}).get("reference")
     known = explicit_references(bundle)
@@ -98,7 +98,7 @@ def closures_beside(bundle: Bundle, cohort: Cohort, own: Closure) -> list[Closur
 
 
 def labels_of(bundle: Bundle, cohort: Cohort) -> Floats:
-    """Return the labels in the order of the bundle, (P, N) float64. A label is 0 or 1, or NaN if missing."""
+    """Return the labels, 0, 1 or NaN if missing, with entities in the order of the bundle, (P, N) float64."""
     labels = cohort.labels.reindex(index=list(cohort.patients), columns=list(bundle.entities))
     return labels.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
 
@@ -107,6 +107,11 @@ def final_differences(bundle: Bundle, values: NDArray[np.int8]) -> Floats:
     """Return D_ab(x) = S_a(x) - S_b(x) of every duel at full observation, (P, Q) nats.
 
     Differences within rounding error are set to 0.
+
+    Parameters
+    ----------
+    values : (P, M) int8
+
     """
     energy, (first, second) = bundle.energies(values), np.triu_indices(len(bundle.entities), 1)
     difference: Floats = energy[:, first] - energy[:, second]
@@ -115,18 +120,24 @@ def final_differences(bundle: Bundle, values: NDArray[np.int8]) -> Floats:
 
 
 def each_in_threads(make: Callable[[Item], Made], items: Iterable[Item], threads: int | None) -> list[Made]:
-    """Return `make(item)` for each item, in order. Use at most `threads` threads, or all cores if it is None."""
+    """Return `make(item)` for each item, in the order of the items.
+
+    At most `threads` threads are used, or all cores if `threads` is None.
+    """
     with ThreadPoolExecutor(threads or len(os.sched_getaffinity(0))) as pool:
         return list(pool.map(make, items))
 
 
 def note(text: str) -> None:
-    """Print a line for the log of a job."""
+    """Print a line to the log of a job."""
     typer.echo(text)
 
 
 def top_k_size(bundle: Bundle, k: int) -> int:
-    """Return the size of the top set. This is k, or N - 1 if the bundle has only N <= k entities; a note tells so."""
+    """Return the size of the top set: k, or N - 1 if the bundle has only N <= k entities.
+
+    A size below k is logged.
+    """
     size = min(k, len(bundle.entities) - 1)
     if size < k:
         note(f"k = {size}, since the bundle has {len(bundle.entities)} entities")
@@ -134,10 +145,7 @@ def top_k_size(bundle: Bundle, k: int) -> int:
 
 
 def shard_of(n: int, shard: str) -> range:
-    """Return the indices of part I, if n indices are split into N parts. `shard` is a text `I/N` or `I-of-N`.
-
-    The sizes of the parts differ by at most one.
-    """
+    """Return part I of n indices in N parts of almost equal size; `shard` is `I/N` or `I-of-N`."""
     left, _, right = shard.replace("-of-", "/").partition("/")
     if not (left.isdecimal() and right.isdecimal() and 1 <= int(left) <= int(right)):
         raise ConfigError(Fault("--shard", repr(shard), "I/N with 1 <= I <= N", "pass for example --shard 1/4"))
@@ -151,7 +159,10 @@ def rounds_up_to(rounds: Sequence[int], n_features: int) -> list[int]:
 
 
 def amounts(option: str, text: str) -> list[float]:
-    """Return the numbers in a comma-separated text. Raise an error unless the numbers are distinct and not negative."""
+    """Return the numbers in a comma-separated text.
+
+    Raise a `ConfigError` unless the numbers are distinct and not negative.
+    """
     try:
         found = [float(part) for part in text.split(",")]
     except ValueError:
@@ -164,9 +175,11 @@ def amounts(option: str, text: str) -> list[float]:
 
 @lru_cache(maxsize=4096)
 def shuffled_genes(n_features: int, permutation: int, kinds: tuple[int, ...] = ()) -> NDArray[np.int64]:
-    """Return a permutation of the genes, (M,) int64. Gene j gets the values of gene `result[j]`.
+    """Return a random permutation of the genes, (M,) int64.
 
-    Every task and setting gets the same permutation. The array is cached and must not be changed.
+    Gene j gets the values of gene `result[j]`.
+
+    Every task and setting gets the same permutation. The returned array is cached and must not be changed.
 
     Parameters
     ----------
@@ -177,7 +190,13 @@ def shuffled_genes(n_features: int, permutation: int, kinds: tuple[int, ...] = (
 
 
 def shuffled_alike(kinds: NDArray[np.int64], generator: np.random.Generator) -> NDArray[np.int64]:
-    """Return a permutation of the features, (M,) int64, that maps each feature to one of the same kind."""
+    """Return a random permutation of the features, (M,) int64, within each kind of feature.
+
+    Parameters
+    ----------
+    kinds : (M,) int64
+
+    """
     places = np.arange(len(kinds))
     for kind in np.unique(kinds):
         alike = np.flatnonzero(kinds == kind)

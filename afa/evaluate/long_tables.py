@@ -1,8 +1,8 @@
-"""Long tables: create rows from axes, read rows as arrays, and write folders of Parquet files with checksums.
+"""Create and read long tables as arrays, and write folders of Parquet files with checksums.
 
-A complete table has exactly one row for every place of an array. If a place has no row, an error names the first such
-place. Binary tasks are stored as steps, one for each change of the score; `Cube` expands the steps to every t. Equal
-tables give equal bytes.
+A complete table has exactly one row for every element of an array. If an array element has no row, an error names the
+first such element. Scores of binary tasks are stored as steps, with one row for each change of the score; `Cube`
+expands the steps to every t. Equal tables give identical Parquet files.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def joined(parts: Iterable[pd.DataFrame], columns: Iterable[str] | None = None) 
 
 
 def write_tables(tables: Mapping[str, pd.DataFrame], folder: str | Path, others: Sequence[str] = ()) -> None:
-    """Write each table as `<name>.parquet` in a folder. If an error occurs, no partial folder remains.
+    """Write each table to a folder as `<name>.parquet`. If writing fails, no incomplete folder remains.
 
     An existing folder is replaced only if all its files are among the new files and `others`.
     """
@@ -53,8 +53,8 @@ def _files(tables: Iterable[str]) -> list[str]:
 def write_parquet(table: pd.DataFrame | pa.Table, path: Path) -> None:
     """Write a table without its index, with a checksum for every page of the file.
 
-    Single-precision numbers, and columns with few repetitions, are stored as split bytes, which compress better than a
-    dictionary.
+    Single-precision columns, and columns with few repetitions, use byte-stream-split encoding, which compresses better
+    than a dictionary.
     """
     whole = pa.Table.from_pandas(table, preserve_index=False) if isinstance(table, pd.DataFrame) else table
     split = [name for name in whole.column_names if _hardly_repeats(whole[name])]
@@ -76,7 +76,9 @@ def _hardly_repeats(column: pa.ChunkedArray) -> bool:
 
 
 def read_table(folder: str | Path, name: str, **part: Any) -> pd.DataFrame:
-    """Return one table of a stage's folder. `part` has the arguments `columns` and `filters` of `pandas.read_parquet`.
+    """Return one table from a stage's folder.
+
+    `part` may contain the arguments `columns` and `filters` of `pandas.read_parquet`.
 
     Single-precision numbers are converted to double precision. Raise a `ConfigError` if the file is damaged or missing.
     """
@@ -85,7 +87,7 @@ def read_table(folder: str | Path, name: str, **part: Any) -> pd.DataFrame:
 
 
 class StageTables(Mapping[str, pd.DataFrame]):
-    """The tables of a stage's folder, by name. A table is read when it is accessed."""
+    """Give access to the tables in a stage's folder by name; a table is read when it is accessed."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -101,10 +103,12 @@ class StageTables(Mapping[str, pd.DataFrame]):
 
 
 def gather_tables(shards: Sequence[Path], folder: str | Path) -> None:
-    """Concatenate the tables with the same name from all shards. The result does not depend on the number of shards.
+    """Concatenate the tables with the same name from all shards.
+
+    The concatenated tables do not depend on the number of shards.
 
     Shards are consecutive parts of the patients or of the entities, in the given order. A table with patients is sorted
-    by patient. Raise a `ConfigError` if only some shards have a table, or if no shard has any table.
+    by patient. Raise a `ConfigError` if only some shards contain a table, or if no shard contains any table.
     """
     names = sorted({path.stem for shard in shards for path in shard.glob("*.parquet")})
     if not names:
@@ -120,7 +124,10 @@ def gather_tables(shards: Sequence[Path], folder: str | Path) -> None:
 
 
 def _read_coded(path: Path, **options: Any) -> tuple[pa.Table, pa.Schema]:
-    """Return a table with dictionary-encoded texts, and the schema of the file. Many rows have the same texts."""
+    """Return a table with dictionary-encoded texts, and the schema of the file.
+
+    This encoding saves memory.
+    """
     schema = pq.read_schema(path)
     words = [field.name for field in schema if field.type in (pa.string(), pa.large_string())]
     return pq.read_table(path, read_dictionary=words, **options), schema
@@ -139,7 +146,7 @@ def _read(folder: Path, name: str, read: Callable[..., T], **part: Any) -> T:
 
 
 def _by_patient(table: pa.Table) -> pa.Table:
-    """Return the rows sorted by patient. The rows of a patient keep their order."""
+    """Return the rows sorted by patient. The rows of the same patient keep their order."""
     if "patient" not in table.column_names:
         return table
     patients = table["patient"].combine_chunks().dictionary_encode()
@@ -152,7 +159,9 @@ AGAIN = "run the stage again"
 
 
 def rows_of(**axes: Iterable[Any]) -> pd.DataFrame:
-    """Return a table with one row for every combination of values on these axes. The last axis varies fastest.
+    """Return a table with one row for every combination of the given values.
+
+    The last of the given columns varies fastest.
 
     >>> rows_of(patient=["p", "q"], t=[0, 5]).to_numpy().tolist()
     [['p', 0], ['p', 5], ['q', 0], ['q', 5]]
@@ -163,9 +172,9 @@ def rows_of(**axes: Iterable[Any]) -> pd.DataFrame:
 
 
 def duel_rows(entities: Sequence[str], **axes: Iterable[Any]) -> pd.DataFrame:
-    """Return the table of `rows_of` with one more axis: the pairs of entities, in bundle order.
+    """Return the table of `rows_of` with pairs of entities as an additional axis, in the order of the bundle.
 
-    A pair is in the columns `entity_a` and `entity_b`.
+    The columns `entity_a` and `entity_b` contain the pair.
     """
     names, (a, b) = np.array(entities, dtype=object), np.triu_indices(len(entities), 1)
     table = rows_of(**axes, pair=range(len(a)))
@@ -174,13 +183,13 @@ def duel_rows(entities: Sequence[str], **axes: Iterable[Any]) -> pd.DataFrame:
 
 
 def by_patient(parts: Iterable[pd.DataFrame], patients: Sequence[str]) -> pd.DataFrame:
-    """Return the concatenated parts, sorted in the order of `patients`."""
+    """Return the concatenated tables, with rows sorted in the order of `patients`."""
     whole = pd.concat(parts, ignore_index=True)
     return whole.iloc[np.argsort(axis_among(whole["patient"], patients).codes, kind="stable")].reset_index(drop=True)
 
 
 class Axis(NamedTuple):
-    """The place of each row of a table along one key, or -1 if the row has no place, and the labels of the places."""
+    """Store the array index of each table row along one axis, or -1 for an unknown key, and the labels of the axis."""
 
     codes: NDArray[np.int64]
     labels: Sequence[Any]
@@ -188,9 +197,9 @@ class Axis(NamedTuple):
 
 @dataclass(frozen=True)
 class Complete:
-    """A table that fills an array with these axes: each place of the array has one row.
+    """Store a table that has exactly one row for each element of an array with these axes.
 
-    `place`, (rows,), has the position of each row.
+    `place`, (rows,), contains the flat array index of each row.
     """
 
     name: str
@@ -202,8 +211,8 @@ class Complete:
     def of(cls, name: str, table: pd.DataFrame, axes: Mapping[str, Axis]) -> Complete:
         """Return the complete table.
 
-        Raise a `ConfigError` if a row has no place, or if a place has not exactly one row. The message names the
-        first.
+        Raise a `ConfigError` if a row has no array element, or if an element does not have exactly one row. The message
+        names the first error.
         """
         for key, axis in axes.items():
             if (axis.codes < 0).any():
@@ -223,7 +232,7 @@ class Complete:
     def column(self, name: str, *, may_miss: bool = False) -> Singles:
         """Return a column as an array in single precision.
 
-        Raise an error for a missing value. If `may_miss`, a missing value becomes NaN instead.
+        Raise an error if a value is missing. If `may_miss` is True, a missing value becomes NaN instead.
         """
         values = np.empty(len(self.place), dtype=np.float32)
         values[self.place] = self.table[name].to_numpy(dtype=np.float32, na_value=np.nan)
@@ -235,7 +244,10 @@ class Complete:
     def refuse(
         self, broken: NDArray[np.bool_], found: str, expected: str, step: str, error: type[AfaError] = ConfigError
     ) -> None:
-        """Raise an error if the mask `broken` is True anywhere. The message names the first such place."""
+        """Raise an error if the mask `broken` is True anywhere.
+
+        The message names the first such element.
+        """
         if broken.any():
             codes = np.unravel_index(int(broken.argmax()), self.shape)
             labels = (axis.labels[int(code)] for axis, code in zip(self.axes.values(), codes, strict=True))
@@ -245,23 +257,26 @@ class Complete:
 
 
 def axis_among(column: pd.Series, labels: Sequence[str]) -> Axis:
-    """Return the index in `labels` of each value of a column. Values are compared as texts."""
+    """Return the index of each value of a column in `labels`, comparing values as texts."""
     each, names = pd.factorize(column)
     places = pd.Index(labels).get_indexer(names.astype(str))
     return Axis(np.array([*places, -1], dtype=np.int64)[each], labels)
 
 
 def axis_of(table: pd.DataFrame, columns: Sequence[str]) -> Axis:
-    """Return the places of the combinations of some columns. The labels are tuples, in order of first appearance."""
+    """Return the index of each row's combination of values in the given columns.
+
+    Combinations are in order of first appearance.
+    """
     place = table.groupby(list(columns), sort=False, observed=True).ngroup().fillna(-1)
     labels = table[list(columns)].dropna().drop_duplicates()
     return Axis(np.asarray(place, dtype=np.int64), list(labels.itertuples(index=False, name=None)))
 
 
 def groups(table: pd.DataFrame, *columns: str, sort: bool = False) -> Iterator[tuple[Any, pd.DataFrame]]:
-    """Yield each combination of values of some columns, and its rows. A missing value counts as a value.
+    """Yield each combination of values of the given columns, with its rows. A missing value counts as a value.
 
-    The order is that of first appearance.
+    Combinations are yielded in order of first appearance.
 
     >>> table = pd.DataFrame({"name": ["b", "a", "b"], "seed": [1, None, 1]})
     >>> [(key, len(rows)) for key, rows in groups(table, "name", "seed")]
@@ -274,12 +289,12 @@ def groups(table: pd.DataFrame, *columns: str, sort: bool = False) -> Iterator[t
 
 @dataclass(frozen=True)
 class Cube:
-    """The steps of one kind of order, for P patients, E entities and R runs. Its methods expand steps to all rounds.
+    """Store changes of scores (steps) for P patients, E entities and R runs, and expand the steps to all rounds.
 
     Attributes
     ----------
     shape : (P, E, R)
-    t : rounds of the steps. A series has the steps of one patient, entity and run; the series follow each other
+    t : rounds of the steps. The steps of one patient, entity and run (a series) are adjacent
     first : index of the first step of each series
     last_round : M
     columns : the other columns of the table, with rows in the order of `t`
@@ -294,10 +309,7 @@ class Cube:
 
     @classmethod
     def of(cls, steps: pd.DataFrame, patients: list[str], entities: list[str], last_round: int) -> Cube:
-        """Return the cube of `steps` of one kind of order.
-
-        All patients and entities must have the same number of runs.
-        """
+        """Return the `Cube` of the table `steps`; all patients and entities must have the same number of runs."""
         patient, entity = axis_among(steps["patient"], patients).codes, axis_among(steps["entity"], entities).codes
         seed = steps["seed"].fillna(-1).to_numpy(np.int64)
         ordered = steps.iloc[np.lexsort((steps["step"], seed, entity, patient))]
@@ -312,7 +324,7 @@ class Cube:
         )
 
     def by_round(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Expand values by step to values by round, (P, E, R, M + 1)."""
+        """Return the values at every round, (P, E, R, M + 1), expanded from the values at the steps."""
         following = np.append(self.t[1:], 0)
         following[np.append(self.first[1:], len(self.t)) - 1] = self.last_round + 1
         return np.repeat(values, following - self.t).reshape(*self.shape, self.last_round + 1)
@@ -320,8 +332,8 @@ class Cube:
     def by_step(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return the values by number of observed support features, (P, E, R, s + 1).
 
-        s is the size of the largest support. If an entity has a smaller support, its values stay constant after its
-        last feature.
+        The largest support has s features. If an entity has a smaller support, its values stay constant after its last
+        support feature.
         """
         ends = np.append(self.first[1:], len(self.t))
         most = int((ends - self.first).max())
@@ -330,6 +342,6 @@ class Cube:
         return np.repeat(values, repeats).reshape(*self.shape, most)
 
     def signs(self, method: str) -> NDArray[np.int8]:
-        """Return the sign of one score, by step."""
+        """Return the sign of the score `method` at each step."""
         signs: NDArray[np.int8] = np.sign(self.columns[method]).astype(np.int8)
         return signs

@@ -1,4 +1,4 @@
-"""Names of scores, gains, rules and brackets in figures and captions. Tables use the names of the code instead."""
+"""Define the names of scores, gains, rules and brackets in figures and captions."""
 
 from __future__ import annotations
 

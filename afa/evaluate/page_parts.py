@@ -1,4 +1,4 @@
-"""Parts of pages: templates, compressed contents as text, and the project's documents as HTML."""
+"""Render parts of pages: templates, compressed contents as text, and the project's documents as HTML."""
 
 from __future__ import annotations
 
@@ -25,17 +25,14 @@ def page(name: str, **values: Any) -> str:
 
 
 def packed(content: bytes) -> str:
-    """Return the content, compressed by gzip, as base64. Equal contents give equal texts.
-
-    The page decompresses the text when it needs the content.
-    """
+    """Return the content as base64 text of its gzip compression."""
     return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode("ascii")
 
 
 def document(path: Path) -> str:
-    """Return a page of `docs` as HTML without its title and links.
+    """Return a page of `docs` as HTML, without its title and without links.
 
-    Numbered items such as `E7` and `M1` have anchors.
+    Numbered items such as `E7` and `M1` get anchors.
     """
     title, _, text = path.read_text(encoding="utf-8").partition("\n")
     if not title.startswith("# "):
@@ -48,7 +45,9 @@ TENTH = 0.1
 
 
 def linked(text: str, known: frozenset[str]) -> Markup:
-    """Return the escaped text with a link at every item in `known`. Texts such as `t = 50` and `5 %` stay on one line.
+    """Return the escaped text with a link at every item in `known`.
+
+    Texts such as `t = 50` and `5 %` are not broken across lines.
 
     >>> linked("a < b (E1, E99)", frozenset({"E1"}))
     Markup('a &lt; b (<a href="#E1">E1</a>, E99)')
@@ -66,12 +65,14 @@ def items(html: str) -> frozenset[str]:
 
 
 def hundredth(value: float) -> str:
-    """Return a number with two decimals. The text is empty for a missing number."""
+    """Return a number as text with two decimals, or an empty text if the number is missing."""
     return "" if np.isnan(value) else f"{round(value, 2) + 0.0:.2f}"
 
 
 def tenths(value: float) -> str:
-    """Return a number with one decimal. A number that would be rounded to 0 keeps its first significant digit.
+    """Return a number as text with one decimal.
+
+    A number that would be rounded to 0 keeps its first significant digit instead.
 
     >>> tenths(13.602), tenths(-0.0496), tenths(0.0), tenths(-14.0)
     ('13.6', '-0.05', '0', '-14')
@@ -80,9 +81,9 @@ def tenths(value: float) -> str:
 
 
 def digits(value: float | None) -> str:
-    """Return a number as text. Numbers below 100 have three digits, and larger numbers are rounded to whole numbers.
+    """Return a number as text: three digits below 100, no decimals from 100, and an empty text if missing.
 
-    The text is empty for a missing number. Zero has no sign.
+    Zero has no sign.
 
     >>> digits(0.86412), digits(1234.0), digits(-0.0)
     ('0.864', '1234', '0')

@@ -22,7 +22,7 @@ COLOUR = "#0072B2"
 
 
 def posterior(planner: Planner, *, most: int = 12) -> Figure:
-    """Return a figure of the current posterior. Each entity has one bar; the most probable entity comes first.
+    """Return a bar chart of the current posterior, with one bar for each entity.
 
     >>> from afa.planner import TopKPlanner
     >>> figure = posterior(TopKPlanner("tests/data/bundle_tiny"))
@@ -38,9 +38,7 @@ def posterior(planner: Planner, *, most: int = 12) -> Figure:
 
 
 def order(planner: Planner, *, most: int = 6) -> Figure:
-    """Return a figure of the posterior over time.
-
-    Each entity has one line. The values on the horizontal axis are in the order of observation.
+    """Return a line chart of the posterior over time, with one line for each entity.
 
     Parameters
     ----------

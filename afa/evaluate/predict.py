@@ -1,4 +1,4 @@
-"""`predict_proba`: probabilities of the entities for a whole table of patients, computed by the compiled engine."""
+"""Compute probabilities of the entities for a table of patients, by the compiled engine (`predict_proba`)."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ def predict_proba(
 ) -> pd.DataFrame:
     """Return the probability of each entity for each patient, given all measured values of the patient.
 
-    The probabilities are those of `TopKPlanner.posterior`, or of `BinaryPlanner.probability` for a bundle with one
-    entity.
+    The probabilities equal `TopKPlanner.posterior`, or `BinaryPlanner.probability` for a bundle with one entity.
 
     Parameters
     ----------
@@ -94,7 +93,7 @@ def predict_proba(
 
 
 def _compiled(bundle: Bundle, values: NDArray[np.int8], gauge: Closure, holds: str, **options: Any) -> Floats:
-    """Return the posteriors (P, N) of patients with `values` (P, M), computed for all patients at once.
+    """Return the posterior probability of each entity for each patient, (P, N), given `values`, (P, M).
 
     Parameters
     ----------
@@ -116,7 +115,7 @@ def _compiled(bundle: Bundle, values: NDArray[np.int8], gauge: Closure, holds: s
 
 
 def write_probabilities(found: pd.DataFrame, path: Path) -> None:
-    """Write the result of `predict_proba` as CSV, TSV or Parquet. The suffix of the path determines the format.
+    """Write the result of `predict_proba` as CSV, TSV or Parquet. The suffix of the file name determines the format.
 
     An existing CSV or TSV file must have the same columns.
     """

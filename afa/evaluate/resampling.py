@@ -1,4 +1,4 @@
-"""Bootstrap intervals over patients for shares, rounds and correlations."""
+"""Compute bootstrap intervals over patients for shares, rounds and correlations."""
 
 from __future__ import annotations
 
@@ -14,9 +14,14 @@ from afa.model.orders import generator_of
 
 
 def interval(statistics: Floats, *, confidence: float) -> tuple[Floats, Floats]:
-    """Return the ends of the percentile interval of resampled statistics (R, C), two arrays (C,).
+    """Return the ends of the percentile interval of each column of resampled statistics, (C,) each.
 
-    The ends are NaN if all resamples are NaN.
+    The ends of the interval are NaN if all resamples are NaN.
+
+    Parameters
+    ----------
+    statistics : (R, C) float64
+
     """
     tail = 100 * (1 - confidence) / 2
     low, high = percentiles(statistics, [tail, 100 - tail])
@@ -24,9 +29,14 @@ def interval(statistics: Floats, *, confidence: float) -> tuple[Floats, Floats]:
 
 
 def with_interval(every: Floats, *, confidence: float) -> pd.DataFrame:
-    """Return a table with `value`, `low` and `high` of statistics, (1 + R, C).
+    """Return a table with the columns `value`, `low` and `high` of statistics, (1 + R, C).
 
-    The first row has the values, and the other rows are their resamples.
+    The first row of `every` is observed, and the other rows are its resamples.
+
+    Parameters
+    ----------
+    every : (1 + R, C) float64
+
     """
     low, high = interval(every[1:], confidence=confidence)
     return pd.DataFrame({"value": every[0], "low": low, "high": high})
@@ -35,7 +45,7 @@ def with_interval(every: Floats, *, confidence: float) -> pd.DataFrame:
 def mean_and_each(values: Mapping[str, Floats], cases: Mapping[str, int], *, confidence: float) -> pd.DataFrame:
     """Return a table with one row for the mean over entities, followed by one row for each entity.
 
-    The first row has no `entity`. The column `n` has the number of cases.
+    The row of the mean has no `entity`. The column `n` is the number of cases behind each row.
 
     Parameters
     ----------
@@ -49,10 +59,16 @@ def mean_and_each(values: Mapping[str, Floats], cases: Mapping[str, int], *, con
 
 
 def percentiles(statistics: Floats, levels: Sequence[float]) -> Floats:
-    """Return percentiles of each column of statistics (R, C), ignoring NaN. The result is (L, C).
+    """Return percentiles of each column of statistics, (L, C), ignoring NaN.
 
-    A column that has only NaN gives NaN. The interpolation is that of `np.percentile`. That function takes at least
-    three times as long.
+    If a column contains only NaN, its percentiles are NaN. Percentiles are interpolated as in `np.percentile`, which
+    takes at least three times as long.
+
+    Parameters
+    ----------
+    statistics : (R, C) float64
+    levels : L percentages
+
     """
     ranked = np.array(statistics.T, order="C")
     ranked.sort(axis=1)  # puts NaN last
@@ -68,7 +84,7 @@ def percentiles(statistics: Floats, levels: Sequence[float]) -> Floats:
 def patient_weights(n_patients: int, *, resamples: int, purpose: str) -> Floats:
     """Return how often each resample contains each patient, (R, P) float64.
 
-    The entries are whole numbers, so that weighted sums are exact.
+    These counts are whole numbers, so that weighted sums are exact.
     """
     drawn = generator_of("bootstrap", purpose)
     return drawn.multinomial(n_patients, np.full(n_patients, 1 / n_patients), size=resamples).astype(np.float64)
@@ -80,7 +96,7 @@ QUARTILES: dict[str | None, float] = {"q25": 0.25, None: 0.5, "q75": 0.75}
 def quartiles_of_rounds(reached: Floats, among: Floats, weights: Floats, *, confidence: float) -> pd.DataFrame:
     """Return the quartiles of the round at which a case is reached, in the columns of `table_of_rounds`.
 
-    `quantity` names the quartile, and `n` is the number of cases.
+    The column `quantity` names the quartile, and `n` is the number of cases.
 
     Parameters
     ----------
@@ -96,10 +112,17 @@ def quartiles_of_rounds(reached: Floats, among: Floats, weights: Floats, *, conf
 
 
 def table_of_rounds(statistics: Floats, last_round: int, *, confidence: float) -> pd.DataFrame:
-    """Return a table with `value`, `low` and `high` of rounds, (1 + R, C). Rounds after the last are missing values.
+    """Return a table with the columns `value`, `low` and `high` for statistics, (1 + R, C), that are rounds.
 
-    The first row of `statistics` has the values, and the other rows are their resamples. Only whole rounds are
-    possible, so that the ends of the interval are rounded outwards to whole rounds.
+    Rounds after `last_round` become missing values.
+
+    The first row of `statistics` is observed, and the other rows are its resamples. The ends of each interval are
+    rounded outwards to whole rounds.
+
+    Parameters
+    ----------
+    statistics : (1 + R, C) float64, rounds
+
     """
     plain, drawn = statistics[0], statistics[1:]
     low, high = np.full(plain.shape, np.nan), np.full(plain.shape, np.nan)
@@ -113,7 +136,13 @@ def table_of_rounds(statistics: Floats, last_round: int, *, confidence: float) -
 
 
 def first_where(holds: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return for each row the first column that is True, (R,). A row without True gives the number of columns."""
+    """Return the index of the first True in each row, (R,). A row without True gets the number of columns.
+
+    Parameters
+    ----------
+    holds : (R, C) bool
+
+    """
     first: NDArray[np.int64] = np.where(holds.any(axis=1), holds.argmax(axis=1), holds.shape[1])
     return first
 
@@ -124,9 +153,9 @@ NO_SPREAD = 1e-12
 
 @dataclass(frozen=True)
 class Moments:
-    """Sums of two scalars x and y over the runs of each patient, (P, C) each for C cells.
+    """Store each patient's sums over runs of two scalars x and y and their products, (P, C) each for C cells.
 
-    The scalars are measured from a fixed origin.
+    Both are measured from a fixed origin.
     """
 
     n: Floats
@@ -138,7 +167,7 @@ class Moments:
 
     @classmethod
     def of(cls, x: Floats, y: Floats) -> Moments:
-        """Return the sums for scalars, (P, runs, C).
+        """Return the `Moments` of x and y, (P, runs, C), summed over runs.
 
         The origin is the first run, so that constant data give sums of exactly 0.
         """
@@ -147,8 +176,16 @@ class Moments:
         return cls(n, x.sum(axis=1), y.sum(axis=1), (x * x).sum(axis=1), (y * y).sum(axis=1), (x * y).sum(axis=1))
 
     def correlation(self, weights: Floats) -> Floats:
-        """Return Pearson's r, (R, C), with weights of the patients (R, P). It is NaN if x or y does not vary."""
-        # einsum is used because the sums of a matrix product depend on the number of threads.
+        """Return Pearson's r of x and y, (R, C), with weights of the patients, (R, P).
+
+        The correlation is NaN if x or y does not vary.
+
+        Parameters
+        ----------
+        weights : (R, P) float64
+
+        """
+        # `einsum` is used because the sums of a matrix product depend on the number of threads.
         n, x, y, xx, yy, xy = (
             np.einsum("rp,pc->rc", weights, part) for part in (self.n, self.x, self.y, self.xx, self.yy, self.xy)
         )
@@ -158,5 +195,5 @@ class Moments:
         return np.where(varies, np.clip((n * xy - x * y) / scale, -1.0, 1.0), np.nan)
 
     def only(self, weights: Floats) -> Floats:
-        """Return the correlation of the first cell, (R,)."""
+        """Return Pearson's r of x and y in the first cell, (R,)."""
         return self.correlation(weights)[:, 0]

@@ -1,6 +1,6 @@
-"""The function `afa.simulate` for a table in memory, and the output of the command `afa simulate`.
+"""Implement `afa.simulate` for a table in memory, and the output of the command `afa simulate`.
 
-The command writes tables, a figure, an explorer page and a card. It also prints a short table.
+The command prints a table and writes tables, a figure, an explorer page and a YAML summary (card).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def explore_simulation(
 ) -> Explored:
     """Return the contents of the explorer page: the steps of some patients in every run.
 
-    The page has at most `most` patients, evenly spaced in the order of the cohort.
+    The page shows at most `most` patients, evenly spaced in the order of the cohort.
 
     Parameters
     ----------
@@ -108,10 +108,10 @@ def write_simulation(
     explored: Callable[[], Explored] | None = None,
     brought: pd.DataFrame | None = None,
 ) -> None:
-    """Write the tables, the card, a figure and the page made from `explored()`.
+    """Write the tables, the YAML summary `card`, a figure, and the page made from `explored()`.
 
-    If an error occurs, no partial folder remains. If a package is missing, figure and page are left out, and `say` is
-    called with a message.
+    If writing fails, no incomplete folder remains. If a package is missing, figure and page are not written, and `say`
+    is called with a message.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def needed_text(needed: pd.DataFrame) -> str:
 
 
 def labels_text(curves: pd.DataFrame) -> str:
-    """Return the label metric after some numbers of features as text. The text is empty if there are no labels."""
+    """Return the label metric after some numbers of features as text, or an empty text if there are no labels."""
     found = [name for name in LABELLED if (curves["metric"] == name).any()]
     if not found:
         return ""
@@ -179,7 +179,7 @@ def labels_text(curves: pd.DataFrame) -> str:
 
 
 def cost_text(curves: pd.DataFrame) -> str:
-    """Return advice on which tables to read if costs differ, else an empty text."""
+    """If costs differ, return advice on which tables to read, else an empty text."""
     if not (curves["counted"] == COST).any():
         return ""
     return (
@@ -190,7 +190,7 @@ def cost_text(curves: pd.DataFrame) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Simulated:
-    """The result of a simulation.
+    """Store the results of a simulation.
 
     Attributes
     ----------
@@ -222,7 +222,7 @@ class Simulated:
         return self.features_needed.to_html(index=False)
 
     def plot(self) -> figure.Figure:
-        """Return the curves as a figure with one panel for each metric. This needs the extra `notebooks`."""
+        """Return the curves as a figure with one panel for each metric. The figure needs the extra `notebooks`."""
         from afa.evaluate.figures import curves_figure  # noqa: PLC0415 (matplotlib is an optional dependency)
 
         return curves_figure(self.curves, self.title)
@@ -249,7 +249,7 @@ def simulate(
 ) -> Simulated:
     """Return how many features each patient of a table would have needed under each rule.
 
-    Each patient is followed until all measured values have been observed.
+    The simulation of a patient ends when all measured values have been observed.
 
     Parameters
     ----------

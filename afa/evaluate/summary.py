@@ -1,6 +1,6 @@
-"""The numbers of a run, with one number in each row.
+"""Write the numbers of a run as tables with one number in each row.
 
-All numbers are in `curves/<stage>.parquet`. A selection is in `summary.csv`.
+All numbers are in `curves/<stage>.parquet`. A selection of the numbers is in `summary.csv`.
 """
 
 from __future__ import annotations
@@ -58,15 +58,17 @@ RULES_COMPARED = 150
 
 
 def in_order(tables: Iterable[str]) -> list[str]:
-    """Return names of tables in the order of `summary.csv`. Tables in `TABLES` come first, then others by name."""
+    """Return names of tables in the order of `summary.csv`.
+
+    Tables in `TABLES` come first; all other tables are sorted by name.
+    """
     return sorted(tables, key=lambda name: (TABLES.index(name) if name in TABLES else len(TABLES), name))
 
 
 def labelled(parts: Iterable[Labelled]) -> pd.DataFrame:
     """Concatenate the rows of all parts, and add the labels of a part as columns of its rows.
 
-    The same column can come from the rows of one part and from the labels of another. All rows are labelled at once,
-    because labelling part by part took most of the time of a summary.
+    All rows are labelled at once, because labelling part by part took most of the time of a summary.
     """
     tables, labels = zip(*parts, strict=True)
     whole: pd.DataFrame = pd.concat(tables, ignore_index=True)
@@ -78,18 +80,21 @@ def labelled(parts: Iterable[Labelled]) -> pd.DataFrame:
 
 
 def count_rows(counts: Mapping[str, tuple[float, int]]) -> pd.DataFrame:
-    """Return one row with the metric `count` for each quantity. `value` has the count, and `n` has the total."""
+    """Return one row with the metric `count` for each quantity.
+
+    The column `value` is the count, and `n` is the total.
+    """
     rows = [{"quantity": name, "value": float(count), "n": int(n)} for name, (count, n) in counts.items()]
     return pd.DataFrame(rows).assign(metric="count")
 
 
 def headline(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that have no quantity, no stratum, no variant and no level."""
+    """Return the rows of a summary without quantity, stratum, variant and level."""
     return rows[rows[DETAILS].isna().all(axis=1)]
 
 
 def summary_rows(table: str, rows: pd.DataFrame | Sequence[pd.DataFrame], **same: str) -> pd.DataFrame:
-    """Return rows of one table in the form of the summary. Columns that do not apply are empty.
+    """Return the rows of one table in the format of the summary.
 
     Parameters
     ----------
@@ -117,7 +122,9 @@ def summary_rows(table: str, rows: pd.DataFrame | Sequence[pd.DataFrame], **same
 
 
 def write_summary(tables: Sequence[pd.DataFrame], path: str | Path) -> None:
-    """Write all rows, in the order of `in_order`. The format is Parquet if the path has this suffix, else CSV.
+    """Write all rows of the tables, sorted by table as in `in_order`.
+
+    The file is Parquet if the path has this suffix, else CSV.
 
     Numbers in CSV have 10 significant digits.
     """
@@ -132,7 +139,7 @@ def write_summary(tables: Sequence[pd.DataFrame], path: str | Path) -> None:
 
 
 def read_summary(path: str | Path) -> pd.DataFrame:
-    """Return rows that `write_summary` wrote. Empty cells are missing values.
+    """Return the rows of a file that `write_summary` wrote. Empty cells become missing values.
 
     Raises
     ------
@@ -153,7 +160,7 @@ def read_summary(path: str | Path) -> pd.DataFrame:
 
 
 def join_summaries(parts: Sequence[str | Path], path: str | Path) -> None:
-    """Select the rows of several summaries with `shown`, and write them as one file.
+    """Select the rows of several summaries with `shown`, and write the selected rows as one file.
 
     Raises
     ------
@@ -165,13 +172,14 @@ def join_summaries(parts: Sequence[str | Path], path: str | Path) -> None:
 
 
 def shown(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that are written to `summary.csv`. The other rows are only in the curves of their stage.
+    """Return the rows that are written to `summary.csv`.
 
-    Rows without t are included. Of the rows with t, those over all entities are included at `ROUNDS` and at full
-    observation. From the allocation grid, `summary.csv` has constant answers, and rows of the paper's schedule. In
-    these rows, the method is the guiding score. Differences from the rule `random` are included at all these rounds.
-    Differences between two other rules are included only at `RULES_COMPARED`. Differences between chaotic and other
-    patients are included at all these rounds.
+    Rows that are not returned are only in `curves/<stage>.parquet`.
+
+    Rows without a round t are included. Of the rows with t, only rows over all entities are included, at the rounds
+    `ROUNDS` and at full observation. Of the allocation grid, only constant answers and the paper's schedule are
+    included, with the guiding score as method. Differences between two rules, neither of which is `random`, are
+    included only at the round `RULES_COMPARED`.
     """
     known = rows["t"].dropna()
     rounds = {*ROUNDS, *(() if known.empty else (known.max(),))}

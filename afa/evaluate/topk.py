@@ -1,6 +1,7 @@
-"""Two definitions of a right top k (decisions.md S10).
+"""Define two kinds of correct top k (decisions.md S10).
 
-One consists of the k best entities at full observation, the other of the entities with a positive label.
+One top k contains the k best entities at full observation, and the other top k contains the entities with a positive
+label.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from afa.engine.rounds import Outcomes
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """The right top k of P patients.
+    """Store the correct top k of P patients, at full observation and by label.
 
     Attributes
     ----------
@@ -44,7 +45,7 @@ class Targets:
         return cls(k, k_clinical, sure, tied, k - sure.sum(axis=1), labels)
 
     def precisions(self, place: NDArray[np.int16], threads: int | None) -> dict[str, NDArray[np.float64]]:
-        """Return three precisions by name, (P, R) each, of rankings (P, R, N)."""
+        """Return three precisions by name, (P, R) each, of R rankings of the entities for each patient, (P, R, N)."""
         n = len(place)
         positive, labelled = self.labels == 1, ~np.isnan(self.labels)
         n_positive = positive.sum(axis=1)
@@ -57,9 +58,14 @@ class Targets:
 
 
 def label_counts(labels: NDArray[np.float64], k: int, k_clinical: int) -> dict[str, tuple[float, int]]:
-    """Return counts about the labels (P, N) of a clinical target, as pairs of a count and its total.
+    """Return counts about the labels of a clinical target, as pairs of a count and its total.
 
-    A missing label is NaN. With fewer than 2k labelled entities, results are not comparable with the paper.
+    With fewer than 2k labelled entities, results are not comparable with the paper.
+
+    Parameters
+    ----------
+    labels : (P, N) float64, 0, 1 or NaN
+
     """
     patients, entities = labels.shape
     labelled = int((~np.isnan(labels)).any(axis=0).sum())
@@ -72,5 +78,11 @@ def label_counts(labels: NDArray[np.float64], k: int, k_clinical: int) -> dict[s
 
 
 def clinical_k(labels: NDArray[np.float64], k: int) -> int:
-    """Return the size k' = min(k, floor(L / 2)) of the top set of the L entities with labels (S10)."""
+    """Return the size k' = min(k, floor(L / 2)) of the top set of the L entities with labels (S10).
+
+    Parameters
+    ----------
+    labels : (P, N) float64, 0, 1 or NaN
+
+    """
     return min(k, int((~np.isnan(labels)).any(axis=0).sum()) // 2)

@@ -1,32 +1,32 @@
 r"""Update a bundle with labelled patients: the elicited probabilities are the prior, the patients are the data.
 
-For every entity and feature, a bundle has two distributions of the feature's values: with the entity and without it. An
-elicited distribution p with strength s is a Dirichlet prior with parameters s p_x, so that it counts as much as s
-cases. Let n_x labelled patients have the value x, and let N be the sum of the n_x. Posterior mean and marginal
+For every entity and feature, a bundle contains two distributions of the feature's values: with the entity and without
+it. An elicited distribution p with strength s is a Dirichlet prior with parameters s p_x, so that it counts as much as
+s cases. Let n_x labelled patients have the value x, and let N be the sum of the n_x. Posterior mean and marginal
 likelihood are then
 
 \[ \frac{s\,p_x + n_x}{s + N}, \qquad P(n \mid s) = \frac{\Gamma(s)}{\Gamma(s + N)}
    \prod_x \frac{\Gamma(s\,p_x + n_x)}{\Gamma(s\,p_x)}. \]
 
-Each distribution has its own strength, from the grid `STRENGTHS`. All distributions of the bundle share the prior
-probabilities of the strengths, `weights`. EM fits these probabilities by maximal marginal likelihood of all labelled
-patients. The posterior mean of a distribution is averaged over the posterior of its strength. Held-out labels are not
-used.
+Each distribution has its own strength, a number from the grid `STRENGTHS`. All distributions of the bundle share the
+prior probabilities of the strengths, `weights`. EM fits these probabilities by maximising the marginal likelihood of
+all labelled patients. The posterior mean of a distribution is averaged over the posterior of its strength. Held-out
+labels are not used.
 
-If several entities may hold, the evidence for an entity is the likelihood ratio of its two distributions, and the
-update has two steps. The first step corrects an error that both distributions share: the level of the feature in these
-patients. It updates the mixture of the two distributions with all patients, with and without the entity. Both
-distributions are then multiplied by posterior / prior of the mixture and normalised, which preserves the odds ratio of
-any two values. The second step updates each distribution with the patients of its class. In a single step, the
-distribution of the larger class would reach the true level first, and the odds ratios would be wrong until the smaller
-class followed. If only one class has labelled patients with a value of a feature, the level of this feature is not
-changed. If exactly one entity holds, the update has one step, because only the distributions with an entity distinguish
-the entities (docs/decisions.md, F6).
+If patients can have several entities, the evidence for an entity is the likelihood ratio of its two distributions, and
+the update has two steps. The first step corrects an error that both distributions share: the feature's overall
+frequencies (level) in these patients. The first step updates the mixture of the two distributions with all patients,
+with and without the entity. Both distributions are then multiplied by posterior / prior of the mixture and normalised,
+which preserves the odds ratio of any two values. The second step updates each distribution with the patients of its
+class. In a single step, the distribution of the larger class would reach the true level first, and the odds ratios
+would be wrong until the smaller class followed. If only one class has labelled patients with a value of a feature, the
+level of this feature is not changed. If exactly one entity is present, the update has one step, because only the
+distributions with an entity distinguish entities (docs/decisions.md, F6).
 
-The features of an exclusive group are one variable. It has one state for each member that is +1, and one state for no
-member. In a bundle with `one or none`, patients whose labels are all 0 have no entity. They update the background in
-the same way. Couplings, priors and potentials are not changed. Capstick et al. (AutoElicit, arXiv:2411.17284) elicit
-priors of linear models in a similar way.
+The features of an exclusive group are one variable. This variable has one state for each member, in which this member
+is +1, and one state without +1. Under `one or none`, patients whose labels are all 0 update the background. An update
+leaves couplings, priors and potentials unchanged. Capstick et al. (AutoElicit, arXiv:2411.17284) elicit priors of
+linear models in a similar way.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def fitted_weights(log_likelihood: Floats) -> Floats:
     """Return the probabilities of the strengths, (G,), that maximise the marginal likelihood of all distributions.
 
     EM starts from equal weights w and stops within `WITHIN` nats of the maximum. Let L_rg be the likelihood of
-    distribution r under strength g, and let d_g be the mean of L_rg / sum_h w_h L_rh over the R distributions. No
-    weights have a log-likelihood larger by more than R (max_g d_g - 1).
+    distribution r under strength g, and let d_g be the mean of L_rg / sum_h w_h L_rh over the R distributions. The
+    log-likelihood of other weights exceeds the log-likelihood of w by at most R (max_g d_g - 1).
 
     Parameters
     ----------
@@ -133,10 +133,10 @@ def posterior_means(prior: Floats, counts: Floats, of_strength: Floats, strength
 
 @dataclass(frozen=True, eq=False)
 class Update:
-    """The distributions of a bundle before and after an update by labelled patients.
+    """Store the distributions of a bundle before and after an update by labelled patients.
 
-    With N entities, the first N classes are the patients with each entity. The next N classes are the patients without
-    each entity. A bundle with `one or none` has one more class, the patients without any entity.
+    Classes 0 to N - 1 are the patients with each entity. Classes N to 2 N - 1 are the patients without each entity.
+    Under `one or none`, a last class contains the patients without any entity.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def update_of(bundle: Bundle, values: npt.ArrayLike, labels: npt.ArrayLike, stre
 
 
 def _fitted(parts: Sequence[tuple[Floats, Floats]], strengths: Floats) -> tuple[Floats, list[Floats]]:
-    """Return the prior probabilities of the strengths, (G,), and for each part the posterior probabilities, (..., G).
+    """Return the prior probabilities of the strengths, (G,), and, for each part, the posterior probabilities, (..., G).
 
     Parameters
     ----------
@@ -250,7 +250,9 @@ def _levelled(variables: Sequence[_Variables], n_entities: int, strengths: Float
 
 @dataclass(frozen=True, eq=False)
 class _Variables:
-    """Variables with S states each, for C classes. The variables are single features, or one exclusive group.
+    """Store variables with S states each, for C classes.
+
+    The variables are either single features or one exclusive group.
 
     Attributes
     ----------
@@ -274,14 +276,14 @@ class _Variables:
 
 
 def _alone(bundle: Bundle, elicited: Floats, counts: Floats) -> _Variables:
-    """Return the features outside exclusive groups. `elicited` and `counts` are (C, M, 3)."""
+    """Return the features outside exclusive groups as variables. `elicited` and `counts` have the shape (C, M, 3)."""
     grouped = [j for _, members in bundle.exclusive for j in members]
     at = np.setdiff1d(np.arange(len(bundle.features)), grouped).astype(np.int64)
     return _Variables(at, elicited[:, at], counts[:, at])
 
 
 def _groups(bundle: Bundle, elicited: Floats, of_class: Floats, values: Floats) -> Iterator[_Variables]:
-    """Yield each exclusive group. The counts are over patients for whom all members of the group were measured.
+    """Yield each exclusive group. Only patients for whom all members of the group were measured are counted.
 
     Parameters
     ----------
@@ -302,7 +304,7 @@ def _groups(bundle: Bundle, elicited: Floats, of_class: Floats, values: Floats) 
 
 
 def check_probabilities(bundle: Bundle) -> None:
-    """Raise a `BundleError` for a bundle of directions alone."""
+    """Raise a `BundleError` if the bundle has directions but no probabilities."""
     if not bundle.has_probabilities:
         found, expected = "directions alone, which labelled patients cannot update", "probabilities of the values"
         step = "add p_low_with, p_high_with, p_low_without and p_high_without to unary.csv (docs/bundle.md)"
@@ -310,12 +312,11 @@ def check_probabilities(bundle: Bundle) -> None:
 
 
 def updated_bundle(bundle: Bundle, update: Update, provenance: Mapping[str, Any] | None = None) -> Bundle:
-    """Return the bundle with the updated distributions, and with the number of labelled patients behind each.
+    """Return the bundle with the updated distributions and the number of labelled patients behind each distribution.
 
-    Couplings, priors and potentials are not changed. The direction of a row without a potential follows from its
-    probabilities. If a pair of an entity and a feature has labelled patients but no row, a row with potential 0 is
-    added. If the update changes a background that other entities use, these entities get rows with the previous
-    background.
+    If a row has no potential, its direction is computed from its probabilities. If a pair of an entity and a feature
+    has labelled patients but no row, a row with potential 0 is added. If the update changes a background that other
+    entities use, these entities get rows with the previous background.
 
     Parameters
     ----------
@@ -371,12 +372,12 @@ def _rows(
     """
     entity, feature = np.nonzero(written)
     low, high = shares[written][..., 0], shares[written][..., 2]
-    each = np.maximum(three_values(low, high), 0.0)  # the same numbers as after reading unary.csv
+    each = np.maximum(three_values(low, high), 0.0)  # this gives the same numbers as reading unary.csv
     return ProbabilityRows(entity, feature, each[:, 0], each[:, 1], directed[written], counts[written])
 
 
 def _background(bundle: Bundle, update: Update) -> Features | None:
-    """Return the bundle's features. Patients without any entity, if there are any, update the background."""
+    """Return the bundle's features, with the background updated by patients without any entity."""
     table = None if bundle.rates is None else bundle.rates.table
     n = len(bundle.entities)
     if len(update.updated) == 2 * n or not (seen := update.patients[-1] > 0).any():
@@ -389,12 +390,11 @@ def _background(bundle: Bundle, update: Update) -> Features | None:
 
 
 def moved_most(bundle: Bundle, update: Update) -> pd.DataFrame:
-    """Return the probabilities of low and high values before and after an update. The largest change comes first.
+    """Return the probabilities of low and high values before and after an update, sorted by change, largest first.
 
-    `class` is `with` or `without`, and `value` is `low` or `high`. `elicited` is the probability before the update, and
-    `updated` the probability after it. `count` is the number of labelled patients with the value, and `patients` is the
-    number of labelled patients behind the probability. Probabilities without a patient are left out. The probability of
-    a usual value is 1 minus the probabilities of low and high.
+    The column `class` is `with` or `without`, and `value` is `low` or `high`. The column `count` is the number of
+    labelled patients with the value, and `patients` is the number behind the probability. Probabilities without
+    patients are left out.
     """
     names = [(entity, side) for side in SIDES for entity in bundle.entities]
     names += [(NO_ENTITY, "")] * (len(update.updated) - len(names))
@@ -416,7 +416,7 @@ def moved_most(bundle: Bundle, update: Update) -> pd.DataFrame:
 
 
 def report_of(bundle: Bundle, update: Update, labels: npt.ArrayLike) -> dict[str, Any]:
-    """Return the entry about the update for the provenance of an updated bundle.
+    """Return the record of an update for the provenance of the updated bundle.
 
     Parameters
     ----------
@@ -445,13 +445,13 @@ def report_of(bundle: Bundle, update: Update, labels: npt.ArrayLike) -> dict[str
 
 
 def _common(weights: Floats) -> dict[str, float]:
-    """Return strength -> probability for strengths whose rounded probability is above 0."""
+    """Return a mapping from strength to probability, for strengths whose rounded probability is above 0."""
     found = {f"{s:g}": round(float(w), DECIMALS) for s, w in zip(STRENGTHS, weights, strict=True)}
     return {strength: weight for strength, weight in found.items() if weight > 0}
 
 
 def update_text(said: Mapping[str, Any], shown: Callable[[str], str] = str) -> str:
-    """Return the entry of `report_of` in words: numbers of patients, strengths, and the largest changes.
+    """Return the record of `report_of` in words: numbers of patients, strengths, and the largest changes.
 
     Parameters
     ----------
@@ -481,7 +481,9 @@ def update_text(said: Mapping[str, Any], shown: Callable[[str], str] = str) -> s
 
 
 def update(bundle: Bundle | str | Path, X: pd.DataFrame, y: pd.DataFrame, *, couplings: bool = True) -> Bundle:
-    """Return the bundle updated with labelled patients. Its probabilities are the prior, and the patients are the data.
+    """Return the bundle updated with labelled patients.
+
+    The elicited probabilities are the prior, and the patients are the data.
 
     Parameters
     ----------
@@ -526,7 +528,7 @@ def update(bundle: Bundle | str | Path, X: pd.DataFrame, y: pd.DataFrame, *, cou
 
 
 def update_by(bundle: Bundle, X: pd.DataFrame, y: pd.DataFrame, *, couplings: bool = True) -> Bundle:
-    """Return the bundle updated with two checked tables of numbers. Its provenance records the update.
+    """Return the bundle updated with two checked tables of numbers, and record the update in its provenance.
 
     Parameters
     ----------
@@ -549,7 +551,7 @@ def update_by(bundle: Bundle, X: pd.DataFrame, y: pd.DataFrame, *, couplings: bo
 
 
 def _check_values(bundle: Bundle, patients: Sequence[str], values: Floats) -> None:
-    """Raise an error for impossible values, and for patients in whom two members of an exclusive group are +1."""
+    """Raise a `CohortError` for impossible values, and for patients with two +1 in one exclusive group."""
     faults = list[Fault]()
     for place, value in enumerate((-1, 0, 1)):
         for j in np.flatnonzero(((values == value) & ~bundle.possible[:, place]).any(axis=0)):
@@ -573,10 +575,7 @@ def without_couplings(bundle: Bundle) -> Bundle:
 
 
 def without_knowledge(bundle: Bundle) -> Bundle:
-    """Return the bundle without elicited knowledge.
-
-    All possible values are equally probable, and there are no couplings.
-    """
+    """Return the bundle without elicited knowledge: all possible values equally probable, and no couplings."""
     n, m = len(bundle.entities), len(bundle.features)
     rates = bundle.rates or Rates(m)
     share = np.zeros((m, 3))

@@ -112,7 +112,7 @@ class PairwiseMRF:
         return cls.__new__(cls)._fill(alpha, couplings, prior, features, terms, middle)
 
     @classmethod
-    def class_conditional(
+    def from_probabilities(
         cls,
         probabilities: ArrayLike,
         couplings: ArrayLike | sp.sparray,
@@ -136,7 +136,7 @@ class PairwiseMRF:
 
         Examples
         --------
-        >>> model = PairwiseMRF.of_probabilities([[0.0, 0.2, 0.8], [0.5, 0.5, 0.0]], [[0, 1], [1, 0]])
+        >>> model = PairwiseMRF.from_probabilities([[0.0, 0.2, 0.8], [0.5, 0.5, 0.0]], [[0, 1], [1, 0]])
         >>> round(model.energy([1, -1]), 6), model.centre.tolist()
         (-1.016291, [0.8, -0.5])
 

@@ -1,6 +1,6 @@
-"""The base class of both planners.
+"""Define `Planner`, the base class of `TopKPlanner` and `BinaryPlanner`.
 
-The base class contains the data of one patient, the allocation rule, and the answers so far.
+A planner stores one patient's measurements, the models of a bundle, and the rule that chooses the next feature.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ NAMED_FIRST = "to be measured first"
 
 
 class Planner(ABC):
-    """The measurements of one patient, for one bundle. `TopKPlanner` and `BinaryPlanner` define the question.
+    """Suggest measurements for one patient. The subclasses `TopKPlanner` and `BinaryPlanner` define the question.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class Planner(ABC):
         self.at_once = int(options.together)
         self._log = Log()
         self._asked: Suggestion | None = None
-        self._fresh = False  # True if `_asked` and `reason` belong to the current state
+        self._fresh = False  # True if `_asked` and `reason` were computed for the current state
         self._offered: Offer | None = None
 
     def __repr__(self) -> str:
@@ -118,17 +118,17 @@ class Planner(ABC):
 
     @property
     def observed(self) -> dict[str, int]:
-        """Return the observed values by feature, in the order of their first observation."""
+        """Return the observed code of each feature, in the order in which features were first observed."""
         return dict(self._log.observed)
 
     @property
     def numbers(self) -> dict[str, float]:
-        """Return the numbers of the values that were given as numbers, by feature, in the units of the features."""
+        """Return the number of each feature whose value was entered as a number, in the feature's unit."""
         return dict(self._log.numbers)
 
     @property
     def skipped(self) -> frozenset[str]:
-        """Return the features that cannot be measured."""
+        """Return the features that were marked as not measurable."""
         return frozenset(self._log.skipped)
 
     @property
@@ -138,25 +138,25 @@ class Planner(ABC):
 
     @property
     def panels(self) -> tuple[str, ...]:
-        """Return the names of the panels."""
+        """Return the names of the panels (features measured together)."""
         return tuple(self.settings["panels"])
 
     @property
     def priced(self) -> bool:
-        """Return True if costs or panels affect the choice."""
+        """Return True if costs or panels affect which feature is suggested."""
         return not self._menu.plain
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        """Return all steps so far, in order. Steps that were undone are left out."""
+        """Return all observations, corrections and skips in order, without undone steps."""
         return tuple(self._log.actions)
 
     def suggest(self) -> Suggestion | None:
-        """Return the next item to measure, or None if nothing is left or a stopping rule holds.
+        """Return the next feature or panel to measure, or None if none is left or a stopping rule holds.
 
-        `reason` contains the explanation. Items named in the option `first` come first. With costs or panels, the rule
-        compares items by their gain per unit of cost. The gain of an item is summed over its unobserved features. Free
-        items with a positive gain come before all other items.
+        `reason` contains the explanation. Features and panels in the option `first` are suggested first. With costs or
+        panels, the rule compares gain per unit of cost. The gain of a panel is the sum of the gains of its unobserved
+        features. Free features with a positive gain precede all others.
         """
         if not self._fresh:
             ended = self.stopped()
@@ -166,10 +166,7 @@ class Planner(ABC):
         return self._asked
 
     def runners_up(self, most: int = 3) -> list[Suggestion]:
-        """Return the next best suggestions after that of `suggest`, best first.
-
-        If `suggest` returns None, the list is empty.
-        """
+        """Return up to `most` alternatives to the suggestion of `suggest`, best first; none if it is None."""
         first = self.suggest()
         others: list[Suggestion] = []
         if first is None:
@@ -185,14 +182,14 @@ class Planner(ABC):
         return others
 
     def next_feature(self) -> str | None:
-        """Return the name of the feature to measure next, or None. `suggest` returns the whole panel and its cost."""
+        """Return the name of the feature to measure next, or None. Use `suggest` to get a whole panel and its cost."""
         suggested = self.suggest()
         return suggested.features[0] if suggested else None
 
     def stopped(self) -> str | None:
-        """Return the reason to stop, or None.
+        """Return in words why the planner stops measuring, or None if it does not stop.
 
-        The reason is that no feature is left, that the budget is spent, or that a rule of `stop` holds.
+        Measuring stops if no feature or budget is left, or if a rule of the option `stop` holds.
         """
         if len(self._log.observed) + len(excluded_by(self.bundle, self._log.observed)) == len(self.bundle.features):
             return ALL_OBSERVED
@@ -204,11 +201,11 @@ class Planner(ABC):
 
     @abstractmethod
     def certain(self) -> bool:
-        """Return True if no completion of the unobserved features can change the answer (tight `l1` bracket)."""
+        """Return True if no values of the unobserved features can change the answer (tight `l1` bracket)."""
 
     @abstractmethod
     def answer(self) -> list[str]:
-        """Return the entities of the current answer."""
+        """Return the names of the entities that form the current answer."""
 
     @abstractmethod
     def answer_probability(self) -> float:
@@ -220,43 +217,40 @@ class Planner(ABC):
 
     @abstractmethod
     def undecided(self) -> list[str]:
-        """Return the entities that are tied for the answer.
+        """Return the entities that are tied for the answer, or an empty list if there is no tie.
 
-        Only the names of tied entities decide their order. Without a tie, the list is empty.
+        Tied entities are listed by name.
         """
 
     def in_words(self) -> str:
-        """Return the answer so far in words, as the terminal, the page and the JSON lines show it.
+        """Return the current answer as the text that the terminal, the page and the JSON lines show.
 
-        Examples are `fever (probability 0.81)` and `undecided between a and b`. If entities are ordered by score, the
-        text is like `fever (ahead by 0.85)`. If no measured value is unusual, it starts with `none of these`. If
-        `certain` is True, the text adds `nothing left to measure can change this`. The probability is
-        `answer_probability`.
+        Examples are `fever (probability 0.81)` and `undecided between a and b`. If entities are ordered by score, an
+        example is `fever (ahead by 0.85)`. If no measured value is unusual, the text starts with `none of these`. If no
+        further measurement can change the answer, the text adds `nothing left to measure can change this`. The
+        probability is `answer_probability`.
         """
         return in_words(self)
 
     def none_is_likelier(self) -> bool:
-        """Return True if the probability that no entity holds exceeds 1/2.
-
-        If the bundle has no probabilities, the result is False.
-        """
+        """Return True if the patient probably has none of the entities (probability above 1/2)."""
         return False
 
     def nothing_unusual(self) -> bool:
         """Return True if at least one feature has been measured and every measured value is usual (0).
 
-        The result is False with the score `background`, because usual values then change the scores.
+        With the score `background`, `nothing_unusual` is always False, because usual values then change the scores.
         """
         return self.guide != BACKGROUND and bool(self._log.observed) and not any(self._log.observed.values())
 
     @abstractmethod
     def confidence(self) -> float:
-        """Return the probability with which `Stop.probability` is compared, in [0, 1]."""
+        """Return the probability, in [0, 1], that the stopping rule `Stop.probability` compares with its threshold."""
 
     def largest_gain(self) -> float:
-        """Return the largest gain of any item, nats.
+        """Return the largest gain of any affordable feature or panel, nats.
 
-        The gain is summed over the item's unobserved features, and `Stop.gain` is compared with it.
+        `Stop.gain` uses this gain.
         """
         view, duels = self._view(), self._open_duels()
         by_entity = self.gain == INFORMATION
@@ -272,10 +266,10 @@ class Planner(ABC):
         number: float | None = None,
         cost: float | None = None,
     ) -> None:
-        """Record one measurement: a code -1, 0 or +1, the word for a code, or a number.
+        """Record the value of one feature: a code -1, 0 or +1, the word for a code, or a number.
 
-        The words are `low`, `usual`, `high`, `no` and `yes`. The scores of entities whose models do not contain the
-        feature stay the same.
+        Words are `low`, `usual`, `high`, `no` and `yes`. Entities whose models do not contain the feature keep their
+        scores.
 
         Parameters
         ----------
@@ -294,7 +288,7 @@ class Planner(ABC):
     ) -> None:
         """Record several measurements at once, such as a panel or earlier results (`cost=0`).
 
-        If there is an error, nothing is recorded.
+        If any value is invalid, none is recorded.
 
         Parameters
         ----------
@@ -313,17 +307,17 @@ class Planner(ABC):
         self.correct_to(feature, self._reading(feature, value, number))
 
     def _reading(self, feature: str, value: Any, number: float | None) -> ReadValue:
-        """Return the reading of one value or number. A value that the feature cannot have raises a `PlannerError`."""
+        """Return one value or number as a `ReadValue`. Raise a `PlannerError` if the feature cannot have this value."""
         if number is None:
             return ReadValue(code_of(self.bundle, feature, value))
         if value is not None:
             found = "a value and a number"
             raise PlannerError(Fault(f"feature {feature}", found, "one of the two", "give one of them"))
-        code_of(self.bundle, feature, 0)  # an unknown name raises its own error
+        code_of(self.bundle, feature, 0)  # raises an error if the bundle has no such feature
         return reading_of(self.bundle, feature, number)
 
     def take_in(self, readings: Mapping[str, ReadValue], *, cost: float | None = None) -> None:
-        """Record several readings (`afa.planner.values`) at once. If there is an error, none of them is recorded.
+        """Record several values, `readings`, at once. If any value is invalid, none is recorded.
 
         Parameters
         ----------
@@ -346,7 +340,10 @@ class Planner(ABC):
             self._note(name, reading.code)
 
     def correct_to(self, feature: str, reading: ReadValue) -> None:
-        """Replace an earlier value by another reading, and recompute the patient's state. This costs nothing."""
+        """Replace a feature's earlier value by `reading`, and recompute the patient's state.
+
+        This costs nothing.
+        """
         if feature not in self._log.observed:
             step = "observe it"
             raise PlannerError(Fault(f"feature {feature}", "no observation", "an earlier one to correct", step))
@@ -358,10 +355,10 @@ class Planner(ABC):
         return with_number(self.asked_of, feature, self._log.observed[feature], self._log.numbers.get(feature))
 
     def skip(self, name: str) -> None:
-        """Mark `name`, a feature or the unobserved features of a panel, as not measurable.
+        """Mark the feature `name`, or the unobserved features of the panel `name`, as not measurable.
 
-        A skipped feature is never suggested again. The answer treats skipped features as unobserved. A certain answer
-        therefore holds for every value that they could have.
+        A skipped feature is never suggested again. A certain answer holds for every value that skipped features could
+        have.
         """
         asked = self._asked if self._fresh else None
         if asked is not None and name == asked.name:
@@ -379,7 +376,7 @@ class Planner(ABC):
         self._take(Action("skip", tuple(features), (None,) * len(features), 0.0, "cannot be measured"))
 
     def undo(self) -> Action:
-        """Undo the last step, of any kind, and return it."""
+        """Undo the last observation, correction or skip, and return it."""
         if not self._log.actions:
             raise PlannerError(Fault("undo", "no step to take back", "one or more", "observe something first"))
         *earlier, last = self._log.actions
@@ -390,7 +387,7 @@ class Planner(ABC):
         return last
 
     def repeat(self, actions: Iterable[Action]) -> None:
-        """Apply the steps of an earlier session in their order, with their costs and reasons."""
+        """Repeat the steps of an earlier session in order, with their costs and reasons."""
         for action in actions:
             for feature, value, measured, unit in action.rows():
                 code_of(self.bundle, feature, 0 if value is None else value)
@@ -413,19 +410,16 @@ class Planner(ABC):
         self._replay()
 
     def copy(self) -> Self:
-        """Return an independent copy in the same state.
-
-        Only the bundle, the menu and the layout, which never change, are shared.
-        """
+        """Return an independent copy of the planner in its current state."""
         shared = self.bundle, self.asked_of, self._menu, self._index, self._state.packed
         return deepcopy(self, {id(part): part for part in shared})
 
     def history(self) -> pd.DataFrame:
-        """Return one row for each value.
+        """Return a table of all steps, with one row for each value.
 
-        The columns are step, kind, feature, value, cost, spent, reason, number and unit. If a feature was skipped,
-        `value` is missing. If a code was given, `number` is missing and `unit` is empty. The cost of a panel is in the
-        first row of the panel.
+        The columns are step, kind, feature, value, cost, spent, reason, number and unit. If a value was entered as a
+        code, its `number` is missing and its `unit` is empty. The first row of a panel contains the cost of the whole
+        panel.
         """
         columns = ["step", "kind", "feature", "value", "cost", "spent", "reason", "number", "unit"]
         return pd.DataFrame(history_of(self._log.actions), columns=columns).astype(
@@ -433,13 +427,14 @@ class Planner(ABC):
         )
 
     def explain(self, most: int = 10) -> pd.DataFrame:
-        """Return the unobserved features of largest gain, with the duels and entities that each feature affects.
+        """Return the unobserved features with the largest gains, and the duels and entities that each feature affects.
 
-        The column `duels_moved` counts the duels in which the feature has a gain. The column `share` is the gain as a
-        share of all gains. The column `tells` names the entities that the feature separates. The gain is summed over
-        all unresolved duels. With more than 200 entities, the gain is summed only over the unresolved duels across the
-        top-k boundary. Every duel has weight 1, even if the rule uses other weights. With costs or panels, the columns
-        `item`, `cost` and `gain_per_cost` describe the feature's panel, and rows are sorted by `gain_per_cost`.
+        The column `duels_moved` counts the duels in which the feature has a positive gain. The column `share` is the
+        feature's gain divided by the sum over all available features. The column `tells` names the entities that the
+        feature helps to tell apart. The gain of a feature is summed over all unresolved duels. With more than 200
+        entities, only duels across the top-k boundary are included. In this sum, every duel has weight 1. With costs or
+        panels, the columns `item`, `cost` and `gain_per_cost` refer to the feature's panel, and rows are sorted by
+        `gain_per_cost`.
 
         Parameters
         ----------
@@ -452,19 +447,20 @@ class Planner(ABC):
     def outcomes(self, feature: str) -> pd.DataFrame:
         """Return one row for each possible value of an unobserved feature.
 
-        A row contains the answer that would follow from the value. The columns are `value`, `answer`, `probability`,
-        `undecided`, `certain` and `words`. The column `words` contains the text of `in_words`.
+        Each row contains the answer that the planner would give if the feature had this value. The columns are `value`,
+        `answer`, `probability`, `undecided`, `certain` and `words` (the text of `in_words`).
         """
         code_of(self.bundle, feature, 0)
         return pd.DataFrame(outcomes(self, feature))
 
     def why(self, entity: str) -> pd.DataFrame:
-        """Return the contribution of each observation for or against an entity, one row each.
+        """Return a table of how much each observation supports or opposes an entity.
 
-        The largest contribution comes first. Columns are `feature`, `value`, `number`, `unit` and `share`. The share is
-        the decrease of the entity's log-odds, in nats, that removing this observation would cause. If `ordered_by` is
-        `score`, the share refers to the entity's mean score against the other entities instead. Shares need not add up
-        to the total if features are coupled, or if one entity excludes the others.
+        Rows are sorted by the magnitude of `share`, largest first. The columns are `feature`, `value`, `number`, `unit`
+        and `share`. `share` is the decrease of the entity's log-odds, in nats, if this observation were removed. If
+        entities are ordered by score, `share` is the decrease of the entity's mean score against the other entities.
+        The shares need not add up to the entity's log-odds if features are coupled, or if one entity excludes the
+        others.
         """
         columns = ["feature", "value", "number", "unit", "share"]
         return pd.DataFrame(shares(self, entity), columns=columns).astype({"number": "Float64"})
@@ -472,27 +468,24 @@ class Planner(ABC):
     @property
     @abstractmethod
     def ordered_by(self) -> Literal["probability", "score"]:
-        """Return the quantity that orders the entities, `probability` or `score`.
-
-        `answer` contains the first entities in this order.
-        """
+        """Return the name of the quantity that ranks the entities, `probability` or `score`."""
 
     def lead(self) -> float:
-        """Return by how much the answer leads the other entities, if entities are ordered by score.
-
-        Otherwise return 0.
-        """
+        """Return the score by which the answer leads, or 0 if entities are ordered by probability."""
         return 0.0
 
     @abstractmethod
     def strengths(self) -> NDArray[np.float64]:
-        """Return the quantity that `why` explains for each entity, (N,).
+        """Return the log-odds of each entity in nats, or its mean score, (N,).
 
-        This quantity is the log-odds in nats, or the mean score.
+        `why` explains these values.
         """
 
     def settled_probability(self) -> float:
-        """Return `answer_probability`, or 0 if the answer is a tie. `Stop.posterior` is compared with the result."""
+        """Return `answer_probability`, or 0 if the answer is a tie.
+
+        `Stop.posterior` uses this probability.
+        """
         return 0.0 if self.undecided() else self.answer_probability()
 
     def fresh(self, patient: str = "") -> Self:
@@ -502,7 +495,7 @@ class Planner(ABC):
         return other
 
     def without(self, feature: str) -> Self:
-        """Return a planner in the state that would result if this feature had not been observed."""
+        """Return a copy of the planner in which this feature is unobserved."""
         log = Log()
         log.observed = {name: value for name, value in self._log.observed.items() if name != feature}
         return self._with(log)
@@ -514,7 +507,7 @@ class Planner(ABC):
         return other
 
     def _open_duels(self) -> NDArray[np.int64]:
-        """Return the indices of the duels whose gains are summed in explanations."""
+        """Return the indices of the unresolved duels over which `explain` sums the gains."""
         if len(self.bundle.entities) > ALL_DUELS_UP_TO:
             return self._view().contested
         return np.flatnonzero(~self._state.resolved())
@@ -540,16 +533,19 @@ class Planner(ABC):
         return replace(view, tie=tie, find_scores=lambda: self.scores_by(BACKGROUND), find_rank=lambda: rank)
 
     def _chosen_item(self, view: View, offered: NDArray[np.bool_]) -> Suggestion:
-        """Return the item that the rule chooses among the available features."""
+        """Return the feature or panel that the allocation rule chooses among the available features."""
         return chosen_item(self.rule, view, self._menu, self._offer().price, offered)
 
     def _to_begin_with(self) -> int | None:
-        """Return the first item of the option `first` that is available and affordable, or None if there is none."""
+        """Return the index of the first affordable item of the option `first`, or None if there is none."""
         offered = self._menu.item_of[self._offer().affordable]
         return next((item for item in self._first if item in offered), None)
 
     def _first_item(self) -> Suggestion:
-        """Return the item to suggest. The reason of the item mentions the effects of costs, panels and the budget."""
+        """Return the feature or panel to suggest.
+
+        The reason mentions the effects of costs, panels and the budget.
+        """
         if (named := self._to_begin_with()) is not None:
             open_ = [self.bundle.features[j] for j in self._menu.members[named] if self._offer().open[j]]
             return Suggestion(self._menu.names[named], tuple(open_), float(self._offer().price[named]), NAMED_FIRST)
@@ -578,10 +574,7 @@ class Planner(ABC):
         return replace(item, reason=words)
 
     def _with_others(self, item: Suggestion) -> Suggestion:
-        """Return a suggestion of `item` and other items to measure at once.
-
-        The suggestion contains at most `together` items.
-        """
+        """Return a suggestion that adds other items to `item`, up to `together` items in total."""
         offer, menu, belief = self._offer(), self._menu, self._belief
         assert belief is not None
         features = belief.together(
@@ -609,10 +602,7 @@ class Planner(ABC):
         )
 
     def _offer(self) -> Offer:
-        """Return the features that can be suggested in the current state.
-
-        The features are computed once for each state.
-        """
+        """Return the features that can be suggested in the current state, computed once for each state."""
         if self._offered is None:
             self._offered = offer_of(self._menu, self.bundle, self._log, self._left())
         return self._offered
@@ -629,7 +619,7 @@ class Planner(ABC):
         self._forget()
 
     def _replay(self) -> None:
-        """Rebuild the patient's state from the log."""
+        """Rebuild the patient's state by repeating the observations in the log."""
         self._state = self._new_patient()
         self._belief = self._at_first and self._at_first.copy()
         for feature, value in self._log.observed.items():
@@ -637,13 +627,16 @@ class Planner(ABC):
         self._forget()
 
     def _note(self, feature: str, value: int) -> None:
-        """Update the patient's state and the belief with one value."""
+        """Update the patient's state and the belief about scores with one observed value."""
         self._state.observe(self._index[feature], value)
         if self._belief is not None:
             self._belief.observe(self._index[feature], value)
 
     def _score_table(self) -> ScoreTable:
-        """Return the scores for the belief. Entities with equal scores are sorted by name (decisions.md S6)."""
+        """Return the terms of all scores S_v as a `ScoreTable` for `Belief`.
+
+        Entities with equal scores are sorted by name (decisions.md S6).
+        """
         if isinstance(self._state, ExplicitPatient):
             table = self._state.score_table(self.bundle.entities, self.bundle.features)
         else:
@@ -653,7 +646,7 @@ class Planner(ABC):
     def scores_by(self, score: str) -> NDArray[np.float64]:
         """Return the preference scores named `score`, (N, N).
 
-        For `background` they are the differences of expected scores.
+        For the score `background`, a preference is the difference of two entities' expected scores.
         """
         if score != BACKGROUND or self._belief is None:
             return self._state.scores(score)
@@ -664,9 +657,9 @@ class Planner(ABC):
     def top_probability(self) -> float:
         """Return the probability that the current top k is also the top k at full observation. Ties count as right.
 
-        The probability is valid if the patient comes from the population that the option `background` describes. How
-        often the answer is right must be measured on data (docs/frontier.md). A planner without a background raises a
-        `PlannerError`.
+        The probability is valid only for patients from the population that the option `background` describes. The error
+        rate of the answer must be measured on data (docs/frontier.md). Raise a `PlannerError` if the planner has no
+        background.
         """
         if self._belief is None:
             step = "give score='background', or allocation='frontier'"

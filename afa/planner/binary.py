@@ -1,4 +1,4 @@
-"""The binary question: does one entity hold for a patient, yes or no?"""
+"""Decide the binary question: is one entity present in a patient, yes or no?"""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from afa.planner.rules import Rule
 
 
 class BinaryPlanner(Planner):
-    """Decide whether one entity holds for a patient while measuring few features.
+    """Decide whether one entity is present in a patient, with few measurements.
 
-    The two classes are the models of the closure (`afa.model.closure`). The two classes form a duel of two virtual
-    entities, and their difference is the entity's own model S (tab:mode-mapping).
-    The parameters are those of `TopKPlanner` without `k` and `holds`. The following parameters differ.
+    The closure (`afa.model.closure`) makes two class models: with the entity, and without it. The two classes are
+    compared in one duel, whose score difference is the entity's own model S (tab:mode-mapping). The parameters of
+    `BinaryPlanner` are those of `TopKPlanner`, except `k` and `holds`. The following parameters differ.
 
     Parameters
     ----------
@@ -80,16 +80,16 @@ class BinaryPlanner(Planner):
         super().__init__(bundle, models, checked, new_patient, asked)
 
     def score(self) -> float:
-        """Return the preference score of the duel, which is positive if it favours the entity.
+        """Return the preference score of the class with the entity over the class without it.
 
-        As in the paper, it is not calibrated.
+        As in the paper, this score is not calibrated.
         """
         return float(self.scores_by(self.guide)[0, 1])
 
     def log_odds(self) -> float:
         """Return the calibrated two-ELBO log-odds of the entity, nats (decisions.md S15).
 
-        Before any observation the result equals the prior log-odds.
+        Before any observation, these log-odds equal the prior log-odds.
         """
         evidence = self._state.log_evidence()
         return float(evidence[0] - evidence[1])
@@ -99,7 +99,7 @@ class BinaryPlanner(Planner):
         return float(expit(self.log_odds()))
 
     def probabilities(self) -> dict[str, float]:
-        """Return the probability of the entity and the probability of its absence, by name.
+        """Return the probabilities that the entity is present and absent, by name.
 
         Examples
         --------
@@ -112,9 +112,7 @@ class BinaryPlanner(Planner):
         return dict(zip(self.bundle.entities, (held, 1 - held), strict=True))
 
     def decision(self, by: Literal["calibrated", "raw"] | None = None) -> Literal[-1, 0, 1]:
-        """Return the sign of `log_odds` or of `score`.
-
-        The sign is 1 for the entity, -1 against the entity, and 0 for a tie.
+        """Return 1 if `log_odds` or `score` favours the entity, -1 if it opposes the entity, and 0 for a tie.
 
         Parameters
         ----------
@@ -130,11 +128,11 @@ class BinaryPlanner(Planner):
         return 0 if abs(value) <= self._state.packed.tie else 1 if value > 0 else -1
 
     def answer(self) -> list[str]:
-        """Return `entity` or `not entity`, according to `decision`. In a tie, the answer is `entity`."""
+        """Return the name of the entity, or `not` and its name if `decision` is -1."""
         return [self.bundle.entities[1 if self.decision() < 0 else 0]]
 
     def answer_probability(self) -> float:
-        """Return P(entity | x_obs), or its complement if the decision is against the entity."""
+        """Return P(entity | x_obs), or 1 minus this probability if `decision` is -1."""
         return 1 - self.probability() if self.decision() < 0 else self.probability()
 
     ordered_by = "probability"
@@ -144,13 +142,13 @@ class BinaryPlanner(Planner):
         return np.array([self.log_odds(), -self.log_odds()])
 
     def undecided(self) -> list[str]:
-        """Return both classes if the decision is a tie, else an empty list."""
+        """Return the names of both classes if `decision` is a tie, else an empty list."""
         return list(self.bundle.entities) if self.decision() == 0 else []
 
     def confidence(self) -> float:
-        """Return the larger of `probability` and its complement.
+        """Return the larger of `probability` and 1 - `probability`.
 
-        With the score `background`, return `top_probability`.
+        With the score `background`, return `top_probability` instead.
         """
         if self.guide == BACKGROUND:
             return self.top_probability()

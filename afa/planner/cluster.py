@@ -1,9 +1,9 @@
-"""Clusters of entities with similar models, for the clustered allocation rules and for Layer 0.
+"""Cluster entities with similar models, for the clustered allocation rules and for Layer 0.
 
-The distance of two entities is the l1 distance of their parameters given the observations. The parameters are the
-effective unaries of the unobserved features and the couplings among these features. Each unordered pair counts once.
-Clusters are made by complete linkage. The allocation rules recompute them every `CLUSTER_EVERY` observations
-(sec:topk_alloc; docs/decisions.md gives the reasons).
+The distance of two entities is the l1 distance of their model parameters given the observations. These parameters are
+the effective unaries of the unobserved features and their couplings. Each coupling counts once. Clusters of entities
+are formed by complete linkage. Allocation rules recompute clusters every `CLUSTER_EVERY` observations (sec:topk_alloc,
+docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ Clusters = tuple[tuple[int, ...], ...]
 
 
 class Clustering:
-    """The clusters for one patient, which are recomputed after every `CLUSTER_EVERY` observations.
+    """Return one patient's clusters of entities, computed again after every `CLUSTER_EVERY` observations.
 
-    With t observations, the clusters are those of the first n, where n is the largest multiple of `CLUSTER_EVERY` up to
-    t. They are computed when they are first requested.
+    After t observations, clusters depend on the first n observations, where n is the largest multiple of
+    `CLUSTER_EVERY` up to t.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -41,7 +41,7 @@ class Clustering:
         self._clusters: Clusters = ()
 
     def at(self, observations: Mapping[str, int]) -> Clusters:
-        """Return the clusters, computed from the observations up to the last multiple of `CLUSTER_EVERY`.
+        """Return the clusters of entities, given the observations up to the last multiple of `CLUSTER_EVERY`.
 
         Parameters
         ----------
@@ -74,10 +74,7 @@ class Parameters:
     column: NDArray[np.int64]
 
     def model(self, vector: Floats, prior: float = 0.0) -> PairwiseMRF:
-        """Return the model with the potentials `vector`, (M + E,).
-
-        For example, `vector` is the mean of some rows of `values`.
-        """
+        """Return the model with the unaries and couplings `vector`, (M + E,), such as a mean of rows of `values`."""
         m = len(self.bundle.features)
         ends = np.concatenate([self.row, self.column]), np.concatenate([self.column, self.row])
         couplings = sp.coo_array((np.concatenate([vector[m:], vector[m:]]), ends), shape=(m, m))
@@ -85,7 +82,7 @@ class Parameters:
 
 
 def parameters(bundle: Bundle, observations: Mapping[str, int] | None = None) -> Parameters:
-    """Return the parameters of all entities given observations.
+    """Return the model parameters of all entities given observations.
 
     Parameters
     ----------
@@ -113,10 +110,7 @@ def parameters(bundle: Bundle, observations: Mapping[str, int] | None = None) ->
 
 
 def distances(bundle: Bundle, observations: Mapping[str, int] | None = None) -> Floats:
-    """Return the l1 distances between the conditioned models, (N, N) nats.
-
-    Arguments and errors are as in `parameters`.
-    """
+    """Return the l1 distance between each pair of conditioned models, (N, N) nats."""
     values, observed = _evidence(bundle, observations or {})
     return model_distances(pack(bundle, overlaps=False), sharing_of(bundle), values, observed)
 
@@ -129,12 +123,12 @@ def paper_clusters(n_entities: int) -> int:
 def clusters(
     distance: Floats, names: Sequence[str], *, n_clusters: int | None = None, smallest: int = SMALLEST_CLUSTER
 ) -> Clusters:
-    """Return clusters as tuples of entity indices. Members and clusters are sorted by name.
+    """Return clusters of entities as tuples of entity indices, sorted by the names of the entities.
 
-    Complete linkage merges clusters down to `n_clusters`. Then, while some cluster has fewer than `smallest` entities,
-    the smallest cluster merges with its nearest cluster. Distances that differ by at most 1e-9 of the largest count as
-    equal. Ties are broken by the names of the clusters' first members. Therefore the result does not depend on the
-    order of the entities.
+    Complete linkage first merges the entities into `n_clusters` clusters. Then, as long as some cluster has fewer than
+    `smallest` entities, the smallest cluster is merged into its nearest cluster. Distances within 1e-9 of the largest
+    distance are equal. Ties between clusters are broken by the name of the first member. The result does not depend on
+    the order of the entities.
 
     Parameters
     ----------
@@ -154,16 +148,13 @@ def clusters(
     by_name = np.array(sorted(range(n), key=names.__getitem__), dtype=np.int64)
     wanted = paper_clusters(n) if n_clusters is None else max(1, n_clusters)
     labels = cluster_labels(laid_out(distance.astype(np.float64)), by_name, wanted, smallest)[by_name]
-    order = np.argsort(labels, kind="stable")  # stable: members remain sorted by name
+    order = np.argsort(labels, kind="stable")  # a stable sort keeps the members sorted by name
     parts = np.split(by_name[order], np.flatnonzero(np.diff(labels[order])) + 1)
     return tuple(tuple(part.tolist()) for part in parts)
 
 
 def _evidence(bundle: Bundle, observations: Mapping[str, int]) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return the values, (M,) float64, and which features are observed, (M,) bool.
-
-    Unobserved features have the value 0.
-    """
+    """Return the value of each feature, (M,) float64, 0 if unobserved, and True for observed features, (M,) bool."""
     index = {name: j for j, name in enumerate(bundle.features)}
     values, observed = np.zeros(len(index)), np.zeros(len(index), dtype=bool)
     for name, value in observations.items():

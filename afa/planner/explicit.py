@@ -1,8 +1,7 @@
-"""The state of one patient under the `explicit` closure, for bundles with probabilities (docs/decisions.md, F1-F13).
+"""Compute one patient's scores and gains under the `explicit` closure (docs/decisions.md, F1-F13).
 
-`ExplicitPatient` has the same interface as the patients in `afa.engine.patient`, which are for the paper's models. The
-class computes with the readable functions. A side is one of the two entities in a duel, with its two class models
-(`afa.planner.sides`).
+`ExplicitPatient` has the interface of `afa.engine.patient.Patient`. `ExplicitPatient` does not use compiled kernels. A
+side is one of the two entities in a duel, with its two class models (`afa.planner.sides`).
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ AT_ONCE = 500
 
 
 class ExplicitPatient(PatientState):
-    """State of one patient. A side is one hypothesis about the patient, with its own model.
+    """Store the state of one patient. A side is one hypothesis about the patient, with its own models.
 
     There are N sides, Q = N (N - 1) / 2 duels, and M features.
 
-    A side is solved when a method needs its solution, not at each observation.
+    An observation only marks sides as changed; a side is solved when a method needs its solution.
 
     Parameters
     ----------
@@ -78,9 +77,9 @@ class ExplicitPatient(PatientState):
         self._empty = self.log_odds.copy()
 
     def observe(self, feature: int, value: int) -> None:
-        """Record one value that the feature can take.
+        """Record one observed value.
 
-        A side whose models do not contain the feature does not change.
+        A side keeps its state if its models do not contain the feature.
         """
         self.observed[feature], self.values[feature] = True, value
         self._round += 1
@@ -92,10 +91,9 @@ class ExplicitPatient(PatientState):
             self._stale[v] |= place >= 0 or grouped
 
     def score_table(self, entities: tuple[str, ...], features: tuple[str, ...]) -> ScoreTable:
-        """Return the scores of all sides for `Belief` (docs/frontier.md).
+        """Return the scores S_v of all sides, with log-odds shrunk by tau, as a table for `Belief` (docs/frontier.md).
 
-        The log-odds of these scores are shrunk by tau. If the shrinkage depends on the observed features (tau
-        `effective`), a `PlannerError` is raised.
+        Raise a `PlannerError` if tau is `effective`, because tau then depends on the observed features.
         """
         if any(side.repeats is not None for side in self.packed.sides):
             found, step = "tau effective with a background", "give tau a number, or leave it out"
@@ -110,10 +108,7 @@ class ExplicitPatient(PatientState):
 
     @property
     def closed(self) -> NDArray[np.bool_]:
-        """Return True for each feature that is observed or excluded, (M,).
-
-        A feature is excluded if another member of its group is +1.
-        """
+        """Return True for each feature that is observed or excluded by a +1 in its exclusive group, (M,)."""
         closed = self.observed.copy()
         for group in self.packed.groups:
             closed[group] |= (self.values[group] == 1).any()
@@ -152,9 +147,9 @@ class ExplicitPatient(PatientState):
         return solution.elbo, solution.marginals
 
     def _solve_group(self, v: int, group: Indices, classes: Floats) -> float:
-        """Set the predictive probabilities and terms of an exclusive group.
+        """Set the predictive probabilities and terms of the features in an exclusive group for one side.
 
-        Return the log-odds of its observed members (F13).
+        Return the log-odds from the group's observed features (F13).
         """
         open_, hit = ~self.observed[group], self.values[group] == 1
         left = 1.0 - (classes * (self.observed[group] & ~hit)).sum(axis=1)
@@ -170,7 +165,7 @@ class ExplicitPatient(PatientState):
         return float(np.log(left[0] / left[1]))
 
     def log_evidence(self) -> Floats:
-        """Return the log-odds of each side, shrunk by `tau`, (N,) nats (F16). The log-odds include the prior."""
+        """Return the log-odds of each side, shrunk by `tau`, with the prior, (N,) nats (F16)."""
         self._solve_stale()
         return self._believed(self.log_odds)
 
@@ -180,7 +175,7 @@ class ExplicitPatient(PatientState):
     def scores(self, score: str) -> Floats:
         """Return the preference scores `two_elbo` or `wald`, (N, N) nats.
 
-        Scores as small as the rounding error become 0.
+        Scores no larger than the rounding error are set to 0.
         """
         self._solve_stale()
         by_side = self._believed(self.leads if score == "wald" else self.log_odds)
@@ -188,7 +183,7 @@ class ExplicitPatient(PatientState):
         return np.where(np.abs(values) <= self.packed.tie, 0.0, values)
 
     def lead(self, duels: Indices | None = None) -> Floats:
-        """Return the evidence of the observed features for a over b in each duel, (q,) nats.
+        """Return the log-odds of a over b from the observed features alone, for each duel (a, b), (q,) nats.
 
         `duels` contains ascending indices. By default all duels are used.
         """
@@ -198,10 +193,9 @@ class ExplicitPatient(PatientState):
         return np.asarray(leads[a] - leads[b])
 
     def resolved(self, duels: Indices | None = None) -> NDArray[np.bool_]:
-        """Return True for each duel whose sign no completion can change, (q,) bool (F12).
+        """Return True for each duel whose sign no values of any unobserved features can change, (q,) bool (F12).
 
-        A completion may be whole or partial. If kappa is known, the result holds both for mean-field and for exact
-        inference, which differ by kappa.
+        If kappa is known, the result holds for mean-field and for exact inference, whose scores differ by kappa.
         """
         self._solve_stale()
         chosen = np.arange(self.n_duels) if duels is None else duels
@@ -216,17 +210,17 @@ class ExplicitPatient(PatientState):
         return np.asarray((low > self.packed.tie) | (high < -self.packed.tie))
 
     def intervals(self) -> Floats:
-        """Return the smallest and largest S_v of each side over all completions, (N, 2) nats."""
+        """Return the smallest and largest S_v of each side over all values of the unobserved features, (N, 2) nats."""
         self._solve_stale()
         return np.array([self._interval(v, None) for v in range(len(self.packed.sides))])
 
     def _interval(self, a: int, b: int | None) -> tuple[float, float]:
-        """Return bounds on S_a, or on S_a - S_b (F12).
+        """Return a lower and an upper bound on S_a, or on S_a - S_b (F12).
 
-        Each unobserved term or pair adds its smallest value, its largest value, or nothing.
+        For each unobserved feature or pair, the bounds add its smallest or largest contribution, or 0.
         """
         repeats = self.packed.sides[a].repeats
-        if b is not None and repeats is not None:  # the factor tau of each side changes with the observed features
+        if b is not None and repeats is not None:  # each side's factor tau changes with the observed features
             (low, high), (other_low, other_high) = self._interval(a, None), self._interval(b, None)
             return low - other_high, high - other_low
         sides = [(1.0, a)] if b is None else [(1.0, a), (-1.0, b)]
@@ -250,7 +244,7 @@ class ExplicitPatient(PatientState):
         return start + tau * low, start + tau * high
 
     def _group_interval(self, group: Indices, sides: Sequence[tuple[float, Floats]]) -> tuple[float, float]:
-        """Return the smallest and largest amount that the unobserved members of an exclusive group can add, nats."""
+        """Return the smallest and largest contribution of the unobserved features of an exclusive group, nats."""
         open_, seen = (np.flatnonzero(self.observed[group] == known) for known in (False, True))
         if (self.values[group] == 1).any() or not len(open_):
             return 0.0, 0.0
@@ -271,20 +265,27 @@ class ExplicitPatient(PatientState):
         return min(0.0, *ends), max(0.0, *ends)
 
     def gains(self, duels: NDArray[np.bool_]) -> Floats:
-        """Return the gains of the duels that the mask `duels`, (Q,) bool, selects. The result is (q, M) nats."""
+        """Return the gain of each feature for each duel that `duels`, (Q,) bool, selects, (q, M) nats."""
         return self._gains(np.flatnonzero(duels))
 
     def gain_of(self, features: list[int], duels: Indices) -> Floats:
-        """Return the gains of some duels, summed over these features, (q,) nats.
+        """Return the gain of each duel, summed over the given features, (q,) nats.
 
-        The indices of the duels are ascending.
+        Parameters
+        ----------
+        duels : (q,) int64, ascending
+
         """
         return np.asarray(self._gains(duels)[:, features].sum(axis=1))
 
     def summed_gain(self, duels: Indices, weights: Floats) -> Floats:
-        """Return the weighted sum of the gains of some duels, (M,) nats (eq:feature_selection).
+        """Return the gain of each feature, summed over duels with the given weights, (M,) nats (eq:feature_selection).
 
-        The indices of the duels are ascending.
+        Parameters
+        ----------
+        duels : (q,) int64, ascending
+        weights : (q,) float64
+
         """
         total = np.zeros(len(self.observed))
         for part in np.split(np.arange(len(duels)), range(AT_ONCE, len(duels), AT_ONCE)):
@@ -292,18 +293,15 @@ class ExplicitPatient(PatientState):
         return total
 
     def total_unary(self) -> Floats:
-        """Return half the range of each feature's terms, summed over sides, (M,) nats (A7, F11).
-
-        The result is 0 for observed features.
-        """
+        """Return half the range of each feature's terms, summed over sides; 0 if observed, (M,) nats (A7, F11)."""
         self._solve_stale()
         return np.asarray(self._half_range(self.terms).sum(axis=0))
 
     def information(self) -> Floats:
-        """Return the mutual information between each feature and the side that holds, (M,) nats.
+        """Return the mutual information of each feature and the true side, (M,) nats; 0 for observed features.
 
-        The information is 0 for observed features. If several sides may hold, the result is a sum over sides. Each side
-        adds the mutual information between the feature and whether the side holds.
+        If several sides can be true at once, the information is summed over sides. A side's part of this sum is the
+        mutual information between the feature and the truth of the side.
         """
         odds, (one, other) = self.log_evidence(), self.predictive
         if not self.rivals:
@@ -334,7 +332,7 @@ class ExplicitPatient(PatientState):
         return np.asarray(np.where(self.observed, 0.0, half))
 
     def _cmi(self, odds: Floats, one: Floats, other: Floats, states: list[tuple[Indices, Floats, Floats]]) -> Floats:
-        """Return I(y; x_f) for each pair of hypotheses, (q, M) nats (eq:cmi).
+        """Return the mutual information I(y; x_f) of each feature for each pair of hypotheses, (q, M) nats (eq:cmi).
 
         Parameters
         ----------
@@ -349,12 +347,12 @@ class ExplicitPatient(PatientState):
         return np.where(gain < ZERO_GAIN, 0.0, gain)
 
     def _states_of(self, a: Indices, b: Indices) -> list[tuple[Indices, Floats, Floats]]:
-        """Return the exclusive groups that one measurement reveals, and the probabilities of their states in a and b.
+        """Return the unobserved features and probabilities of each exclusive group that one measurement reveals.
 
-        Groups without unobserved members are skipped. The probabilities are (q, g + 1) for each of a and b. The
-        probabilities of a are from the class with entity a. The probabilities of b are from the class without the
-        entity if several sides may hold. If at most one side holds, the probabilities of b are from the class with
-        entity b.
+        Each group has two probability arrays, (q, g + 1), for the hypotheses a and b; the last column is the
+        probability that no member is +1. The probabilities for a are conditional on entity a being present. If several
+        sides can be true at once, the probabilities for b are conditional on the entity being absent. Otherwise, the
+        probabilities for b are conditional on entity b being present.
         """
         found = []
         for group, together in zip(self.packed.groups, self.packed.measured_at_once, strict=True):

@@ -1,10 +1,10 @@
-"""Layer 0: exclude entities from the top k before anything is observed (App. supp:layer0_lipschitz).
+"""Exclude entities from the top k before any feature is observed (Layer 0, App. supp:layer0_lipschitz).
 
-Entities are clustered by the l1 distance of their potentials (`afa.planner.cluster`). The paper gives each cluster an
-interval around the score of its centroid. Layer 0 removes a cluster if enough entities dominate it. The score is an
-expectation under the centroid model itself, not under a patient's state. Therefore the paper's certificates can be
-false, as docs/decisions.md explains. The sound certificates in this module compare the possible scores over all
-completions. `without_eliminated` is the optional filter of a planner.
+Entities are clustered by the l1 distance of their potentials (`afa.planner.cluster`). In the paper, each cluster gets
+an interval around its centroid's score. A cluster of entities is removed if enough other entities are better. The
+centroid's score is an expectation under the centroid's model, not under a patient's state. The paper's certificates can
+therefore be false, as docs/decisions.md explains. The sound certificates in this module compare the possible scores
+over all values of the features.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ class Cluster:
     converged: bool
 
     def lipschitz(self, criterion: str) -> float | None:
-        """Return L_c, which is 1 for `f1` and eq:lc-mf for `f2`.
+        """Return the Lipschitz constant L_c, which is 1 for the criterion `f1` and given by eq:lc-mf for `f2`.
 
-        If beta_c L^2 >= 1, `f2` does not apply and the result is None.
+        Return None if `f2` does not apply (beta_c L^2 >= 1).
         """
         _one_of("criterion", criterion, CRITERIA)
         if criterion == "f1":
@@ -71,7 +71,7 @@ class Cluster:
         return 1.0 + self.norm / (1.0 - self.contraction) if self.contraction < 1 else None
 
     def interval(self, criterion: str) -> tuple[float, float]:
-        """Return the centroid's score minus and plus L_c r_c.
+        """Return the interval of radius L_c r_c around the centroid's score.
 
         If the criterion does not apply, the interval is infinite.
         """
@@ -83,7 +83,7 @@ class Cluster:
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """The entities of a bundle in clusters.
+    """Store a partition of a bundle's entities into clusters.
 
     Attributes
     ----------
@@ -104,27 +104,24 @@ class Partition:
 
     @property
     def gap(self) -> float:
-        """Return the smallest l1 distance between two centroids, nats.
-
-        The distance is NaN if there is only one cluster.
-        """
+        """Return the smallest l1 distance between two centroids, nats; NaN if there is only one cluster."""
         return float(self.centroid_gaps[:, 0].min()) if len(self.clusters) > 1 else float("nan")
 
     @property
     def separation(self) -> float:
-        """Return the gap divided by the largest radius (tab:layer0_synthetic).
+        """Return the smallest centroid distance divided by the largest cluster radius (tab:layer0_synthetic).
 
-        The result is infinite if all clusters have radius 0.
+        The ratio is infinite if all clusters have radius 0.
         """
         radius = max(cluster.radius for cluster in self.clusters)
         return self.gap / radius if radius > 0 else self.gap * float("inf")
 
     @property
     def activation(self) -> tuple[float, float]:
-        """Return the two sides of the activation condition (sec:eval_filter).
+        """Return two l-infinity distances that the paper's activation condition compares (sec:eval_filter).
 
-        The first side should be far below the second. The first side is the largest l-infinity distance of a member to
-        its centroid. The second side is the smallest l-infinity distance between two centroids. The second side is NaN
+        The condition requires the first distance to be far below the second distance. The first distance is the largest
+        distance of a member to its centroid. The second distance is the smallest distance between two centroids, or NaN
         if there is only one cluster.
         """
         between = self.centroid_gaps[:, 1].min() if len(self.clusters) > 1 else np.nan
@@ -133,7 +130,7 @@ class Partition:
 
 @dataclass(frozen=True, eq=False)
 class Certificates:
-    """Results of Layer 0 before any observation.
+    """Store which entities Layer 0 excludes before any observation.
 
     Attributes
     ----------
@@ -148,38 +145,44 @@ class Certificates:
 
     @property
     def dominators(self) -> NDArray[np.int64]:
-        """Return the number of entities that dominate each entity, (N,) int64."""
+        """Return the number of entities that are certified to be better than each entity, (N,) int64."""
         counts: NDArray[np.int64] = self.beats.sum(axis=0)
         return counts
 
     @property
     def out(self) -> NDArray[np.bool_]:
-        """Return True for each entity certified not to be among the k best, (N,)."""
+        """Return True for each entity that is certified to be outside the top k, (N,)."""
         return np.asarray(self.dominators >= self.needed)
 
     @property
     def eliminated(self) -> tuple[str, ...]:
-        """Return the names of the excluded entities, in bundle order."""
+        """Return the names of the excluded entities, in the order of the bundle."""
         return tuple(name for name, out in zip(self.entities, self.out, strict=True) if out)
 
     def clusters_out(self, label: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return True for each cluster whose members are all excluded, (C,)."""
+        """Return True for each cluster whose members are all excluded, (C,).
+
+        Parameters
+        ----------
+        label : (N,) int64, cluster of each entity
+
+        """
         return np.array([bool(self.out[label == cluster].all()) for cluster in range(int(label.max()) + 1)])
 
 
 def score_distances(entities: Parameters) -> Floats:
-    """Return the l1 distances of log-odds and parameters, (N, N) nats.
+    """Return the l1 distance between the log-odds and parameters of each pair of entities, (N, N) nats.
 
-    These distances are upper bounds on the difference of two scores.
+    Each distance bounds the difference of two entities' scores.
     """
     return distances(entities.bundle) + np.abs(_leads(entities.bundle))
 
 
 def partition(entities: Parameters, n_clusters: int, *, solver: Solver | None = None) -> Partition:
-    """Return the entities in `n_clusters` clusters, made by complete linkage.
+    """Return the entities in `n_clusters` clusters, formed by complete linkage.
 
-    Each centroid is solved by mean-field once. Clusters may have any size. The paper uses up to 24 clusters. With the
-    minimum size `SMALLEST_CLUSTER` of `afa.planner.cluster`, at most five would be left.
+    The score of each cluster's centroid is computed once, by mean-field. A cluster may contain any number of entities.
+    The paper uses up to 24 clusters; a minimum size of `SMALLEST_CLUSTER` would leave at most five.
 
     Parameters
     ----------
@@ -223,9 +226,8 @@ def partition(entities: Parameters, n_clusters: int, *, solver: Solver | None = 
 def centroid_certificates(parted: Partition, k: int, *, criterion: str = "f1", rule: str = "n_minus_k") -> Certificates:
     """Return the paper's certificates.
 
-    A cluster beats another cluster if its whole interval lies above the interval of the other. All members of the
-    better cluster then beat all members of the other. Such certificates can be false, as the module's docstring
-    explains. A false certificate is no error of this program.
+    A cluster beats another cluster if its score interval is entirely above the interval of the other cluster. All
+    members of the better cluster then beat all members of the worse cluster.
 
     Parameters
     ----------
@@ -242,12 +244,11 @@ def centroid_certificates(parted: Partition, k: int, *, criterion: str = "f1", r
 
 
 def sound_certificates(entities: Parameters, k: int, *, bounds: Bounds | None = None) -> Certificates:
-    """Return certificates that hold under every completion. An entity is excluded if `k` entities beat it.
+    """Return certificates that hold for all values of the features. An entity is excluded if `k` entities beat it.
 
-    One entity beats another if its lowest score exceeds the highest score of the other. An entity also beats another
-    entity if their log-odds differ by more than the l1 distance of their other potentials. Without priors all scores
-    are 0 at x =
-    0. Therefore nothing is certified.
+    Entity a beats entity b if the lowest score of a exceeds the highest score of b. Entity a also beats b if its
+    log-odds are larger by more than the l1 distance of their other potentials. Without priors all scores are 0 at the
+    state x = 0, so no entity is excluded.
 
     Parameters
     ----------
@@ -263,10 +264,10 @@ def sound_certificates(entities: Parameters, k: int, *, bounds: Bounds | None = 
 
 
 def completion_bounds(bundle: Bundle, *, memory_limit: int = EXACT_LIMIT) -> Bounds:
-    """Return the lowest and the highest S_v over all completions, (N,) nats each.
+    """Return the lowest and the highest S_v over all values of the features, (N,) nats each.
 
-    A third array, (N,), is True for exact bounds. If exact tables would take more than `memory_limit` bytes, the bounds
-    are the tight `l1` interval, which is wider.
+    A third array, (N,) bool, is True where the bounds are exact. If exact tables would use more than `memory_limit`
+    bytes, the bounds are the tight `l1` interval, which is wider.
     """
     low, high = np.empty(len(bundle.entities)), np.empty(len(bundle.entities))
     exact = np.zeros(len(bundle.entities), dtype=bool)
@@ -289,7 +290,7 @@ def without_eliminated(
     n_clusters: int | None = None,
     solver: Solver | None = None,
 ) -> Bundle:
-    """Return the bundle without the entities that Layer 0 excludes. The order and the features stay the same.
+    """Return the bundle without the entities that Layer 0 excludes.
 
     Parameters
     ----------
@@ -319,13 +320,13 @@ def without_eliminated(
 
 
 def _leads(bundle: Bundle) -> Floats:
-    """Return the log-odds of each entity minus those of each other entity, (N, N) nats."""
+    """Return the prior log-odds of each entity minus those of each other entity, (N, N) nats."""
     leads: Floats = bundle.priors[:, None] - bundle.priors[None, :]
     return leads
 
 
 def _tie(bundle: Bundle) -> float:
-    """Return the largest difference between two scores that counts as rounding error, nats."""
+    """Return the largest difference between two scores that is treated as rounding error, nats."""
     return tie_of([bundle.mrf(entity) for entity in bundle.entities]) + ROUNDING
 
 

@@ -1,4 +1,4 @@
-"""The items that can be measured, their prices, the choice of an item by a rule, and the log of all steps."""
+"""Define the features and panels that can be measured, their prices, a rule's choice, and the log of all steps."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Panels = Mapping[str, Sequence[str]] | None
 
 @dataclass(frozen=True)
 class Action:
-    """One step of a planner. `kind` says whether the step observes values, corrects them, or skips features.
+    """Store one step of a planner. Its `kind` is `observe`, `correct` or `skip`.
 
     Attributes
     ----------
@@ -49,14 +49,14 @@ class Action:
     units: tuple[str, ...] = ()
 
     def rows(self) -> Iterator[tuple[str, int | None, float | None, str]]:
-        """Yield feature, value, number and unit of each value."""
+        """Yield the name, code, number and unit of each feature of the step."""
         n = len(self.features)
         numbers, units = self.numbers or (None,) * n, self.units or ("",) * n
         return zip(self.features, self.values, numbers, units, strict=True)
 
 
 def action_of(kind: Kind, readings: Mapping[str, ReadValue], cost: float, reason: str) -> Action:
-    """Return the step that records these readings."""
+    """Return the `Action` that records the given values."""
     features, values = tuple(readings), tuple(reading.code for reading in readings.values())
     if all(reading.number is None for reading in readings.values()):
         return Action(kind, features, values, cost, reason)
@@ -65,7 +65,7 @@ def action_of(kind: Kind, readings: Mapping[str, ReadValue], cost: float, reason
 
 
 class Log:
-    """The actions so far, and the values, skipped features and costs that follow from them."""
+    """Store all steps of a planner, with the resulting values, skipped features and total cost."""
 
     def __init__(self, actions: Iterable[Action] = ()) -> None:
         self.actions, self.spent = list[Action](), 0.0
@@ -75,7 +75,7 @@ class Log:
             self.add(action)
 
     def add(self, action: Action) -> None:
-        """Append one action. If the total cost overflows a float, a `PlannerError` is raised."""
+        """Append one action. Raise a `PlannerError` if the total cost overflows a float."""
         if not np.isfinite(self.spent + action.cost):
             found, step = f"{action.cost:g}, after {self.spent:g}", "give costs in a larger unit"
             raise PlannerError(Fault("cost of an observation", found, "a finite sum of costs", step))
@@ -86,7 +86,7 @@ class Log:
                 self.skipped.add(feature)
                 continue
             self.skipped.discard(feature)
-            self.observed[feature] = value  # a corrected feature stays at its position in the order
+            self.observed[feature] = value  # a corrected feature keeps its position in the order of observation
             self.numbers.pop(feature, None)
             if measured is not None:
                 self.numbers[feature] = measured
@@ -94,7 +94,7 @@ class Log:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """The item to measure next: a panel or a single feature.
+    """Store the suggested item, which is a panel or a single feature.
 
     Attributes
     ----------
@@ -115,9 +115,9 @@ class Suggestion:
 
 @dataclass(frozen=True, eq=False)
 class Menu:
-    """The items that a rule chooses from.
+    """Store the items (panels and single features) that an allocation rule chooses from.
 
-    Each of the M features belongs to one of the I items, which are in the order of their first feature.
+    Each of the M features belongs to one of I items; the items are in the order of their first features.
 
     Attributes
     ----------
@@ -143,7 +143,7 @@ class Menu:
         return len(self.names) == len(self.item_of) and bool((self.cost == self.cost[0]).all())
 
     def places(self, first: Sequence[str]) -> tuple[int, ...]:
-        """Return the items to which these features or panels belong, in the given order and without repetitions."""
+        """Return the index of each feature's or panel's item, in the given order, without repetitions."""
         known = {**{name: i for i, name in enumerate(self.names)}, **self.of_feature}
         for name in first:
             if name not in known:
@@ -154,8 +154,8 @@ class Menu:
     def per_cost(self, gain: Floats, open_: NDArray[np.bool_]) -> Floats:
         """Return the gain per unit of cost of each feature's item, (M,).
 
-        The gain is 0 for a feature that is not available. The gain of an item is summed over its available features.
-        The gain of a free item is divided by 1. The sum treats the features of a panel as independent sources of gain.
+        The gain of an unavailable feature is 0. The gain of a panel is the sum over its available features, as if these
+        were independent. The gain of a free item is divided by 1.
 
         Parameters
         ----------
@@ -169,7 +169,7 @@ class Menu:
 
 
 class Offer(NamedTuple):
-    """The features that can be suggested in the current state.
+    """Store which features can be suggested in the current state.
 
     Attributes
     ----------
@@ -185,7 +185,10 @@ class Offer(NamedTuple):
 
 
 def offer_of(menu: Menu, bundle: Bundle, log: Log, left: float) -> Offer:
-    """Return the features that can be suggested after the steps of the log. The rest of the budget is `left`."""
+    """Return the features that can be suggested after the steps of the log.
+
+    The argument `left` is the unspent part of the budget.
+    """
     closed = log.observed.keys() | log.skipped | excluded_by(bundle, log.observed)
     open_ = np.array([name not in closed for name in bundle.features], dtype=bool)
     price = menu.cost.copy()
@@ -196,7 +199,7 @@ def offer_of(menu: Menu, bundle: Bundle, log: Log, left: float) -> Offer:
 
 
 def measurements_of(bundle: Bundle) -> dict[str, tuple[str, ...]]:
-    """Return measurement -> features, from groups.csv."""
+    """Return a mapping from each measurement in groups.csv to its features."""
     groups = () if bundle.rates is None else bundle.rates.measurements
     return {name: tuple(bundle.features[j] for j in members) for name, members in groups}
 
@@ -218,7 +221,9 @@ def check_exclusive(bundle: Bundle, values: Mapping[str, float]) -> None:
 
 
 def menu_of(bundle: Bundle, costs: Costs, panels: Panels) -> Menu:
-    """Return the menu of a bundle's features. An invalid cost or panel raises a `PlannerError` that names it.
+    """Return the menu of panels and single features for a bundle.
+
+    Raise a `PlannerError` that names any invalid cost or panel.
 
     Parameters
     ----------
@@ -260,7 +265,7 @@ def menu_of(bundle: Bundle, costs: Costs, panels: Panels) -> Menu:
 
 
 def is_list(value: object) -> bool:
-    """Return True for a collection other than a text."""
+    """Return True if the value is a collection other than a text."""
     return isinstance(value, Collection) and not isinstance(value, str)
 
 
@@ -300,7 +305,7 @@ def _given_costs(costs: Costs, known: set[str]) -> dict[str, float]:
 
 
 def chosen_item(rule: Rule, view: View, menu: Menu, price: Floats, offered: NDArray[np.bool_]) -> Suggestion:
-    """Return the item that the rule chooses among the available features. Free items come first.
+    """Return the feature or panel that the rule chooses among the available features. Free items come first.
 
     Parameters
     ----------
@@ -323,9 +328,9 @@ def chosen_item(rule: Rule, view: View, menu: Menu, price: Floats, offered: NDAr
 
 
 def _offering(view: View, menu: Menu, offered: NDArray[np.bool_]) -> View:
-    """Return a view in which only the offered features are unobserved.
+    """Return a view in which all features except the offered ones count as observed.
 
-    The gains of this view are those of items per unit of cost.
+    In this view, gains are per unit of cost and summed over each panel.
     """
     if menu.plain:
         return view if (offered == ~view.observed).all() else replace(view, observed=~offered)
@@ -348,8 +353,8 @@ def _offering(view: View, menu: Menu, offered: NDArray[np.bool_]) -> View:
 def history_of(actions: Iterable[Action]) -> list[dict[str, Any]]:
     """Return one row for each value, in order: step, kind, feature, value, cost, spent, reason, number and unit.
 
-    If a feature was skipped, `value` is None. If a code was given, `number` is None. The cost of a panel is in the
-    first row of the panel.
+    The `value` of a skipped feature is None. If a value was entered as a code, its `number` is None. The first row of a
+    panel contains the cost of the whole panel.
     """
     rows, spent = list[dict[str, Any]](), 0.0
     for step, action in enumerate(actions, start=1):
@@ -366,7 +371,9 @@ def given_values(
     values: Mapping[str, Any] | pd.Series | None,
     numbers: Mapping[str, float] | pd.Series | None,
 ) -> dict[str, ReadValue]:
-    """Return the readings by feature, without missing values. An invalid value raises a `PlannerError`.
+    """Return a mapping from each feature to its entered value, without missing values.
+
+    Raise a `PlannerError` if a value is invalid.
 
     Parameters
     ----------
@@ -387,7 +394,7 @@ def given_values(
                 raise PlannerError(
                     Fault(f"feature {feature}", "a value and a number", "one of the two", "leave one out")
                 )
-            code = code_of(bundle, feature, 0 if key == "numbers" else value)  # an unknown name is always an error
+            code = code_of(bundle, feature, 0 if key == "numbers" else value)  # raises for an unknown name
             given[feature] = reading_of(bundle, feature, value) if key == "numbers" else ReadValue(code)
     if not given:
         raise PlannerError(Fault("observations", "none", "one or more", "name a feature and its value"))
@@ -395,7 +402,7 @@ def given_values(
 
 
 def _is_missing(value: Any) -> bool:
-    """Return True for an empty cell of a table: None, NaN or pandas' NA."""
+    """Return True if a table cell is empty: None, NaN or pandas' NA."""
     if isinstance(value, int | np.integer | str):
         return False
     import pandas as pd  # noqa: PLC0415 (slow to import, and not needed for whole numbers)

@@ -1,7 +1,4 @@
-"""Options common to both planners, including the stopping rules.
-
-The options are checked once and converted to plain values.
-"""
+"""Check the options common to both planners, including the stopping rules, and convert them to plain values."""
 
 from __future__ import annotations
 
@@ -59,7 +56,7 @@ EFFECTIVE = "effective"
 
 @dataclass(frozen=True)
 class Stop:
-    """Stopping rules. The acquisition ends when the first of them holds, or when everything has been measured.
+    """Stopping rules. The planner stops as soon as one rule is met, or when every feature has been measured.
 
     Parameters
     ----------
@@ -109,7 +106,10 @@ class Stop:
             raise PlannerError(Fault("stop option own", repr(self.own), expected, "give a function, or leave it out"))
 
     def met_by(self, planner: base.Planner) -> str | None:
-        """Return the stopping rule that holds, in words, or None. The rule `budget` is checked in `Planner.stopped`."""
+        """Return in words the stopping rule that is met, or None.
+
+        The budget rule is checked by `Planner.stopped` instead.
+        """
         if self.certain and planner.certain():
             return "nothing left to measure can change the answer"
         posterior, probability = self.posterior, self.probability
@@ -124,12 +124,12 @@ class Stop:
         return None
 
     def plain(self) -> dict[str, Any]:
-        """Return all settings as plain values. If there is a custom rule, `own` becomes True."""
+        """Return all stopping rules as plain values, with True in place of a user-defined stopping rule."""
         return vars(self) | {"own": self.own is not None}
 
 
 class CommonOptions(TypedDict, total=False):
-    """The options that have the same meaning in both planners. `TopKPlanner` describes them."""
+    """Declare the types of the options that have the same meaning in both planners. `TopKPlanner` describes them."""
 
     target: str | None
     inference: str
@@ -150,9 +150,9 @@ class CommonOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The options common to both planners, with their defaults. `CommonOptions` contains their types.
+    """Store the options common to both planners, with their defaults. `CommonOptions` contains their types.
 
-    An invalid option raises a `PlannerError`.
+    Raise a `PlannerError` if an option is invalid.
     """
 
     score: str
@@ -231,7 +231,10 @@ class Options:
 
     @property
     def believes(self) -> bool:
-        """Return True if the score or the rule uses the belief about scores. The belief needs a background."""
+        """Return True if the score or the allocation rule uses the belief about scores.
+
+        The belief about scores needs a background.
+        """
         return self.score == BACKGROUND or isinstance(self.rule, Frontier)
 
     @property
@@ -240,20 +243,23 @@ class Options:
 
     @property
     def looked_ahead_to(self) -> str | None:
-        """Return the target of `f_target`.
+        """Return the score whose expected change is the gain `f_target`.
 
-        The target is the given target, or else the guiding score if that score can be a target.
+        By default the target is the guiding score, if that score can be a target.
         """
         return self.target or (self.score if self.gain == "f_target" and self.score in TARGETS else None)
 
     def of_patient(self) -> dict[str, Any]:
-        """Return the options for `afa.engine.patient.Patient`."""
+        """Return the subset of options that `afa.engine.patient.Patient` accepts."""
         names = ("solver", "start", "inference", "gain", "look_ahead")
-        gain = "cmi" if self.gain == INFORMATION else self.gain  # the gain of duels, if a method needs one
+        gain = "cmi" if self.gain == INFORMATION else self.gain  # gain of duels, for methods that need it
         return {name: getattr(self, name) for name in names} | {"target": self.looked_ahead_to, "gain": gain}
 
     def plain(self, panels: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-        """Return all options as plain values, with the actual panels. For a custom rule, `allocation` is None."""
+        """Return all options as plain values, with the panels in use.
+
+        If the allocation rule is user-defined, `allocation` is None.
+        """
         rules = RULES | {INFORMATION: Information, FRONTIER: Frontier}
         named = next((name for name, rule in rules.items() if type(self.rule) is rule), None)
         same = ("score", "gain", "inference", "start", "look_ahead", "patient", "seed")
@@ -270,9 +276,9 @@ class Options:
 
 
 def question_of(bundle: Bundle, k: int | None, entity: str | None) -> tuple[int, str | None]:
-    """Return the size of the top set and the entity in question.
+    """Return the size k of the top set, by default 1, and the name of the entity in question.
 
-    The size is 1 by default. The entity is None by default, unless the bundle has only one.
+    By default the entity is None, or a bundle's only entity.
     """
     if k is not None and entity is not None:
         expected, step = "one of the two questions", "leave one of them out"
@@ -281,7 +287,7 @@ def question_of(bundle: Bundle, k: int | None, entity: str | None) -> tuple[int,
 
 
 def bundle_given(bundle: Bundle | str | Path) -> Bundle:
-    """Return the bundle. If a path is given, the bundle is read from this folder."""
+    """Return the bundle. If `bundle` is a path, load the bundle from this folder."""
     if isinstance(bundle, str | Path):
         return load_bundle(bundle)
     if not isinstance(bundle, Bundle):
@@ -293,7 +299,8 @@ def bundle_given(bundle: Bundle | str | Path) -> Bundle:
 def gauge_of(bundle: Bundle, asked: Closure | None) -> Closure:
     """Return the requested closure.
 
-    The default is `explicit` if the bundle has probabilities or excludes values, else `differential`.
+    By default the closure is `explicit` if the bundle has probabilities or some feature lacks a possible value, else
+    `differential`.
     """
     if asked is None:
         return "explicit" if bundle.has_probabilities or not bundle.ternary else "differential"
@@ -307,9 +314,9 @@ def gauge_of(bundle: Bundle, asked: Closure | None) -> Closure:
 def patients_of(
     bundle: Bundle, models: Bundle, options: Options, gauge: str, *, entity: str | None = None, holds: str | None = None
 ) -> tuple[NewPatient, dict[str, Any]]:
-    """Return two values: a function that makes new patients, and the settings of the `explicit` closure.
+    """Return a function that makes new patients, and the settings of the `explicit` closure.
 
-    An option that does not fit the closure raises a `PlannerError`.
+    Raise a `PlannerError` if the closure does not support an option.
 
     Parameters
     ----------
@@ -356,7 +363,7 @@ def patients_of(
 
 
 def tau_of(text: str | None) -> float | str | None:
-    """Return the option tau that a text describes. If the text is a number, the result is a number."""
+    """Return the option tau as a number if the text is a number, else as the text."""
     try:
         return None if text is None else float(text)
     except ValueError:
@@ -373,10 +380,7 @@ Init = TypeVar("Init", bound=Callable[..., None])
 
 
 def listing_options(init: Init) -> Init:
-    """Return the `__init__` of a planner with all options in its signature.
-
-    The returned `__init__` rejects unknown options.
-    """
+    """Return a planner's `__init__` with all options in its signature, which rejects unknown options."""
     own, types = signature(init), get_type_hints(Options)
     named = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
     every = [each.replace(annotation=types[name]) for name, each in signature(Options).parameters.items()]

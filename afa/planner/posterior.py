@@ -1,4 +1,4 @@
-"""The condition under which a planner's posterior probabilities hold, in words."""
+"""Describe in words how many entities a planner's posterior probabilities assume to be present."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from afa.planner.topk import TopKPlanner
 
 
 def posterior_is_of(planner: Planner) -> str:
-    """Return in words the condition under which the result of `Planner.probabilities` holds."""
+    """Return in words how many entities `Planner.probabilities` assumes to be present."""
     if isinstance(planner, BinaryPlanner):
         return " and ".join(f"of {planner.asked_of.shown(name)}" for name in planner.bundle.entities)
     assert isinstance(planner, TopKPlanner)

@@ -33,7 +33,7 @@ OTHERS = {"top_k": {"entity", "strength"}, "binary": {"k", "layer0", "holds"}}
 
 
 class _Dumper(yaml.SafeDumper):
-    """A YAML writer that writes NumPy numbers and texts as plain values."""
+    """Write NumPy numbers and texts as plain YAML values."""
 
 
 _Dumper.add_multi_representer(np.generic, lambda dumper, value: dumper.represent_data(value.item()))  # type: ignore[type-abstract]
@@ -143,11 +143,10 @@ def session_text(planner: Planner) -> str:
 
 
 def save_session(planner: Planner, path: str | Path) -> None:
-    """Write a planner's bundle, settings and steps as YAML.
+    """Write a planner's bundle name, settings and steps to a YAML file.
 
-    The bundle is stored by name and digest. An error leaves no partial file. The file contains the patient's observed
-    values. Only the owner can read a new file. An existing file keeps its mode and owner. If the file cannot be
-    written, a `PlannerError` is raised.
+    The file contains the bundle's name and digest and the patient's observed values. A new file is readable only by its
+    owner; an existing file keeps its permissions and owner. Raise a `PlannerError` if the file cannot be written.
 
     >>> from tempfile import TemporaryDirectory
     >>> from afa.model.bundle import load_bundle
@@ -174,7 +173,7 @@ def load_session(
     allocation: Rule | None = None,
     stop: Callable[[Planner], str | bool | None] | None = None,
 ) -> TopKPlanner | BinaryPlanner:
-    """Return the planner that `save_session` wrote, on the same bundle. Every step is repeated.
+    """Load the planner that `save_session` wrote; the bundle must not have changed since. Every step is repeated.
 
     Parameters
     ----------
@@ -213,11 +212,11 @@ def replay_session(
     allocation: Rule | None = None,
     stop: Callable[[Planner], str | bool | None] | None = None,
 ) -> tuple[TopKPlanner | BinaryPlanner, list[str]]:
-    """Return the planner of a session on a bundle that was edited after the session, and the changes in words.
+    """Load a session on a bundle that was edited after the session, and return the planner and the changes in words.
 
-    Values are entered again in their order. A number is encoded by the present range of its feature. A code is
-    unchanged. A value that the edited bundle does not accept is skipped, and the changes name it. Answers are not
-    compared, because the earlier bundle is not available.
+    Each measured number is encoded again by the feature's current range. A code is unchanged. A value that the edited
+    bundle does not accept is skipped and listed among the changes. Answers are not compared, because the earlier bundle
+    is not available.
 
     Parameters
     ----------
@@ -259,10 +258,10 @@ def replay_session(
 
 
 def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> list[Action]:
-    """Return the steps that the edited bundle accepts. Values that changed or are skipped are added to `changes`.
+    """Return the steps that the edited bundle accepts, and append to `changes` which values changed or were skipped.
 
-    A feature is skipped if its last value does not fit. Earlier values of the feature were corrected, so they do not
-    count as measured.
+    A feature is skipped if the edited bundle does not accept its last value. If a value was corrected, only the
+    corrected value counts.
     """
     actions = [Action(**step.model_dump()) for step in steps]
     last = {row[0]: row[1:] for action in actions if action.kind != "skip" for row in action.rows()}
@@ -281,7 +280,7 @@ def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> 
             with suppress(PlannerError):
                 if readings[feature] is not None:
                     fits[feature] = _read_again(bundle, feature, value, measured, unit)
-        # If a correction replaced a value that no longer fits, the correction becomes the first value.
+        # If a correction replaced a value that is no longer accepted, the correction becomes the first value.
         split: tuple[tuple[Kind, set[str]], ...] = ("observe", fits.keys() - known), ("correct", fits.keys() & known)
         for kind, names in split:
             if part := {name: reading for name, reading in fits.items() if name in names}:
@@ -294,9 +293,9 @@ def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> 
 def _compared(
     bundle: Bundle, feature: str, value: int | None, measured: float | None, unit: str, changes: list[str]
 ) -> ReadValue | None:
-    """Return a value as the edited bundle reads it, or None if it cannot be read.
+    """Return a value as encoded by the edited bundle, or None if the bundle does not accept it.
 
-    Changes are added to `changes` in words.
+    A changed code is added to `changes` in words.
     """
     said = str(value) if measured is None else written(measured, unit)
     try:
@@ -314,8 +313,11 @@ def _compared(
 
 
 def _read_again(bundle: Bundle, feature: str, value: Any, measured: float | None, unit: str) -> ReadValue:
-    """Return a session's value as the edited bundle reads it. An impossible value raises a `PlannerError`."""
-    code_of(bundle, feature, 0)  # raise an error for a name that the bundle now lacks
+    """Return a session's value as encoded by the edited bundle.
+
+    Raise a `PlannerError` if the edited bundle does not accept the value.
+    """
+    code_of(bundle, feature, 0)  # raises an error if the edited bundle has no such feature
     scale = scale_of(bundle, feature)
     if measured is None or not scale.has_range:
         return ReadValue(code_of(bundle, feature, value))
@@ -334,7 +336,7 @@ def _planner_of(
     stop: Callable[[Planner], str | bool | None] | None,
     next_step: str = f"take the session from a copy that nobody edited, or {AGAIN}",
 ) -> TopKPlanner | BinaryPlanner:
-    """Return a planner with a session's settings, after these steps. Errors suggest `next_step`."""
+    """Return a planner with a session's settings, after the given steps. Errors suggest `next_step`."""
     question = stored.question
     options = stored.settings.model_dump(exclude=OTHERS[question])
     if options[needed := "entity" if question == "binary" else "k"] is None:

@@ -1,10 +1,10 @@
-"""The sides of a duel under the `explicit` closure.
+"""Store the models of the two sides of a duel under the `explicit` closure.
 
-A side contains the models of an entity in a layout that all patients share. An entity has two models on the features
-that it covers. One is for the class with the entity, and the other for the class without. S_v is the difference of the
-two models. If several entities may hold, the second model has the probabilities *without* the entity. If exactly one
-holds, the second model has the background probabilities, which cancel in duels (docs/decisions.md, F3 and F6). In both
-cases a duel is D_ab = S_a - S_b.
+A side contains an entity's models in a layout that all patients share. An entity has two models of the features that it
+covers. One model is for patients with the entity, and the other for patients without it. The score S_v is the
+difference of the two models' energies. If a patient can have several entities, the second model has the probabilities
+*without* the entity. If each patient has exactly one entity, the second model has the background probabilities, which
+cancel in duels (docs/decisions.md, F3 and F6). In both cases the duel of a and b compares S_a with S_b.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Indices = NDArray[np.int64]
 
 
 class Repeats(NamedTuple):
-    """Quantities of a side that show how much its observations repeat each other (docs/decisions.md, F16).
+    """Measure how much a side's observations repeat each other (docs/decisions.md, F16).
 
     Attributes
     ----------
@@ -41,13 +41,13 @@ class Repeats(NamedTuple):
     least: float
 
     def believed(self, seen: NDArray[np.bool_]) -> Floats:
-        """Return the factor, at most 1, that shrinks the log-odds once the features `seen`, (..., n), are observed."""
+        """Return the factor, at most 1, that shrinks the log-odds after observing the features `seen`, (..., n)."""
         own, together = seen @ self.own, ((seen @ self.together) * seen).sum(axis=-1)
         return np.asarray(np.divide(own, together, out=np.ones_like(own), where=together > own))
 
 
 class Side(NamedTuple):
-    """The two models of an entity, or of no entity, on the n features `at`.
+    """Store the two models of one side on the n features `at`.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Side(NamedTuple):
 
 
 class Fixed(NamedTuple):
-    """The data of all sides that do not depend on observations.
+    """Store the data of all sides (hypotheses) that do not depend on observations.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class Fixed(NamedTuple):
     def links_of(self, *sides: int) -> tuple[Indices, Floats]:
         """Return the coupled pairs of a side or a duel, (p, 2), and the range of each pair's contribution, (2, p).
 
-        Each range includes 0, because a pair that is never measured adds nothing (docs/decisions.md, F12).
+        Each range includes 0, the contribution of a pair with an unmeasured feature (docs/decisions.md, F12).
         """
         if sides not in self.ranges:
             if len(self.ranges) >= KEPT:
@@ -128,9 +128,9 @@ KNOWN: WeakKeyDictionary[Bundle, dict[tuple[str, bool, str | None, bool], Fixed]
 def sides_for(
     bundle: Bundle, holds: str, *, exactly: bool, entity: str | None = None, discounted: bool = False
 ) -> Fixed:
-    """Return the sides of the duels.
+    """Return the sides of the duels, computed once for each bundle.
 
-    The sides are all entities, or one entity and no entity. The sides are computed once for each bundle.
+    The sides are all entities or, for a binary question, the entity and a side without any entity.
 
     Parameters
     ----------
@@ -148,9 +148,9 @@ def sides_for(
 
 
 def score_table_of(fixed: Fixed, entities: tuple[str, ...], features: tuple[str, ...]) -> ScoreTable:
-    """Return the scores S_v of all sides for `Belief` (docs/frontier.md).
+    """Return the scores S_v of all sides as a table for `Belief` (docs/frontier.md).
 
-    S_v is the difference of the side's two models.
+    S_v is the difference of the energies of the side's two models.
     """
     constant, slots, couplings = np.zeros(len(fixed.sides)), list[tuple[int, int, Floats]](), list[tuple[float, ...]]()
     for v, side in enumerate(fixed.sides):
@@ -192,11 +192,11 @@ def _laid_out(bundle: Bundle, holds: str, *, exactly: bool, entity: str | None, 
             classes.append((with_entity, without))
     else:
         for name, (one, at) in zip(bundle.entities, hypotheses_of(bundle), strict=True):
-            alone = PairwiseMRF.class_conditional(background[at], 0 * one.couplings, 0.0, one.features)
+            alone = PairwiseMRF.from_probabilities(background[at], 0 * one.couplings, 0.0, one.features)
             models.append((one, alone, at))
             classes.append((bundle.how_often(name)[0], background))
     if entity is not None:
-        nothing = PairwiseMRF.class_conditional(np.empty((0, 3)), np.empty((0, 0)))
+        nothing = PairwiseMRF.from_probabilities(np.empty((0, 3)), np.empty((0, 0)))
         models.append((nothing, nothing, np.empty(0, dtype=np.intp)))
         classes.append((background, background))
     sides, kappa = list[Side](), np.zeros(len(models))
@@ -221,9 +221,9 @@ def _laid_out(bundle: Bundle, holds: str, *, exactly: bool, entity: str | None, 
 
 
 def _repeats(one: PairwiseMRF, zero: PairwiseMRF) -> Repeats:
-    """Return the variances and covariances of the features' log-ratios u within a class.
+    """Return the variances and covariances, within a class, of the features' log-ratios u.
 
-    To first order, a covariance is psi_jl cov(u_j, x_j) cov(u_l, x_l).
+    To first order, the covariance of features j and l is psi_jl cov(u_j, x_j) cov(u_l, x_l).
     """
     n, x = one.n_features, np.array(VALUES)
     u = np.where(one.possible, one.terms, 0.0) - np.where(one.possible, zero.terms, 0.0)
@@ -240,5 +240,5 @@ def _repeats(one: PairwiseMRF, zero: PairwiseMRF) -> Repeats:
 
 
 def _again(model: PairwiseMRF, couplings: sp.csr_array, by: float) -> PairwiseMRF:
-    """Return a model with the same probabilities and with other couplings. The number `by` is added to its constant."""
-    return PairwiseMRF.class_conditional(np.exp(model.terms), couplings, model.prior + by, model.features)
+    """Return a model with the same probabilities, other couplings, and a constant increased by `by`."""
+    return PairwiseMRF.from_probabilities(np.exp(model.terms), couplings, model.prior + by, model.features)

@@ -1,4 +1,4 @@
-"""Top-k identification finds the entities that a patient's features support most.
+"""Find the k entities that a patient's features support most.
 
 The planner compares entities in pairwise duels.
 """
@@ -150,17 +150,23 @@ class TopKPlanner(Planner):
         super().__init__(asked_of, bundle, checked, new_patient, {"layer0": layer0, **explicit, "k": int(k)})
 
     def scores(self) -> Floats:
-        """Return the antisymmetric preference scores V, (N, N) (eq:vec_score). If V > 0, a beats b; V = 0 is a tie."""
+        """Return the preference scores V, (N, N), which are antisymmetric (eq:vec_score).
+
+        Entity a beats b if V_ab > 0; V_ab = 0 is a tie.
+        """
         return self.scores_by(self.guide)
 
     def wins(self) -> Floats:
-        """Return the Copeland wins, (N,) float64 (`afa.scores.copeland`). A tie counts as half a win."""
+        """Return the Copeland wins of each entity, (N,) float64 (`afa.scores.copeland`).
+
+        A tied duel counts as half a win.
+        """
         return copeland_wins(self.scores())
 
     def top_k(self) -> list[str]:
-        """Return the k best entities by Copeland wins, best first.
+        """Return the k entities with the most Copeland wins, best first.
 
-        Section S6 of docs/decisions.md gives the rule for ties.
+        Section S6 of docs/decisions.md gives the order of tied entities.
         """
         return self.ranking()[: self.k]
 
@@ -168,20 +174,19 @@ class TopKPlanner(Planner):
 
     @property
     def ordered_by(self) -> Literal["probability", "score"]:
-        """Return the quantity that orders the entities in `ranking` and `answer`, which is `probability` or `score`.
+        """Return `probability` or `score`, the quantity by which `ranking` and `answer` order the entities.
 
         Entities are ordered by `posterior` if the bundle has probabilities and the score is `two_elbo`, the default for
         such bundles. For other bundles and scores, entities are ordered by the duels of the preference score, as in the
-        paper. `posterior` can then give another order, because it also depends on usual values and on the normaliser of
-        each entity (docs/decisions.md, S7).
+        paper. `posterior` can then imply another order than the duels, because `posterior` also depends on usual values
+        and on each entity's normaliser (docs/decisions.md, S7).
         """
         return "probability" if self.holds is not None and self.guide == "two_elbo" else "score"
 
     def lead(self) -> float:
-        """Return the lead of the answer.
+        """Return the smallest preference score of an entity in `top_k` against an entity outside `top_k`.
 
-        The lead is the smallest preference score of an entity in `top_k` against an entity outside. The lead is 0 if
-        `ordered_by` is `probability`.
+        Return 0 if entities are ordered by probability.
         """
         if self.ordered_by == "probability":
             return 0.0
@@ -189,9 +194,9 @@ class TopKPlanner(Planner):
         return float(self.scores()[np.ix_(inside, ~inside)].min())
 
     def strengths(self) -> Floats:
-        """Return the quantity that orders the entities, (N,).
+        """Return the log-odds of each entity in nats, (N,).
 
-        This quantity is the log-odds in nats, or the mean score against the other entities.
+        If entities are ordered by score, return each entity's mean score against the other entities instead.
         """
         if self.ordered_by == "score":
             return np.asarray(self.scores().sum(axis=1) / (len(self.bundle.entities) - 1))
@@ -207,24 +212,24 @@ class TopKPlanner(Planner):
         return np.asarray(odds)
 
     def answer_probability(self) -> float:
-        """Return the probability of the answer, which is the sum of `posterior` over `top_k`.
+        """Return the sum of `posterior` over `top_k`, the probability of the answer.
 
-        If exactly one entity holds, this is the probability that `top_k` contains it. If several entities may hold, the
-        result is the smallest posterior in `top_k`. If `ordered_by` is `score`, another set can have a larger
-        probability.
+        If exactly one entity is present, this sum is the probability that `top_k` contains this entity. If several
+        entities can be present, return the smallest posterior in `top_k` instead. If entities are ordered by score,
+        another set of k entities can be more probable.
         """
         inside = self.posterior()[self._view().rank <= self.k]
         return float(inside.min() if self.holds == "several" else inside.sum())
 
     def undecided(self) -> list[str]:
-        """Return the entities tied for the last places of `top_k`, the most probable first.
+        """Return the entities tied for the last places of `top_k`, sorted by posterior, largest first.
 
-        Without a tie, the list is empty. Entities are tied if their scores are equal. If `ordered_by` is `probability`,
-        they are also tied if their posteriors differ by less than 0.005. Before any measurement, such posteriors are a
-        tie for every score except `background`.
+        Entities with equal scores are tied. If entities are ordered by probability, entities whose posteriors differ by
+        less than 0.005 are also tied. Before any measurement, entities with such posteriors are also tied under every
+        score except `background`.
         """
         tied = self._tied_by_score()
-        by_posterior = self.guide != BACKGROUND and not self._log.observed  # a background separates entities at once
+        by_posterior = self.guide != BACKGROUND and not self._log.observed  # a background gives unequal scores
         if self.ordered_by == "probability" or by_posterior:
             tied |= self._as_probable()
         order, posterior = np.argsort(self._view().rank), self.posterior()
@@ -232,11 +237,11 @@ class TopKPlanner(Planner):
         return [self.bundle.entities[v] for v in chosen]
 
     def settled_probability(self) -> float:
-        """Return `answer_probability`. Return 0 if the answer is a tie, or if an entity outside is equally probable."""
+        """Return `answer_probability`, or 0 if the answer is a tie or an entity outside is equally probable."""
         return 0.0 if (self._tied_by_score() | self._as_probable()).any() else self.answer_probability()
 
     def _tied_by_score(self) -> NDArray[np.bool_]:
-        """Return True for each entity tied at the edge of `top_k`, (N,)."""
+        """Return True for each entity whose score is tied across the top-k boundary, (N,)."""
         view = self._view()
         places = ranks_of(view.scores, np.arange(len(view.entities)), name_places(view.entities), view.tie).place
         order = np.argsort(view.rank)
@@ -244,23 +249,23 @@ class TopKPlanner(Planner):
         return np.asarray((places == last) & (last == next_))
 
     def _as_probable(self) -> NDArray[np.bool_]:
-        """Return True for each entity that is as probable, to 0.005, as one across the top-k boundary, (N,)."""
+        """Return True for each entity tied by posterior (within 0.005) with one across the top-k boundary, (N,)."""
         inside, posterior = self._view().rank <= self.k, self.posterior()
         least, most = posterior[inside].min(), posterior[~inside].max()
         return np.asarray(np.where(inside, posterior < most + AS_PROBABLE, posterior > least - AS_PROBABLE), dtype=bool)
 
     def ranking(self) -> list[str]:
-        """Return all entities, best first (decisions.md S6)."""
+        """Return all entities, best first (ties: decisions.md S6)."""
         return [self.bundle.entities[v] for v in np.argsort(self._view().rank)]
 
     def posterior(self) -> Floats:
-        """Return the posterior probabilities of the entities, (N,), in the order of the bundle.
+        """Return the posterior probability of each entity, (N,), in the order of the bundle.
 
-        The posterior is the softmax of prior log-odds plus log P(x_obs | v). Each entity has its own normaliser
+        The posterior is the softmax of prior log-odds plus log P(x_obs | v). Each entity's model has its own normaliser
         (eq:clamped-marginal for more than two entities, decisions.md S7). The probabilities sum to 1, as if exactly one
-        entity held. Unlike in the ranking by score, a usual value (0) counts against entities that predict another
-        value. Under the `explicit` closure, each entity has its own probability if several may hold. If possibly none
-        holds, the sum is below 1.
+        entity were present. Unlike in the ranking by score, a usual value (0) counts against entities that predict
+        another value. Under the `explicit` closure, entities have separate probabilities if several can be present. If
+        possibly no entity is present, the sum is below 1.
         """
         log = self._state.log_evidence()
         if self.holds == "several":
@@ -268,7 +273,7 @@ class TopKPlanner(Planner):
         return np.asarray(softmax(np.append(log, 0.0) if self.holds == "one or none" else log)[: len(log)])
 
     def probabilities(self) -> dict[str, float]:
-        """Return the probabilities of `posterior` by name.
+        """Return a mapping from each entity to its posterior probability.
 
         Examples
         --------
@@ -281,10 +286,11 @@ class TopKPlanner(Planner):
         return dict(zip(self.bundle.entities, self.posterior().tolist(), strict=True))
 
     def none(self) -> tuple[float, float]:
-        """Return the smallest and the largest probability that no entity holds (docs/decisions.md, F6).
+        """Return the smallest and the largest probability that no entity is present (docs/decisions.md, F6).
 
-        The two probabilities are equal if at most one entity holds. Both probabilities are 0 if exactly one entity
-        holds. A bundle that has only directions raises a `PlannerError`, because it has no such probability.
+        Both probabilities are equal if at most one entity can be present. Both probabilities are 0 if exactly one
+        entity is present. Raise a `PlannerError` if the bundle has directions but no probabilities, because the result
+        is then undefined.
         """
         if self.holds is None:
             step = "ask one entity at a time: afa.BinaryPlanner"
@@ -296,55 +302,54 @@ class TopKPlanner(Planner):
         return left, left
 
     def none_is_likelier(self) -> bool:
-        """Return True if every entity's posterior is below 1/2.
+        """Return True if the posterior of every entity is below 1/2.
 
-        If at most one entity holds, the sum of all posteriors must be below 1/2.
+        If at most one entity can be present, return True if the sum of all posteriors is below 1/2.
         """
         if self.holds == "several":
             return bool((self.posterior() < 0.5).all())
         return self.holds == "one or none" and self.none()[0] > 0.5
 
     def resolved(self) -> list[tuple[str, str]]:
-        """Return the resolved duels as (winner, loser).
+        """Return the resolved duels as pairs of names (winner, loser).
 
-        No completion can change their results at full observation (tight `l1` bracket).
+        No values of unobserved features can change the winner (tight `l1` bracket).
         """
         lead, names = self._state.lead(), self.bundle.entities
         settled = ((p, self._state.pairs[p]) for p in np.flatnonzero(self._state.resolved()))
         return [(names[a], names[b]) if lead[p] > 0 else (names[b], names[a]) for p, (a, b) in settled]
 
     def certified(self) -> bool:
-        """Return True if `top_k` is certain to be the set of the k best entities at full observation.
+        """Return True if `top_k` is certain to equal the set of the k best entities at full observation.
 
-        The set is certain if each duel between an entity a in the top k and an entity b outside is resolved and won by
-        a. The tight `l1` bracket contains D_ab(x) for every completion x. Therefore S_a(x) > S_b(x) for every x. At
-        full observation, a then wins its duels against the N - k entities outside. Therefore a has at least N - k
-        Copeland wins. In the same way, b loses its duels against the k entities inside. Therefore b has at most N - 1 -
-        k wins. Neither a tie-break nor a duel within either set can exchange a and b. The set stays the same, but the
-        order inside it may change.
+        `top_k` is certain if each entity a in the top k is certain to win its duel with each entity b outside the top
+        k. The tight `l1` bracket contains D_ab(x) for every completion x of the unobserved features. Therefore S_a(x) >
+        S_b(x) for every completion x. At full observation, a therefore wins at least N - k duels, against all entities
+        outside the top k. In the same way, b loses at least k duels and wins at most N - 1 - k. Therefore no tie-break
+        and no other duel can exchange a and b. The order within the top k may change.
 
-        The condition is sufficient, not necessary: a bracket can be wider than the range of scores over completions.
-        The certainty is about the ranking by S. At full observation, every score except `kl_nonzero` gives this
-        ranking. With `linearity`, `wald` and `stack_a`, the set also stays the same at every earlier step. The reason
-        is that Lambda_ab of a resolved duel has the sign of its winner. The mean of D_ab under any distribution of
-        completions has this sign too.
+        This condition is sufficient, not necessary: a bracket can be wider than the range of scores over completions.
+        `top_k` is certain with respect to the ranking by the scores S_v. At full observation, every score except
+        `kl_nonzero` ranks entities as S_v does. With `linearity`, `wald` and `stack_a`, `top_k` also stays the same at
+        every earlier step. The reason is that, in a resolved duel, Lambda_ab already has the sign of the winner. The
+        mean of D_ab under any distribution of completions also has the sign of the winner.
 
-        With `layer0`, the certainty is about the remaining entities only. Only the `sound` certificates make it certain
-        that no `eliminated` entity is among the k best of all.
+        With the option `layer0`, `top_k` is certain only among the entities that Layer 0 did not exclude. Only the
+        `sound` certificates guarantee that no `eliminated` entity is among the k best.
         """
         return self._view().certified
 
     certain = certified
 
     def boundary_probability(self) -> float:
-        """Return the smallest probability that the current winner of a duel stays ahead.
+        """Return the smallest probability, over duels across the top-k boundary, that the current winner stays ahead.
 
-        The minimum is over all duels across the top-k boundary. For a duel, this is the probability that D_ab at full
-        observation has its current sign. The probability is computed under the duel's own predictive distribution, by
-        the Gaussian approximation of `stack_a` (eq:fsp). The probability is 1 for a resolved duel and 1/2 for a tie.
-        The probability is below 1/2 if a guiding score other than `linearity` and `stack_a` prefers the other entity.
-        Under the `explicit` closure, it is the probability that the winner holds, given that exactly one of the two
-        entities holds. With the score `background` it is `top_probability`.
+        For one duel, this is the probability that D_ab at full observation has its current sign. The probability is
+        computed from the duel's own predictive distribution, by the Gaussian approximation of `stack_a` (eq:fsp). The
+        probability is 1 for a resolved duel and 1/2 for a tie. The probability is below 1/2 if a guiding score other
+        than `linearity` and `stack_a` prefers the other entity. Under the `explicit` closure, the result is the
+        probability that the winner is present, given that exactly one of the two entities is present. With the score
+        `background`, return `top_probability` instead.
         """
         if self.guide == BACKGROUND:
             return self.top_probability()

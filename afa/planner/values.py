@@ -1,7 +1,7 @@
-"""Read the values that people and programs enter. A value is a code, a word, or a number in the unit of its feature.
+"""Convert entered values to codes. An entered value is a code, a word, or a number in the feature's unit.
 
-The codes -1, 0 and +1 mean below, in and above the usual range. The terminal, the page, the JSON lines and the planners
-all use this module to read values.
+The codes -1, 0 and +1 mean below, within and above the usual range. The terminal, the page, the JSON lines and the
+planners all read values with this module.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _UNIT = re.compile(r"[^\W\d_xX][^\d,;:]*|[%°µ$€].*")
 
 
 class Scale(NamedTuple):
-    """The row of one feature in `features.csv`.
+    """Store the row of one feature in `features.csv`.
 
-    The cut points `low` and `high` are in `unit`, or None if they are not given.
+    The cut points `low` and `high` are in the unit `unit`; None means that a cut point is missing.
     """
 
     kind: str
@@ -45,12 +45,12 @@ class Scale(NamedTuple):
 
     @property
     def has_range(self) -> bool:
-        """Return True if cut points encode a number of this feature."""
+        """Return True if the feature's numbers are encoded by cut points."""
         return self.kind != "binary" and not (self.low is None and self.high is None)
 
 
 class ReadValue(NamedTuple):
-    """A value after reading. A `ReadValue` contains a code and, if a number was given, the number and its unit."""
+    """Store the code of a value and, if a number was entered, the number and its unit."""
 
     code: int
     number: float | None = None
@@ -58,7 +58,7 @@ class ReadValue(NamedTuple):
 
 
 def scale_of(bundle: Bundle, feature: str) -> Scale:
-    """Return the row of a feature in `features.csv`. If there is no row, return a scale without a kind."""
+    """Return a feature's row in `features.csv`, or an empty `Scale` if there is no row."""
     table = None if bundle.rates is None else bundle.rates.table
     row = None if table is None else _rows(table).get(feature)
     if table is None or row is None:
@@ -75,7 +75,7 @@ def _rows(table: Features) -> dict[str, int]:
 def usual_range(bundle: Bundle, feature: str) -> str:
     """Return the usual range of a feature in words, such as `usual: 4 to 10 K`.
 
-    The text is empty if there is no range.
+    If the feature has no range, the text is empty.
     """
     scale = scale_of(bundle, feature)
     if not scale.has_range:
@@ -86,7 +86,7 @@ def usual_range(bundle: Bundle, feature: str) -> str:
 
 
 def written(value: float, unit: str = "") -> str:
-    """Return a number as text for people, with its unit.
+    """Return a number and its unit as text.
 
     >>> written(1058.0, "K"), written(0.25)
     ('1058 K', '0.25')
@@ -104,26 +104,23 @@ def word_of(bundle: Bundle, feature: str, code: int) -> str:
 
 
 def grades_of(bundle: Bundle, feature: str) -> str:
-    """Return the coding of an ordinal feature in features.csv, which explains its numbers.
-
-    The text is empty if there is no coding.
-    """
+    """Return the text in features.csv that explains the numbers of an ordinal feature, or an empty text."""
     table = None if bundle.rates is None else bundle.rates.table
     row = None if table is None else _rows(table).get(feature)
     return table.codings[row] if table is not None and row is not None and table.kinds[row] == "ordinal" else ""
 
 
 def meanings_of(bundle: Bundle, feature: str) -> tuple[str, str] | None:
-    """Return the words of features.csv for `no` and `yes` of a binary feature, such as `good` and `poor`.
+    """Return the words that features.csv gives for `no` and `yes` of a binary feature, such as `good` and `poor`.
 
-    If there are no words, return None.
+    Return None if features.csv gives no words.
     """
     table = None if bundle.rates is None else bundle.rates.table
     return None if table is None or feature not in table.names else table.meanings(feature)
 
 
 def words_of(bundle: Bundle, feature: str) -> list[str]:
-    """Return the words for the possible codes of a feature, in order of the codes."""
+    """Return the words for a feature's possible codes, in the order of the codes."""
     possible = bundle.possible[bundle.features.index(feature)]
     return [word_of(bundle, feature, code) for code in compress(VALUES, possible)]
 
@@ -135,9 +132,9 @@ def with_number(bundle: Bundle, feature: str, code: int, measured: float | None)
 
 
 def code_of(bundle: Bundle, feature: Any, value: Any) -> int:
-    """Return the code of a value from Python or JSON.
+    """Return the code of a value that was passed as a code -1, 0 or 1, or as a word.
 
-    The value is a code -1, 0 or 1, or a word. Numbers are passed separately.
+    Numbers are passed separately.
 
     Raises
     ------
@@ -162,9 +159,9 @@ def code_of(bundle: Bundle, feature: Any, value: Any) -> int:
 
 
 def reading_of(bundle: Bundle, feature: str, measured: Any) -> ReadValue:
-    """Return the reading of a number in the feature's unit.
+    """Return the `ReadValue` of a number in the feature's unit.
 
-    The code is -1 below `low`, +1 above `high`, and 0 otherwise.
+    The code of a number is -1 below `low`, +1 above `high`, and 0 otherwise.
     """
     scale = scale_of(bundle, feature)
     if not scale.has_range:
@@ -185,12 +182,12 @@ def reading_of(bundle: Bundle, feature: str, measured: Any) -> ReadValue:
 
 
 def read_typed(bundle: Bundle, feature: str, text: str) -> ReadValue:
-    """Return the reading of a typed text.
+    """Return the `ReadValue` of a text that a user typed.
 
-    The text may be a word or a sign. If the feature has a range, it may also be a number, and otherwise a code. For a
-    feature with a range, `0`, `1` and `-1` are numbers. A number may end with the unit of the feature and may have a
-    decimal comma. A comma before exactly three digits could separate thousands. Such a comma raises an error that asks
-    which number is meant.
+    A typed text is a word, a sign, a number if the feature has a range, or a code if the feature has no range. For a
+    feature with a range, `0`, `1` and `-1` are therefore numbers. A number may end with the feature's unit and may have
+    a decimal comma. A comma before exactly three digits is ambiguous, because it could separate thousands. Raise a
+    `PlannerError` that asks which number is meant.
     """
     scale, typed = scale_of(bundle, feature), text.strip()
     known = _word(bundle, feature, typed)
@@ -211,7 +208,7 @@ def read_typed(bundle: Bundle, feature: str, text: str) -> ReadValue:
 
 
 def echo(bundle: Bundle, feature: str, reading: ReadValue) -> str:
-    """Return a sentence that shows how a value was read.
+    """Return a text that shows how an entered value was understood.
 
     Examples are `flow: 0 ml/s is low` for a number and `frost: yes` for a code.
     """
@@ -221,7 +218,7 @@ def echo(bundle: Bundle, feature: str, reading: ReadValue) -> str:
 
 
 def same_unit(one: str, other: str) -> bool:
-    """Return True if two texts name the same unit. Case, blanks and the degree sign are ignored.
+    """Return True if two texts name the same unit, ignoring case, blanks and the degree sign.
 
     >>> same_unit("°C", "C"), same_unit("µg / l", "μg/l"), same_unit("ms", "s")
     (True, True, False)
@@ -233,7 +230,7 @@ def same_unit(one: str, other: str) -> bool:
 
 
 def _word(bundle: Bundle, feature: str, text: str) -> int | None:
-    """Return the code for a word that this feature accepts. Any other text gives None."""
+    """Return the code for a word that this feature accepts, or None for any other text."""
     words = WORDS | FINDING if scale_of(bundle, feature).kind == "binary" else WORDS
     if meanings := meanings_of(bundle, feature):  # words of features.csv replace words such as `normal`
         words = words | {meanings[0]: 0, meanings[1]: 1}
@@ -241,9 +238,9 @@ def _word(bundle: Bundle, feature: str, text: str) -> int | None:
 
 
 def _number_of(typed: str, unit: str, fault: Fault) -> float:
-    """Return the number at the start of a text, with or without unit.
+    """Return the number at the start of a text that may end with a unit.
 
-    Any other text raises a `PlannerError` like `fault`.
+    Raise a `PlannerError` if there is no such number.
     """
 
     def refused(step: str, expected: str = fault.expected) -> PlannerError:
@@ -265,7 +262,7 @@ def _number_of(typed: str, unit: str, fault: Fault) -> float:
 
 
 def unknown(features: Collection[str], feature: Any) -> PlannerError:
-    """Return the error for an unknown feature name. The error suggests the most similar name."""
+    """Return the error for an unknown feature name, which suggests the most similar name."""
     step = suggestion(feature, features) if isinstance(feature, str) else "give its name"
     step = "see bundle.features" if step.startswith("correct") else step
     return PlannerError(Fault(f"feature {feature!r}", "an unknown name", "a feature of the bundle", step))

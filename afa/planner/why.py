@@ -1,4 +1,4 @@
-"""Explanations in words: why a feature is suggested, what supports the answer, and what each result would change."""
+"""Explain in words why a feature is suggested, what supports the answer, and what each result would change."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ DUELS_AT_ONCE = 1_000
 
 
 def told_apart(state: PatientState, entities: tuple[str, ...], features: list[int], over: DuelWeights) -> str:
-    """Return the entities that some features separate, in words such as `a from b and c`.
+    """Return in words which entities the given features help to tell apart, such as `a from b and c`.
 
-    The entities come from the duels with the largest weighted gain. The first name is one of the two entities in the
-    best duel. The first name is the one with more gain over all its duels. If there is no gain, the text is empty.
+    These entities are in the duels with the largest weighted gains. The first name in the text is an entity of the duel
+    with the largest gain: the one with more gain over all its duels. If no duel has a gain, the text is empty.
     """
     apart = separated(state, len(entities), features, over)
     return f"{entities[apart[0]]} from {listed([entities[v] for v in apart[1:]], NAMED)}" if apart else ""
 
 
 def separated(state: PatientState, n_entities: int, features: list[int], over: DuelWeights) -> list[int]:
-    """Return the indices of the entities that some features separate.
+    """Return the indices of the entities that the given features help to tell apart.
 
-    The first is one entity, and the others are its opponents.
+    The first index is one entity, and the others are its opponents.
     """
     heaviest = np.argsort(-np.abs(over.weights), kind="stable")[: max(NUMBERS_AT_ONCE // state.packed.n_features, 1)]
     chosen = np.sort(heaviest)
@@ -65,9 +65,9 @@ def separated(state: PatientState, n_entities: int, features: list[int], over: D
 
 
 def posterior_weights(state: PatientState) -> DuelWeights:
-    """Return the weight (w_a + w_b)^2 of each duel, with posterior probabilities w of the entities.
+    """Return the weight (w_a + w_b)^2 of each duel (a, b), where w is an entity's posterior probability.
 
-    The gain summed over the duels with these weights is the information of a feature to second order (F15).
+    To second order, a feature's gain summed with these weights is its mutual information with the entity (F15).
     """
     a, b = sides_of(state.n_entities, np.arange(state.n_duels)).T
     posterior = softmax(state.log_evidence())
@@ -75,9 +75,10 @@ def posterior_weights(state: PatientState) -> DuelWeights:
 
 
 def patients_behind(bundle: Bundle, entities: Mapping[str, str], feature: str) -> str:
-    """Return in words how many labelled patients a feature's probabilities are estimated from, for each entity.
+    """Return in words the numbers of labelled patients behind a feature's probabilities, for each entity.
 
-    An example is `flu 4 with, 5 without`. Without labelled patients, the text is empty.
+    For example, `flu 4 with, 5 without` counts patients with and without flu. Without labelled patients, the text is
+    empty.
 
     Parameters
     ----------
@@ -113,12 +114,12 @@ def explained(planner: Planner, most: int) -> pd.DataFrame:
 
 
 def shown_entities(planner: Planner) -> tuple[str, ...]:
-    """Return the display names of the entities of the duels, in order."""
+    """Return the display names of the entities that are compared in duels, in order."""
     return tuple(map(planner.asked_of.shown, planner.bundle.entities))
 
 
 def _total_gain(state: PatientState, duels: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
-    """Return the gains summed over some duels, (M,) nats, and the number of these duels with a positive gain, (M,)."""
+    """Return each feature's gain summed over the given duels, (M,) nats, and its number of positive gains, (M,)."""
     total, moved = np.zeros(state.packed.n_features), np.zeros(state.packed.n_features, dtype=np.int64)
     for part in np.split(duels, range(DUELS_AT_ONCE, len(duels), DUELS_AT_ONCE)):
         gains = state.gains(np.isin(np.arange(state.n_duels), part))
@@ -128,7 +129,7 @@ def _total_gain(state: PatientState, duels: NDArray[np.int64]) -> tuple[Floats, 
 
 
 def shares(planner: Planner, entity: str) -> list[dict[str, Any]]:
-    """Return the rows of `Planner.why`, the largest contribution first."""
+    """Return the rows of `Planner.why`, sorted by the magnitude of `share`, largest first."""
     names = planner.bundle.entities
     if entity not in names:
         step = suggestion(str(entity), names, "see bundle.entities")
@@ -176,7 +177,9 @@ def in_words(planner: Planner) -> str:
 
 
 def listed(names: list[str], most: int) -> str:
-    """Return names as a list in words. Names beyond `most` are counted, as in `a, b and 3 others`.
+    """Return a list of names as text, such as `a, b and 3 others`.
+
+    At most `most` parts are listed, and the remaining names are counted.
 
     >>> listed(["a", "b", "c", "d", "e"], 3), listed(["a", "b"], 3)
     ('a, b and 3 others', 'a and b')

@@ -114,7 +114,7 @@ def test_an_entity_that_is_silent_of_a_feature_has_the_background_there(seed):
     for own, (model, at) in zip(found.one, sparse, strict=True):
         couplings = np.zeros((4, 4))
         couplings[np.ix_(at, at)] = model.couplings.toarray()
-        full.append(PairwiseMRF.class_conditional(own, couplings, model.prior))
+        full.append(PairwiseMRF.from_probabilities(own, couplings, model.prior))
     parts, at = zip(*sparse, strict=True)
     models = Models("rated", bundle.entities, bundle.features, parts, at, bundle.background)
     orders = np.array([rng.permutation(4) for _ in values])

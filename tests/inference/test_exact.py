@@ -216,7 +216,7 @@ def test_evidence_of_an_equal_model_is_as_good_and_of_another_is_refused():
     assert exact(ours, Evidence.of(equal, {"x0": 1})).log_partition == exact(ours, {"x0": 1}).log_partition
     for other in (
         PairwiseMRF([1.0, 0.0], [[0.0, 2.1], [2.1, 0.0]]),
-        PairwiseMRF.class_conditional(np.full((2, 3), 1 / 3), [[0.0, 2.0], [2.0, 0.0]]),
+        PairwiseMRF.from_probabilities(np.full((2, 3), 1 / 3), [[0.0, 2.0], [2.0, 0.0]]),
     ):
         with pytest.raises(PlannerError, match="evidence of another model"):
             exact(ours, Evidence.of(other, {"x0": 1}))

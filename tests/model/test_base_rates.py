@@ -134,7 +134,7 @@ def test_a_value_that_cannot_occur_is_refused(worked):
 @pytest.mark.parametrize("row", [[0.5, 0, 0.5], [0.2, 0.2, 0.2], [-0.1, 1.1, 0.0], [0.5, 0.5]])
 def test_rows_that_are_no_probabilities_are_refused(row):
     with pytest.raises(BundleError, match="three probabilities a feature that sum to 1"):
-        PairwiseMRF.class_conditional([row], [[0.0]])
+        PairwiseMRF.from_probabilities([row], [[0.0]])
 
 
 @st.composite
@@ -224,7 +224,7 @@ def test_one_starting_point_is_as_good_as_another(case):
     for model in models:
         state = observed(model, values)
         found = mean_field(model, state, solver=TIGHT)
-        far = PairwiseMRF.class_conditional(
+        far = PairwiseMRF.from_probabilities(
             np.where(model.possible, 1, 0) / model.possible.sum(axis=1)[:, None], 0 * model.couplings
         )
         start = mean_field(far, observed(far, values)).marginals

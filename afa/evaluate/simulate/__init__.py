@@ -1,6 +1,6 @@
-"""Simulated acquisition on measured patients: how many features each way of choosing features would have needed.
+"""Simulate acquisition on measured patients: how many features would each strategy have needed?
 
-Patients are followed in blocks, which limits memory. Only their values and the resamples are kept for all patients.
+Patients are simulated in blocks to limit memory.
 """
 
 from __future__ import annotations
@@ -44,17 +44,20 @@ from afa.planner.options import BACKGROUND, FRONTIER, INFORMATION, gauge_of
 
 
 class Simulation(NamedTuple):
-    """The tables of a simulation. The functions `curves` and `features_needed` describe the columns."""
+    """Store the two tables of a simulation.
+
+    The functions `curves` and `features_needed` describe the columns of these tables.
+    """
 
     curves: pd.DataFrame
     features_needed: pd.DataFrame
 
 
 def ways_of(allocations: Sequence[str], gains: Sequence[str], scores: Sequence[str]) -> list[Way]:
-    """Return all combinations of a rule, a gain and a score. A rule that uses no gain occurs once for each score.
+    """Return all combinations of a rule, a gain and a score. A rule that uses no gain is combined with each score once.
 
-    The gain `information` is about entities, not duels. The rule `information` uses only this gain, and no other rule
-    uses this gain.
+    The gain `information` compares entities, not duels. The rule `information` uses only the gain `information`, and no
+    other rule uses this gain.
     """
     duels = tuple(gain for gain in gains if gain != INFORMATION)
     by_entity = [INFORMATION] if INFORMATION in gains and INFORMATION not in allocations else []
@@ -66,7 +69,7 @@ def ways_of(allocations: Sequence[str], gains: Sequence[str], scores: Sequence[s
 
 
 def usual_way(bundle: Bundle, setting: SimulationSetting, **given: str | None) -> Way:
-    """Return the way in which a planner of this bundle chooses features for this question.
+    """Return the rule, gain and score that a planner uses for this bundle and question.
 
     Parameters
     ----------
@@ -93,10 +96,12 @@ def compared_ways(
     gains: Sequence[str] = (),
     scores: Sequence[str] = (),
 ) -> list[Way]:
-    """Return the ways to compare. The planner decides about rules, gains or scores if none are given.
+    """Return the strategies (rule, gain and score) to compare.
 
-    If no rules are given, the first way is that of a planner with default options (`usual_way`), followed by simpler
-    rules and random orders.
+    The planner's defaults replace missing rules, gains or scores.
+
+    If no rules are given, the first strategy is that of a planner with default options (`usual_way`), followed by
+    simpler rules and random orders.
     """
     first = rules[0] if rules and setting.entity is None and ":" not in rules[0] else None
     gain = gains[0] if gains and not rules else None
@@ -115,15 +120,15 @@ def compared_ways(
 
 
 def runs_of(ways: Sequence[Way], seeds: Sequence[int]) -> list[tuple[Way, int]]:
-    """Return pairs of a way and a seed.
+    """Return pairs of a strategy and a seed.
 
-    A way with random orders has one run for each seed, any other way has one run.
+    A strategy with random orders has one run for each seed; any other strategy has one run.
     """
     return [(way, seed) for way in dict.fromkeys(ways) for seed in (seeds if way.allocation in DRAWN else seeds[:1])]
 
 
 def some_patients(cohort: Cohort, n: int | None, seed: int) -> Cohort:
-    """Return the cohort, or a sample of n of its patients. The sample depends only on the names and the seed."""
+    """Return the cohort, or a sample of n of its patients that depends only on the patients' names and the seed."""
     if n is None or n >= len(cohort.patients):
         return cohort
     drawn = sorted(random_order(cohort.patients, patient="", seed=seed, experiment="simulate")[:n].tolist())
@@ -140,9 +145,11 @@ def simulate(
     measured: NDArray[np.bool_] | None = None,
     tick: Callable[[int], None] = lambda _: None,
 ) -> Simulation:
-    """Follow the patients of a cohort through every way. The result does not depend on the number of threads.
+    """Simulate the acquisition of all patients of a cohort under each strategy.
 
-    The question is the top k. If the setting has an entity, the question is whether this entity holds.
+    The result does not depend on the number of threads.
+
+    The question is the top k or, if the setting names an entity, whether the patient has it.
 
     Parameters
     ----------
@@ -198,9 +205,9 @@ CONSTANT = Way("constant", "", "")
 
 @dataclass
 class Sums:
-    """Sums over blocks of patients for one way and all its seeds.
+    """Store sums over blocks of patients for one strategy and all its seeds.
 
-    T is M + 1 if `counted` is `features`, and C if `counted` is `cost`.
+    The number T of columns is M + 1 if `counted` is `features`, and C if `counted` is `cost`.
 
     Attributes
     ----------
@@ -219,16 +226,16 @@ class Sums:
     scores: dict[tuple[str, int], list[Floats]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, walk: Walk, weights: Floats, seed: int = 0) -> None:
-        """Add a block of B patients with weights (R + 1, B).
+        """Add the results of a block of B patients, with their resampling weights (R + 1, B).
 
-        The weights are whole numbers, so that sums are exact in any order.
+        These weights are whole numbers, so that sums are exact.
         """
         last = None if self.budgets is None or walk.spent is None else within(self.budgets, walk.spent)
 
         def by(counted: str, numbers: Floats) -> Floats:
             """Convert numbers by number of features, (B, M + 1), to numbers by the counted quantity, (B, T).
 
-            Numbers of shape (B, 1) are the same at all t and stay unchanged.
+            Arrays of shape (B, 1) are the same at all t and are returned unchanged.
             """
             if counted == FEATURES or last is None or numbers.shape[1] == 1:
                 return numbers
@@ -247,7 +254,9 @@ class Sums:
 def curves(
     sums: Mapping[Way, Sums], weights: Floats, labels: Floats, axes: Mapping[str, NDArray[Any]], confidence: float
 ) -> pd.DataFrame:
-    """Return a table with the columns `CURVES`, by the number of features. If costs differ, it also has rows by cost.
+    """Return a table of accuracies with the columns `CURVES`, by the number of features.
+
+    If costs differ, the table also contains rows by cost.
 
     Parameters
     ----------
@@ -277,12 +286,12 @@ def curves(
 
 
 def features_needed(sums: Mapping[Way, Sums]) -> pd.DataFrame:
-    """Return a table with the columns `NEEDED`: quantiles of the amount after which a criterion holds.
+    """Return quantiles, over patients and seeds, of the amount after which a criterion holds (columns `NEEDED`).
 
-    The quantiles are over patients and seeds. The amount is a number of features (`counted` is `features`) or, if costs
-    differ, also a cost (`counted` is `cost`). A quantile is always an observed amount. It is missing if too many
-    patients never reach the criterion. `n` is the number of cases, and `never` is the share of these cases that never
-    reach the criterion. `left_out` counts the cases for which the criterion is undefined.
+    The amount is a number of features or, if costs differ, also a cost (column `counted`). Each quantile is an observed
+    amount, without interpolation. A quantile is missing if too many patients never reach the criterion. The column `n`
+    is the number of cases, and `never` is the share of these cases that never reach the criterion. The column
+    `left_out` counts the cases for which the criterion is undefined.
     """
     rows = []
     for way, of_way in sums.items():

@@ -1,10 +1,10 @@
-"""Patients followed under one way of choosing features for the binary question whether one entity holds.
+"""Simulate patients under one strategy for the binary question: does the patient have one given entity?
 
-The results are those of a `BinaryPlanner` that observes all measured values of a patient. The compiled engine computes
-the same results faster. It does not support costs, measurements of several features, exclusive groups or a tau; for
-these, the planner is used. Random orders ignore costs. Features that were not measured in a patient are never chosen
-(docs/decisions.md, F8). The decision on a patient is the sign of the calibrated log-odds, as in
-`BinaryPlanner.decision`. The target is the decision after all measured values.
+Simulated decisions equal those of a `BinaryPlanner`, but the compiled engine is faster. For costs, measurements of
+several features, exclusive groups or a tau, which the engine does not support, the planner is used. Random orders
+ignore costs. Features that were not measured in a patient are never chosen (docs/decisions.md, F8). The decision about
+a patient is the sign of the calibrated log-odds, as in `BinaryPlanner.decision`. The target of an early decision is the
+decision after all measured values.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ CERTIFIED = TASK_BRACKETS.index("l1_tight")
 
 
 class BinaryBlock(NamedTuple):
-    """A block of B patients.
+    """Store a block of B patients for the binary question.
 
-    `targets` has for each metric the right signs, (B, 1), or 0 if there is no right answer.
+    `targets` contains the correct sign of each patient for each metric, (B, 1), or 0 if no answer is correct.
     """
 
     names: Sequence[str]
@@ -66,16 +66,16 @@ Paths = tuple[NDArray[np.int64], Floats, NDArray[np.bool_]]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BinaryTask(SimulationTask):
-    """The task whether one entity of a bundle holds, for P patients with labels (P,)."""
+    """Define the question whether each of P patients has one entity of a bundle; labels have the shape (P,)."""
 
     @property
     def entity(self) -> str:
-        """Return the entity in question."""
+        """Return the name of the entity in question."""
         return str(self.setting.entity)
 
     @cached_property
     def task(self) -> ClassTask | None:
-        """Return the task for the compiled engine, or None if only the planner supports it."""
+        """Return the task for the compiled engine, or None if only the planner supports the task."""
         coupling, tau = self.setting.coupling or "differential", self.setting.tau
         if self.setting.explicit and (bool(self.bundle.exclusive) or tau not in (None, 1.0)):
             return None
@@ -83,28 +83,30 @@ class BinaryTask(SimulationTask):
 
     @property
     def has_labels(self) -> bool:
-        """Return True if any patient has a label of the entity."""
+        """Return True if the label of the entity is known for any patient."""
         return bool((~np.isnan(self.labels)).any())
 
     @cached_property
     def targets(self) -> Mapping[str, NDArray[np.int8]]:
-        """Return the right signs by metric, (P,) each. A sign is 0 if it is unknown.
+        """Return the correct sign of each patient for each metric, (P,) each.
 
-        For `sign_accuracy`, these are the signs after all measured values. For `label_accuracy`, they come from the
-        labels.
+        A sign is 0 if the correct answer is unknown.
+
+        For `sign_accuracy`, the correct signs are the decisions after all measured values. For `label_accuracy`, the
+        correct signs are the labels.
         """
         label = np.nan_to_num(2 * self.labels - 1).astype(np.int8)
         return {"sign_accuracy": self._winners(), **({"label_accuracy": label} if self.has_labels else {})}
 
     def block(self, rows: slice) -> BinaryBlock:
-        """Return a block of patients."""
+        """Return the patients in the given rows, with their targets."""
         targets = {metric: target[rows, None] for metric, target in self.targets.items()}
         return BinaryBlock(self.patients[rows], self.values[rows], targets)
 
     def _winners(self) -> NDArray[np.int8]:
-        """Return the signs after all measured values, (P,).
+        """Return the signs of the decisions after all measured values, (P,).
 
-        For a bundle of directions alone, a value that was not measured counts as 0.
+        If the bundle has no probabilities, a feature that was not measured counts as 0.
         """
         values, setting = self.values, self.setting
         if self.task is None:
@@ -120,7 +122,7 @@ class BinaryTask(SimulationTask):
         return np.sign(np.where(np.abs(odds) <= 2 * self.task.tie, 0.0, odds)).astype(np.int8)
 
     def constant(self, block: BinaryBlock) -> Walk:
-        """Return the accuracy of always giving the more frequent answer."""
+        """Return the accuracy of a constant answer, the more frequent answer over all patients."""
         parts = {}
         for metric, target in block.targets.items():
             usual = np.int8(1 if self.targets[metric].sum(dtype=int) >= 0 else -1)
@@ -128,7 +130,7 @@ class BinaryTask(SimulationTask):
         return Walk(parts, {})
 
     def walk(self, block: BinaryBlock, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
-        """Follow a block of patients to the end. Call `tick` with the number of newly finished patients."""
+        """Simulate a block of patients until all measured values are observed."""
         by_planner = INFORMATION in way or FRONTIER in way or weighs_items(self.bundle, way, self.setting)
         if self.task is None or by_planner:
             order, scores, certified = self._planned(block, way, seed, tick)
@@ -136,7 +138,7 @@ class BinaryTask(SimulationTask):
             order, scores, certified = self._compiled(self.task, block, way, seed)
             tick(len(block.names))
         signs, winner = np.sign(scores).astype(np.int8), block.targets["sign_accuracy"]
-        if way.score == BACKGROUND:  # such planners decide by the sign of S, also at full observation
+        if way.score == BACKGROUND:  # such planners decide by the sign of S
             winner = signs[:, -1:]
         ended, needed = ends(signs != signs[:, -1:], certified)
         parts = {"sign_accuracy": right_of(signs[:, None], winner, winner != 0), **ended}
@@ -162,7 +164,7 @@ class BinaryTask(SimulationTask):
         else:
             paths = follow_gain(task, block.values, gain=gain, threads=self.setting.threads)
         every = np.arange(len(self.bundle.features) + 1)
-        step = (paths.t[:, 0, :, None] <= every).sum(axis=1) - 1  # the last relevant feature up to t
+        step = (paths.t[:, 0, :, None] <= every).sum(axis=1) - 1  # index of the last relevant feature up to t
         called = paths.calls[:, 0, :, CERTIFIED] != 0
         scores = np.take_along_axis(getattr(paths, way.score)[:, 0], step, axis=1)
         return orders, scores, np.take_along_axis(called, step, axis=1)
@@ -182,7 +184,10 @@ class BinaryTask(SimulationTask):
         return order[:, 1:], scores, certified
 
     def _planner(self, way: Way, patient: str = "") -> BinaryPlanner:
-        """Return a planner for this way or for a random order. Raise a `PlannerError` if the options are invalid."""
+        """Return a planner with the rule, gain and score of a strategy.
+
+        Raise a `PlannerError` if the options are invalid.
+        """
         background = self.setting.background
         return BinaryPlanner(
             self.bundle,
@@ -197,7 +202,7 @@ class BinaryTask(SimulationTask):
         )
 
     def check(self, way: Way) -> None:
-        """Raise a `ConfigError` or a `PlannerError` if the binary question does not support the way."""
+        """Raise a `ConfigError` or a `PlannerError` if the binary question does not support the strategy."""
         explicit = self.setting.explicit
         known = (*COMPARED_BINARY, INFORMATION, FRONTIER)
         if way.allocation not in known:
@@ -217,9 +222,9 @@ class BinaryTask(SimulationTask):
             self._planner(way)
 
     def _orders(self, block: BinaryBlock, way: Way, seed: int) -> NDArray[np.int64]:
-        """Return random orders, (B, M).
+        """Return random orders of the features, (B, M).
 
-        With `random_own`, the entity's features come first, in the same random order.
+        With `random_own`, the features of the entity precede all other features.
         """
         features = self.bundle.features
         orders = random_orders(features, block.names, [seed])[:, 0]

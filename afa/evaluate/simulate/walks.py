@@ -1,9 +1,9 @@
-"""Patients followed under one way of choosing features for the top k: accuracy by round, and features needed.
+"""Simulate patients under one strategy for the top k: accuracy by round, and number of features needed.
 
-The results are those of a `TopKPlanner` that observes all measured values of a patient. The compiled engine computes
-ways whose score is `linearity`. For other scores, custom rules, rules with costs, and bundles with probabilities, the
-planner is used. The planner takes more than ten times as long. Random orders ignore costs. Features that were not
-measured in a patient are never chosen (docs/decisions.md, F8).
+Simulated answers equal those of a `TopKPlanner`. The compiled engine simulates strategies with the score `linearity`.
+For other scores, custom rules, rules with costs, and bundles with probabilities, the planner is used. The planner takes
+more than ten times as long as the engine. Random orders ignore costs. Features that were not measured in a patient are
+never chosen (docs/decisions.md, F8).
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ NEARLY = (19, 20)
 
 
 class Way(NamedTuple):
-    """One way to choose features: a rule, a gain and the guiding score. The gain is "" if the rule uses no gain."""
+    """Store one strategy for choosing features: a rule, a gain and the guiding score.
+
+    The attribute `gain` is "" if the rule uses no gain.
+    """
 
     allocation: str
     gain: str
@@ -60,7 +63,7 @@ class Way(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationSetting:
-    """The question and the settings of a simulation.
+    """Store the question and the settings of a simulation.
 
     Attributes
     ----------
@@ -90,12 +93,12 @@ class SimulationSetting:
 
     @property
     def explicit(self) -> bool:
-        """Return True if the coupling is set to `explicit`. The classes then have the bundle's probabilities."""
+        """Return True if the closure is `explicit`, so that the bundle's probabilities are used."""
         return self.coupling == "explicit"
 
 
 class Walk(NamedTuple):
-    """The results of one run for B patients, by t from 0 to M.
+    """Store the results of one run for B patients, by t from 0 to M.
 
     Attributes
     ----------
@@ -120,7 +123,7 @@ of each entity by t (B, M + 1, N), and by t whether the top k is certified (B, M
 
 
 class TopKBlock(NamedTuple):
-    """A block of patients, their right answers at full observation, and their rows in the cohort."""
+    """Store a block of patients, their correct answers at full observation, and their rows in the cohort."""
 
     names: Sequence[str]
     values: NDArray[np.int8]
@@ -131,7 +134,7 @@ class TopKBlock(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SimulationTask:
-    """Base class of both tasks: a question about P patients, with values (P, M) and labels (P, ...) of 0, 1 or NaN."""
+    """Define a question about P patients, with values (P, M) and labels (P, ...) of 0, 1 or NaN, as a base class."""
 
     bundle: Bundle
     patients: Sequence[str]
@@ -141,13 +144,13 @@ class SimulationTask:
 
     @property
     def blocks(self) -> list[slice]:
-        """Return slices of at most `BLOCK` patients."""
+        """Return the rows of the patients as slices of at most `BLOCK` patients."""
         return [slice(first, first + BLOCK) for first in range(0, len(self.patients), BLOCK)]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TopKTask(SimulationTask):
-    """The task to find the k most supported entities of P patients with labels (P, N).
+    """Define the question which k entities the features of P patients support most; labels have the shape (P, N).
 
     Constant answers are baselines.
     """
@@ -159,7 +162,7 @@ class TopKTask(SimulationTask):
 
     @cached_property
     def usual(self) -> tuple[NDArray[np.int8], list[int]]:
-        """Return the most frequent winner of each duel, (Q,), and the k entities most often among the k best."""
+        """Return the most frequent winner of each duel, (Q,), and the k entities that are most often in the top k."""
         counts = [
             (block.truth.winner.sum(axis=0, dtype=np.int64), (2 * block.targets.sure + block.targets.tied).sum(axis=0))
             for block in map(self.block, self.blocks)
@@ -170,9 +173,9 @@ class TopKTask(SimulationTask):
         return np.where(wins >= 0, 1, -1).astype(np.int8), top
 
     def block(self, rows: slice) -> TopKBlock:
-        """Return a block of patients.
+        """Return the patients in the given rows, with their correct answers at full observation.
 
-        For a bundle without probabilities, the right answers count a missing value as 0.
+        If the bundle has no probabilities, a missing value counts as 0.
         """
         values = self.values[rows]
         if self.setting.explicit:
@@ -185,7 +188,8 @@ class TopKTask(SimulationTask):
     def constant(self, block: TopKBlock) -> Walk:
         """Return the accuracy of three constant answers.
 
-        These are the most frequent winners of the duels, the most frequent top k, and the order by prevalence.
+        The constant answers are the most frequent winner of each duel, the most frequent top k, and the ranking by
+        prevalence.
         """
         (majority, usual), known = self.usual, block.truth.winner != 0
         right = ((block.truth.winner == majority) & known).sum(axis=1, keepdims=True).astype(np.float64)
@@ -197,7 +201,7 @@ class TopKTask(SimulationTask):
         return Walk(parts | {metric: _share_part(share[:, None]) for metric, share in shares.items()}, {})
 
     def walk(self, block: TopKBlock, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
-        """Follow a block of patients to the end. Call `tick` with the number of newly finished patients."""
+        """Simulate a block of patients until all measured values are observed."""
         compiled = is_compiled(self.bundle, way, self.setting)
         paths = self._compiled(block, way, seed) if compiled else self._planned(block, way, seed, tick)
         order, right, place, certified = paths
@@ -257,7 +261,7 @@ class TopKTask(SimulationTask):
 
 
 def is_compiled(bundle: Bundle, way: Way, setting: SimulationSetting) -> bool:
-    """Return True if the compiled engine supports this way. Otherwise, the planner is used."""
+    """Return True if the compiled engine supports this strategy; otherwise the planner is used."""
     known = way.score == "linearity" and way.allocation in COMPILED
     return known and not weighs_items(bundle, way, setting) and not setting.explicit
 
@@ -268,19 +272,26 @@ def weighs_items(bundle: Bundle, way: Way, setting: SimulationSetting) -> bool:
 
 
 def informed(planner: AnyPlanner, values: NDArray[np.int8]) -> AnyPlanner:
-    """Return the planner after observing all measured values of a patient, (M,)."""
+    """Return the planner after observing all measured values of a patient, (M,).
+
+    Parameters
+    ----------
+    values : (M,) int8, or `MISSING` where not measured
+
+    """
     if known := {planner.bundle.features[j]: int(values[j]) for j in np.flatnonzero(values != MISSING)}:
         planner.observe_all(known)
     return planner
 
 
 def steps(planner: Planner, values: NDArray[np.int8], order: NDArray[np.int64] | None = None) -> Iterator[int]:
-    """Let a planner observe a patient with values (M,) to the end. Yield after each of the rounds 0 to M.
+    """Let a planner observe the measured values of one patient, (M,), and yield after each of the rounds 0 to M.
 
-    The yielded value is the feature observed in the round, or -1 if no feature was observed.
+    The yielded value is the index of the feature observed in this round, or -1 if no feature was observed.
 
     Parameters
     ----------
+    values : (M,) int8, or `MISSING` where not measured
     order : (M,) int64, features to observe instead of those that the planner suggests. Features that were not measured
         are skipped
 
@@ -307,12 +318,16 @@ def planned(
     orders: NDArray[np.int64] | None = None,
     tick: Callable[[int], None] = lambda _: None,
 ) -> list[NDArray[Any]]:
-    """Follow B patients with values (B, M), one planner each. Return arrays (B, M + 1, ...) by t from 0 to M.
+    """Simulate B patients with values (B, M), with one planner for each patient.
 
-    The first array has the feature observed in each round, or -1. Each further array has one of the results of `read`.
+    Return arrays (B, M + 1, ...) by t from 0 to M.
+
+    The first returned array contains the index of the feature observed in each round, or -1. The function `read`
+    computes each other array.
 
     Parameters
     ----------
+    values : (B, M) int8
     read : function of a planner and the index of its patient
     orders : (B, M) int64, features to observe. By default, the planners choose
     tick : as in `simulate`
@@ -327,9 +342,9 @@ def planned(
 
 
 def ranked(planner: TopKPlanner, score: str | None = None) -> tuple[Floats, NDArray[np.int64]]:
-    """Return a score, (N, N), and the number of entities that rank above each entity, (N,).
+    """Return a preference score, (N, N), and the number of entities ranked above each entity, (N,).
 
-    The default is the planner's guiding score.
+    By default this is the planner's guiding score.
     """
     scores, entities = planner.scores_by(score or planner.guide), planner.bundle.entities
     ranks = ranks_of(scores, np.arange(len(entities)), name_places(entities), planner._state.packed.tie)
@@ -337,7 +352,13 @@ def ranked(planner: TopKPlanner, score: str | None = None) -> tuple[Floats, NDAr
 
 
 def planned_truth(values: NDArray[np.int8], planners: Sequence[TopKPlanner]) -> Outcomes:
-    """Return the answer of each planner after all measured values of its patient, a row of `values`, (P, M)."""
+    """Return each planner's answer after observing all measured values of its patient, a row of `values`, (P, M).
+
+    Parameters
+    ----------
+    values : (P, M) int8
+
+    """
     answers = [ranked(informed(planner, row)) for planner, row in zip(planners, values, strict=True)]
     scores, places = (np.array(part) for part in zip(*answers, strict=True))
     a, b = all_pairs(places.shape[1]).T
@@ -346,9 +367,13 @@ def planned_truth(values: NDArray[np.int8], planners: Sequence[TopKPlanner]) -> 
 
 
 def measured_first(orders: NDArray[np.int64], values: NDArray[np.int8]) -> NDArray[np.int64]:
-    """Return orders, (B, M), where features that were not measured are moved to the end.
+    """Return the orders, (B, M), with the features that were not measured moved to the end.
 
-    `values`, (B, M), shows which features were measured in each patient.
+    Parameters
+    ----------
+    orders : (B, M) int64
+    values : (B, M) int8, or `MISSING` where not measured
+
     """
     missing = np.take_along_axis(values == MISSING, orders, axis=1)
     return np.take_along_axis(orders, np.argsort(missing, axis=1, kind="stable"), axis=1)
@@ -357,9 +382,9 @@ def measured_first(orders: NDArray[np.int64], values: NDArray[np.int8]) -> NDArr
 def planner_of(
     bundle: Bundle, way: Way, setting: SimulationSetting, *, patient: str = "", seed: int = 0
 ) -> TopKPlanner:
-    """Return a planner for this way.
+    """Return a planner with the rule, gain and score of a strategy.
 
-    If the way is invalid, raise a `PlannerError`. If a custom rule is invalid, raise a `ConfigError`.
+    Raise a `PlannerError` if the strategy is invalid, and a `ConfigError` if a user-defined rule is invalid.
     """
     believes = setting.background is not None and (way.score == BACKGROUND or way.allocation == FRONTIER)
     return TopKPlanner(
@@ -387,9 +412,17 @@ def prices_of(bundle: Bundle, setting: SimulationSetting) -> Floats | None:
 
 
 def spent_along(order: NDArray[np.int64], prices: Floats | None) -> Floats | None:
-    """Return the cost of the first t features, (B, M + 1), for orders (B, M). An entry of -1 costs nothing.
+    """Return the total cost of the first t features, (B, M + 1), for orders (B, M).
 
-    If `prices` is None, return None.
+    Entries of -1 in an order cost nothing.
+
+    Return None if `prices` is None.
+
+    Parameters
+    ----------
+    order : (B, M) int64, feature indices, then -1
+    prices : (M,) float64, or None
+
     """
     if prices is None:
         return None
@@ -398,7 +431,14 @@ def spent_along(order: NDArray[np.int64], prices: Floats | None) -> Floats | Non
 
 
 def with_costs(needed: Mapping[str, Floats], spent: Floats | None) -> dict[tuple[str, str], Floats]:
-    """Return the rounds that each criterion needs, (B,). If `spent`, (B, M + 1), is given, also return their cost."""
+    """Return the number of features that each criterion needs, (B,), and the cost if `spent`, (B, M + 1), is given.
+
+    Parameters
+    ----------
+    needed : criterion -> (B,) float64
+    spent : (B, M + 1) float64, or None
+
+    """
     every = {(criterion, "features"): rounds for criterion, rounds in needed.items()}
     if spent is None:
         return every
@@ -413,6 +453,11 @@ def budgets_of(prices: Floats) -> Floats:
     """Return the budgets of curves by cost, (C,): 0, multiples of the smallest price, and the price of all features.
 
     If there would be more than `MOST_BUDGETS` budgets, the step is a larger multiple of the smallest price.
+
+    Parameters
+    ----------
+    prices : (M,) float64
+
     """
     total, smallest = float(prices.sum()), float(prices[prices > 0].min())
     step = smallest * np.ceil(total / (smallest * MOST_BUDGETS))
@@ -423,20 +468,24 @@ def budgets_of(prices: Floats) -> Floats:
 
 
 def within(budgets: Floats, spent: Floats) -> NDArray[np.int64]:
-    """Return for each patient and budget the last t at which the cost is within the budget, (B, C).
+    """Return, for each patient and budget, the largest t whose total cost is within the budget, (B, C).
 
-    `budgets` are (C,), and the costs `spent` are (B, M + 1).
+    Parameters
+    ----------
+    budgets : (C,) float64
+    spent : (B, M + 1) float64
+
     """
-    slack = 1e-9 * budgets[-1]  # sums of the same prices in different orders differ by rounding error
+    slack = 1e-9 * budgets[-1]  # rounding errors differ between orders of summation
     return np.stack([(spent <= budget + slack).sum(axis=1) - 1 for budget in budgets], axis=1)
 
 
 def ends(
     away: NDArray[np.bool_], certified: NDArray[np.bool_]
 ) -> tuple[dict[str, tuple[Floats, Floats]], dict[str, Floats]]:
-    """Return `parts` and `needed` of a `Walk` for two criteria: `settled` and `certified`.
+    """Return `parts` and `needed` of a `Walk` for the criteria `settled` and `certified`.
 
-    `settled` means that the answer no longer changes, and `certified` that the answer is certain.
+    An answer is settled when it no longer changes, and certified when it is certain.
 
     Parameters
     ----------
@@ -451,9 +500,14 @@ def ends(
 
 
 def rounds_until(missing: NDArray[np.bool_]) -> Floats:
-    """Return for each row of `missing`, (B, M + 1), the first t from which on all entries are False, (B,).
+    """Return, for each row of `missing`, (B, M + 1), the first t from which on all entries are False, (B,).
 
-    The result is inf if the last entry of the row is True.
+    The returned t is inf if the last entry of the row is True.
+
+    Parameters
+    ----------
+    missing : (B, M + 1) bool
+
     """
     until: Floats = (missing.shape[1] - first_where(missing[:, ::-1])).astype(np.float64)
     until[missing[:, -1]] = np.inf

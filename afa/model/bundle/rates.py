@@ -363,8 +363,8 @@ def explicit_models(
     """
     in_one, in_zero = sp.csr_array(shared) + sp.csr_array(condition), sp.csr_array(shared, dtype=np.float64)
     factor = strength_factor([(with_entity, in_one), (without, in_zero)])
-    one = PairwiseMRF.class_conditional(with_entity, factor * in_one, prior - kappa, features)
-    zero = PairwiseMRF.class_conditional(without, factor * in_zero, 0.0, features)
+    one = PairwiseMRF.from_probabilities(with_entity, factor * in_one, prior - kappa, features)
+    zero = PairwiseMRF.from_probabilities(without, factor * in_zero, 0.0, features)
     return one, zero
 
 
@@ -452,7 +452,7 @@ def hypotheses_of(bundle: Bundle) -> list[tuple[PairwiseMRF, npt.NDArray[np.intp
     factor = strength_factor((p, psi) for p, psi, _ in found)
     names = np.array(bundle.features, dtype=object)
     return [
-        (PairwiseMRF.class_conditional(p, factor * psi, float(prior), tuple(names[at])), at)
+        (PairwiseMRF.from_probabilities(p, factor * psi, float(prior), tuple(names[at])), at)
         for (p, psi, at), prior in zip(found, bundle.priors, strict=True)
     ]
 
@@ -509,7 +509,7 @@ def with_groups(bundle: Bundle, model: PairwiseMRF, at: npt.NDArray[np.intp], pr
     for members in exclusive_of(bundle, at):
         states = group_states(probabilities[list(members), 2], bundle.floor)
         table[np.searchsorted(at, members)] = np.column_stack([0 * states, 1.0 - states, states])
-    return PairwiseMRF.class_conditional(table, model.couplings, model.prior, model.features)
+    return PairwiseMRF.from_probabilities(table, model.couplings, model.prior, model.features)
 
 
 def exclusive_of(bundle: Bundle, at: npt.NDArray[np.intp]) -> tuple[tuple[int, ...], ...]:

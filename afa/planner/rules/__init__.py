@@ -1,9 +1,10 @@
-"""Allocation rules choose the next feature from the gains of all duels. Each rule has its own file.
+"""Allocation rules choose the next feature to measure, most of them from the gains of duels.
 
-A rule is a class with the method `choose(view) -> Choice`. A rule without gains has `looks_at = "nothing"`. A rule of
-this project is named in `RULES`, below, and in `afa.model.rule_names`. Rules in `COMPILED` of `afa.engine.rules` have a
-compiled kernel. Other rules run in Python, one patient at a time, and are about a hundred times slower. The page
-docs/decisions.md explains where the rules differ from the paper.
+Each allocation rule has its own file.
+
+A rule is a class with the method `choose(view) -> Choice`. If a rule uses no gains, its attribute `looks_at` is
+"nothing". The rules in `COMPILED` of `afa.engine.rules` have a compiled kernel. Other rules run in Python, one patient
+at a time, and are about a hundred times slower. docs/decisions.md explains where the rules differ from the paper.
 """
 
 from afa.planner.rules.base import Choice, Rule, View

@@ -1,7 +1,7 @@
-"""Interface of an allocation rule: the data that a rule receives and the choice that a rule returns.
+"""Define the interface of an allocation rule: its input `View` and its output `Choice`.
 
-A rule receives a `View` of one patient, which contains scores, brackets and gains. The contents of a view are computed
-from the observations, without unobserved values or labels. A rule returns a `Choice` with a reason.
+A rule receives a `View` of one patient, with scores, brackets and gains. A view contains no unobserved values and no
+labels.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ FIRST_LOOK = 64
 
 @dataclass(frozen=True)
 class Choice:
-    """The index of the next feature, and the reason for it. If no candidate had a positive gain, `fallback` is True.
+    """Store the index of the chosen feature, and the reason for the choice.
+
+    The attribute `fallback` is True if no feature had a positive gain.
 
     Attributes
     ----------
@@ -45,11 +47,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class View:
-    """Data of one patient in one round that a rule may use.
+    """Store the data of one patient that an allocation rule may use for one choice.
 
-    The data are the observations, and quantities that follow from the observations. A duel is identified by its index
-    in `pairs`. Large or costly quantities are computed when a rule first asks for them. A rule can ask for a few duels
-    by index; then only those duels are computed.
+    A duel is identified by its index in `pairs`. Large or costly quantities of a view are computed only when a rule
+    asks for them. A rule can ask for a few duels by index; then only these duels are computed.
 
     Attributes
     ----------
@@ -58,7 +59,7 @@ class View:
     tie : a score of at most this magnitude is a tie
     largest_unary : (M,) float64, absolute effective unaries summed over entities, nats; 0 at observed features
     gain : function of a (Q,) mask of duels; returns their gains, (n_chosen, M), 0 at observed features
-    total_gain : function of a (Q,) mask of closed duels; returns the sum of the gains of all others, (M,)
+    total_gain : function of a (Q,) mask of closed duels; returns the sum of the gains of all other duels, (M,)
     weighted_gain : function of (Q,) weights, or `DuelWeights`; returns the weighted sum of the gains, (M,)
     find_scores, find_intervals, find_clusters : functions that compute `scores`, `intervals` and `clusters`
     find_rank : function that returns `rank` if it is known without computing all duels, else None
@@ -66,9 +67,9 @@ class View:
         duels
     k : size of the top set
     patient : name of the patient
-    seed : of rules with random numbers
-    find_information : function that returns the mutual information of each feature and the entity that holds, (M,)
-        nats, before observed features are set to 0; None if the rule may use duels alone
+    seed : seed of rules that use random numbers
+    find_information : function that returns the mutual information of each feature and the entity that is present,
+        (M,) nats, before observed features are set to 0; None if the rule may use duels alone
     find_frontier : function that returns the gain of each feature for the current top k, (M,); None without a
         background
     background : description of the background, shown to people; empty without a background
@@ -103,32 +104,32 @@ class View:
 
     @cached_property
     def pairs(self) -> NDArray[np.int64]:
-        """Return the entity indices a < b of all duels in order, (Q, 2) int64."""
+        """Return the entity indices a < b of each duel, (Q, 2) int64."""
         pairs = all_pairs(len(self.entities))
         pairs.flags.writeable = False
         return pairs
 
     @cached_property
     def scores(self) -> Floats:
-        """Return the guiding preference scores V, (N, N)."""
+        """Return the preference scores V that rank the entities, (N, N)."""
         return self.find_scores()
 
     @cached_property
     def lead(self) -> Floats:
-        """Return Lambda_ab of the observed features, (Q,) nats."""
+        """Return Lambda_ab, the evidence of the observed features for a over b in each duel, (Q,) nats."""
         return self.find_lead(np.arange(self.n_duels))
 
     @cached_property
     def resolved(self) -> NDArray[np.bool_]:
-        """Return True for each duel that no completion can change, (Q,).
+        """Return True for each duel whose winner no values of the unobserved features can change, (Q,).
 
-        Entity a wins such a duel if the lead is positive.
+        Entity a wins the resolved duel of a and b if `lead` is positive.
         """
         return self.find_resolved(np.arange(self.n_duels))
 
     @cached_property
     def rank(self) -> NDArray[np.int64]:
-        """Return the rank of each entity by the guiding scores, (N,) int64. The best entity has rank 1."""
+        """Return the rank of each entity by the preference scores, (N,) int64. The best entity has rank 1."""
         if self.find_rank and (known := self.find_rank()) is not None:
             return known
         rank = np.empty(len(self.entities), dtype=np.int64)
@@ -137,26 +138,26 @@ class View:
 
     @cached_property
     def straddling(self) -> NDArray[np.bool_]:
-        """Return True for each duel between a top-k entity and an entity outside, (Q,)."""
+        """Return True for each duel between a top-k entity and an entity outside the top k, (Q,)."""
         across = np.zeros(self.n_duels, dtype=bool)
         across[self.across] = True
         return across
 
     @cached_property
     def across(self) -> Duels:
-        """Return ascending indices of the duels between a top-k entity and an entity outside."""
+        """Return the ascending indices of the duels between a top-k entity and an entity outside the top k."""
         inside = np.flatnonzero(self.rank <= self.k)
         outside = np.flatnonzero(self.rank > self.k)
         return np.sort(self.duels(np.repeat(inside, len(outside)), np.tile(outside, len(inside))))
 
     @cached_property
     def contested(self) -> Duels:
-        """Return ascending indices of the unresolved duels across the top-k boundary."""
+        """Return the ascending indices of the unresolved duels across the top-k boundary."""
         return self.across[~self.find_resolved(self.across)]
 
     @cached_property
     def certified(self) -> bool:
-        """Return True if every top-k entity is certain to beat every entity outside.
+        """Return True if every top-k entity is certain to beat every entity outside the top k.
 
         `TopKPlanner.certified` contains the proof.
         """
@@ -171,27 +172,24 @@ class View:
 
     @cached_property
     def intervals(self) -> Floats:
-        """Return the smallest and largest score S_v of each entity over all completions, (N, 2) nats (tight `l1`)."""
+        """Return the smallest and largest S_v of each entity by the tight `l1` bracket, (N, 2) nats."""
         return self.find_intervals()
 
     @cached_property
     def clusters(self) -> Clusters:
-        """Return the entity indices of each cluster. Clusters are recomputed every 50 observations."""
+        """Return the entity indices of each cluster, computed again every 50 observations."""
         return self.find_clusters()
 
     def information(self) -> Floats:
-        """Return the mutual information between each feature and the entity that holds, (M,) nats.
-
-        The information is 0 for observed features.
-        """
+        """Return the mutual information of each feature and the entity that is present, (M,) nats; 0 if observed."""
         if self.find_information is None:
             return np.zeros(len(self.features))
         return np.where(self.observed, 0.0, self.find_information())
 
     def frontier(self) -> Floats:
-        """Return the gain of each feature for the current top k, (M,) (`Belief.frontier`).
+        """Return the gain of each feature for the current top k, (M,), 0 if observed (`Belief.frontier`).
 
-        The gain is 0 for observed features. If the planner has no background, a `PlannerError` is raised.
+        Raise a `PlannerError` if the planner has no background.
         """
         if self.find_frontier is None:
             step = "give the planner a background"
@@ -199,7 +197,7 @@ class View:
         return np.where(self.observed, 0.0, self.find_frontier())
 
     def ranked(self, members: Sequence[int]) -> list[int]:
-        """Return some entities, best first. The entities are ranked by the duels between them."""
+        """Return the given entities, ranked by the duels between them, best first."""
         chosen = np.array(members, dtype=np.int64)
         order: list[int] = ranks_of(self.scores, chosen, name_places(self.entities), self.tie).order.tolist()
         return order
@@ -209,9 +207,14 @@ class View:
         return int(self.duels(np.array([one]), np.array([other]))[0])
 
     def duels(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> Duels:
-        """Return the indices in `pairs` of the duels between `one` and `other`, (q,) each.
+        """Return the index in `pairs` of the duel of each entity of `one` with the matching entity of `other`, (q,).
 
-        The two entities of a duel may be in either order.
+        The two entities of a duel may be given in either order.
+
+        Parameters
+        ----------
+        one, other : (q,) int64, entity indices
+
         """
         a, b = np.minimum(one, other), np.maximum(one, other)
         places: Duels = a * len(self.entities) - a * (a + 1) // 2 + b - a - 1
@@ -228,10 +231,10 @@ def view_of(
     patient: str = "",
     seed: int = 0,
 ) -> View:
-    """Return the present view of one patient.
+    """Return the view of one patient in the current state.
 
-    The view contains no unobserved values and is valid until the next observation. A feature counts as observed if
-    another feature of its exclusive group is +1.
+    The view contains no unobserved values, and must be discarded after the next observation. A feature is marked as
+    observed if another feature of its exclusive group is +1.
 
     Parameters
     ----------
@@ -262,19 +265,25 @@ def view_of(
 
 
 class Rule(Protocol):
-    """An allocation rule is a class without arguments.
+    """Declare the interface of an allocation rule, a class whose constructor takes no arguments.
 
-    The method `choose` answers every view with an unobserved feature. The choice must be a function of the view alone.
-    The function `afa.planner.rules.check_policy` tests this.
+    The method `choose` must return a choice for every view that has an unobserved feature. The choice must depend on
+    the view alone. `afa.planner.rules.check_policy` tests both requirements.
     """
 
     def choose(self, view: View) -> Choice: ...
 
 
 def best(gain: Floats, features: tuple[str, ...], allowed: NDArray[np.bool_]) -> int | None:
-    """Return the index of the allowed feature with the largest positive gain, or None. Ties are broken by name.
+    """Return the index of the allowed feature with the largest positive gain, or None if no gain is positive.
 
-    Gains within a relative 1e-9 of the largest count as equal.
+    Two gains within a relative 1e-9 count as equal, and are sorted by the feature's name.
+
+    Parameters
+    ----------
+    gain : (M,) float64
+    allowed : (M,) bool
+
     """
     masked = np.where(allowed, gain, -np.inf)
     top = masked.max(initial=-np.inf)
@@ -285,9 +294,9 @@ def best(gain: Floats, features: tuple[str, ...], allowed: NDArray[np.bool_]) ->
 
 
 def fall_back(view: View, why: str = "no candidate has a positive gain") -> Choice:
-    """Return the unobserved feature with the largest total absolute effective unary.
+    """Return the unobserved feature with the largest absolute effective unary, summed over entities.
 
-    If all unaries are 0, return the first feature by name.
+    If all unaries are 0, return the alphabetically first unobserved feature.
     """
     free = ~view.observed
     feature = best(view.largest_unary, view.features, free)
@@ -298,7 +307,9 @@ def fall_back(view: View, why: str = "no candidate has a positive gain") -> Choi
 
 
 def heaviest(view: View, duels: Duels, weights: Floats, what: str) -> Choice:
-    """Return the feature with the largest weighted gain over some duels. If no gain is positive, return the fallback.
+    """Return the feature with the largest weighted gain over the given duels.
+
+    If no feature has a positive gain, return the choice of `fall_back`.
 
     Parameters
     ----------
@@ -316,6 +327,6 @@ def heaviest(view: View, duels: Duels, weights: Floats, what: str) -> Choice:
 
 
 def nothing_to_decide(view: View) -> Choice:
-    """Return the fallback choice for a view in which no duel across the top-k boundary is unresolved."""
+    """Return the choice of `fall_back` if every duel across the top-k boundary is resolved."""
     certified = f"the top-{view.k} is certified"
     return fall_back(view, certified if view.certified else "no duel across the top-k boundary is open")

@@ -1,4 +1,4 @@
-"""`boundary`: the gain summed over the unresolved duels across the top-k boundary. All duels have weight 1."""
+"""The allocation rule `boundary`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from afa.planner.rules.base import Choice, View, heaviest, nothing_to_decide
 
 
 class Boundary:
-    """Choose by the unweighted gain over the unresolved duels between a top-k entity and an entity outside."""
+    """Choose the feature with the largest gain, summed over the unresolved duels across the top-k boundary."""
 
     def choose(self, view: View) -> Choice:
         if not len(view.contested):

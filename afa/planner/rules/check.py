@@ -1,4 +1,4 @@
-"""Find an allocation rule by its name, and check a user-defined rule."""
+"""Find an allocation rule by its name, and test a user-defined rule."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ Order = NDArray[np.int64]
 
 
 def rule_of(name: str) -> Callable[[], Rule]:
-    """Return the class named by `module:Class`. The class is imported with the working folder first on the path."""
+    """Return the rule class named by a text `module:Class`.
+
+    The working directory is searched first.
+    """
     module_name, _, class_name = name.partition(":")
     where, expected = f"allocation rule {name!r}", "module:Class with a method choose(view), as in afa.planner.rules"
     if not (module_name and class_name.isidentifier()):
@@ -56,12 +59,11 @@ def check_policy(
     patients: Sequence[str] | None = None,
     seed: int = 0,
 ) -> None:
-    """Run some patients under a rule in several ways. The first case that fails raises a `PlannerError`.
+    """Test an allocation rule on some patients, and raise a `PlannerError` for the first requirement that it violates.
 
-    A rule must answer every view with a `Choice` of an unobserved feature and a reason, up to full observation. The
-    choice must be a function of the view alone. The choice must be the same when the rule is asked again, and after
-    other patients. The choice must not change with the order of entities and features, or with unobserved values and
-    labels.
+    The rule must return a `Choice` of an unobserved feature, with a reason, until all features are observed. The choice
+    must depend on the view alone. The rule must choose the same again, also after other patients. The choice must not
+    depend on the order of entities and features, or on unobserved values and labels.
 
     Parameters
     ----------
@@ -110,20 +112,20 @@ def check_policy(
 
 @dataclass(frozen=True)
 class _Arrangement:
-    """A permutation of entities and features.
+    """Store a permutation of entities and of features.
 
-    Position i gets the former entity `entities[i]` and the former feature `features[i]`.
+    After the permutation, position i holds the former entity `entities[i]` and the former feature `features[i]`.
     """
 
     entities: Order
     features: Order
 
     def of(self, view: View) -> View:
-        """Return the same view with permuted entities and features. Names remain with their data."""
+        """Return the view with its entities, features and their names permuted."""
         e, f = self.entities, self.features
         place = np.argsort(e)
         one, other = e[view.pairs].T
-        old = view.duels(one, other)  # the index of each duel before the permutation
+        old = view.duels(one, other)  # index of each duel before the permutation
         turned = one > other
 
         def by_old_duel(values: ArrayLike) -> NDArray[Any]:
@@ -158,7 +160,7 @@ class _Arrangement:
 
 @dataclass(frozen=True)
 class _Trial:
-    """Settings for running a rule. `names` contains the names of the patients."""
+    """Store the settings for running a rule, and the names of the patients."""
 
     bundle: Bundle
     k: int
@@ -176,7 +178,10 @@ class _Trial:
         arrangement: _Arrangement | None = None,
         rounds: int | None = None,
     ) -> list[int]:
-        """Return the features chosen for one row of values, as indices in order. Every choice is checked."""
+        """Return the indices of the features that a rule chooses for one patient, in order.
+
+        Every choice is checked.
+        """
         state = Patient(self.bundle, gain=self.gain, target=self.target)
         clustering, seen, path = Clustering(self.bundle), dict[str, int](), list[int]()
         for _ in range(len(self.bundle.features) if rounds is None else rounds):
@@ -203,7 +208,7 @@ class _Trial:
         return path
 
     def compare(self, patient: int, first: list[int], second: list[int], case: str, step: str) -> None:
-        """Raise an error for the first round at which two paths differ."""
+        """Raise a `PlannerError` at the first position where two sequences of choices differ."""
         for t, (one, other) in enumerate(zip(first, second, strict=True)):
             if one != other:
                 where = f"rule under check, patient {self.names[patient]}, after {t} observations"
@@ -212,7 +217,7 @@ class _Trial:
 
 
 def _answer(rule: Rule, view: View, where: str) -> Choice:
-    """Return the rule's choice for a view after checking it."""
+    """Return the rule's choice for a view, or raise a `PlannerError` if the choice is invalid."""
     step = "answer every view that has an unobserved feature"
     try:
         choice: Any = rule.choose(view)
@@ -237,8 +242,8 @@ def _changed(
 ) -> Iterator[None]:
     """Within the context, change all labels, and all values except the patient's observed values.
 
-    Values are shifted cyclically within -1, 0, +1 by `by`, which is 1 or 2. Each label becomes 1 - label. Values and
-    labels are restored at the end.
+    Each changed value is shifted cyclically within -1, 0, +1 by `by`, which is 1 or 2. When the context ends, all
+    values and labels are restored.
     """
     before = values.copy(), None if labels is None else labels.copy()
     known = values[patient, observed]

@@ -1,4 +1,4 @@
-"""`clustered` (Cluster-LUCB): the gain of the duel between two champions at the top-k boundary (eq:clustered-alloc)."""
+"""The allocation rule `clustered` (Cluster-LUCB, eq:clustered-alloc)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from afa.planner.rules.lucb import of_most_contested, of_one_duel
 
 
 class Clustered:
-    """Choose by the gain of one duel (eq:clustered-alloc).
+    """Choose the feature with the largest gain in the duel of two champions (eq:clustered-alloc).
 
-    The duel is between the lowest champion inside the top k and the highest champion outside. A champion is the best
-    entity of its cluster by Copeland wins inside the cluster. If one side has no champion, or the champions' duel is
-    resolved, the rule uses the duel of `lucb`.
+    The two champions are the lowest-ranked inside the top k and the highest-ranked outside. A champion is the entity
+    with the most Copeland wins within its cluster. If a champion is missing or the duel is resolved, the rule uses the
+    duel of `lucb`.
     """
 
     def choose(self, view: View) -> Choice:
@@ -24,10 +24,7 @@ class Clustered:
 
 
 def between_champions(view: View) -> int | None:
-    """Return the index in `view.pairs` of the champions' duel.
-
-    Return None if a side has no champion, or if the duel is resolved.
-    """
+    """Return the champions' duel as an index in `view.pairs`; None if a champion is missing or the duel is resolved."""
     champions = [view.ranked(cluster)[0] for cluster in view.clusters]
     inside = [v for v in champions if view.rank[v] <= view.k]
     outside = [v for v in champions if view.rank[v] > view.k]

@@ -1,4 +1,4 @@
-"""`frontier`: the feature that most reduces the uncertainty about the top k (docs/frontier.md; not in the paper)."""
+"""The allocation rule `frontier` (docs/frontier.md; not in the paper)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from afa.planner.rules.base import Choice, View, best, fall_back
 
 
 class Frontier:
-    """Choose the feature that removes most variance from score differences across the top-k boundary.
+    """Choose the feature that most reduces the variance of score differences across the top-k boundary.
 
     Close differences weigh more.
     """

@@ -1,4 +1,4 @@
-"""`greedy`: the gain summed over all unresolved duels."""
+"""The allocation rule `greedy`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from afa.planner.rules.base import Choice, View, best, fall_back
 
 
 class Greedy:
-    """Choose by the unweighted gain over all unresolved duels."""
+    """Choose the feature with the largest gain, summed over all unresolved duels without weights."""
 
     def choose(self, view: View) -> Choice:
         total = view.total_gain(view.resolved)

@@ -1,4 +1,4 @@
-"""`information`: the mutual information between a feature and the entity that holds. This rule uses no duels."""
+"""The allocation rule `information`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from afa.planner.rules.base import Choice, View, best, fall_back
 
 
 class Information:
-    """Choose by the mutual information between each feature and the entity that holds, given the observations."""
+    """Choose the feature that has the largest mutual information with the entity that is present."""
 
     looks_at = "entities"
 

@@ -1,4 +1,4 @@
-"""`largest_unary`: the largest total absolute effective unary. The unary does not depend on the duels."""
+"""The allocation rule `largest_unary`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from afa.planner.rules.base import Choice, View, best, fall_back
 
 
 class LargestUnary:
-    """Choose by the total absolute effective unary. All other rules use this choice as fallback."""
+    """Choose the feature with the largest absolute effective unary, summed over entities.
+
+    Other rules fall back to this choice.
+    """
 
     looks_at = "nothing"
 

@@ -1,6 +1,6 @@
-"""`priority_all` and `priority_clusters`, the paper's rules.
+"""The paper's allocation rules.
 
-The two rules give larger weights to close duels near the boundary.
+Both rules give larger weights to close duels near the top-k boundary.
 """
 
 from __future__ import annotations
@@ -14,30 +14,41 @@ from afa.planner.rules.base import Choice, Duels, View, heaviest
 
 
 class PriorityAll:
-    """Choose by the weighted gain over all unresolved duels (eq:feature_selection)."""
+    """Choose the feature with the largest weighted gain over all unresolved duels (eq:feature_selection)."""
 
     def choose(self, view: View) -> Choice:
         return by_priority(view, np.flatnonzero(~view.resolved), "open duels")
 
 
 class PriorityClusters:
-    """Choose by the weighted gain over one unresolved duel in each cluster (eq:active_registry)."""
+    """Choose the feature with the largest weighted gain over one unresolved duel per cluster (eq:active_registry)."""
 
     def choose(self, view: View) -> Choice:
         return by_priority(view, registry(view), "open duels of a cluster's best and worst")
 
 
 def by_priority(view: View, duels: Duels, what: str) -> Choice:
-    """Return the feature of largest weighted gain over some duels."""
+    """Return the feature with the largest gain over the given duels, weighted by `influence`.
+
+    Parameters
+    ----------
+    duels : (q,) int64, ascending
+
+    """
     return heaviest(view, duels, influence(view, duels), f"{len(duels)} {what}, weighted by the boundary")
 
 
 def influence(view: View, duels: Duels) -> Floats:
-    """Return the weights w_ab of some duels, (q,) in (0, 1] (eq:w_impl).
+    """Return the weight w_ab of each duel, (q,) in (0, 1] (eq:w_impl).
 
-    A weight decreases with the distance of the entities from the boundary. A weight also decreases with |V_ab|. An
-    entity of rank r is k - r places from the top-k boundary if it is inside, and r - (k + 1) places if it is outside.
-    Ranks k and k + 1 are therefore 0 places away.
+    The weight of a duel decreases with |V_ab|, and with the distance of its nearer entity from the top-k boundary. The
+    distance of an entity of rank r from the boundary is k - r inside the top k, and r - (k + 1) outside the top k.
+    Entities of rank k and k + 1 therefore have distance 0.
+
+    Parameters
+    ----------
+    duels : (q,) int64, ascending
+
     """
     away = np.where(view.rank <= view.k, view.k - view.rank, view.rank - view.k - 1)
     a, b = sides_of(len(view.entities), duels).T
@@ -46,9 +57,9 @@ def influence(view: View, duels: Duels) -> Floats:
 
 
 def registry(view: View) -> Duels:
-    """Return ascending indices of the unresolved duels between the best and the worst entity of each cluster.
+    """Return the ascending indices of the unresolved duels between the best and the worst entity of each cluster.
 
-    The best and the worst entity are found by Copeland wins inside the cluster.
+    In each cluster, entities are ranked by Copeland wins against the other members.
     """
     orders = [view.ranked(cluster) for cluster in view.clusters if len(cluster) > 1]
     duels = np.array(sorted(view.duel(order[0], order[-1]) for order in orders), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""`random`: unobserved features in a random order that depends on patient and seed."""
+"""The allocation rule `random`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from afa.planner.rules.base import Choice, View
 
 
 class Random:
-    """Choose features in a uniformly random order over all M features. This rule is the baseline that uses no data."""
+    """Choose features in a uniformly random order, which depends on the patient and the seed.
+
+    The rule `random` is the baseline that uses no data.
+    """
 
     looks_at = "nothing"
 
