@@ -4,8 +4,8 @@
 modules: `afa.planner`, `afa.planner.rules`, `afa.planner.session`, `afa.model.bundle`, `afa.model.mrf`,
 `afa.inference.meanfield`, `afa.inference.exact`, `afa.inference.result`, `afa.model.closure`, `afa.scores.preference`
 (scores), `afa.scores.gain`, `afa.scores.bracket`, `afa.scores.copeland`, `afa.scores.belief`, `afa.model.bundle.graph`,
-`afa.model.bundle.markov_network`, `afa.evaluate.plot` and `afa.errors`. CHANGELOG.md explains what a version number
-guarantees.
+`afa.model.bundle.markov_network`, `afa.evaluate.plot` and `afa.errors`. CHANGELOG.md explains which interfaces a
+version number keeps stable.
 """
 
 from __future__ import annotations

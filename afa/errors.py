@@ -1,4 +1,4 @@
-"""Define the exceptions of afa: each message gives the place, the finding, the expectation, and the next step."""
+"""Define the exceptions of afa: each message says where, what was found, what was expected, and the next step."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class BundleError(AfaError):
 
 
 class CohortError(AfaError):
-    """A table of patients, its features, values or labels, or a series, is invalid or does not fit its settings."""
+    """A table or GEO series of patients is invalid, or does not fit its settings."""
 
 
 class DownloadError(AfaError):
@@ -81,11 +81,11 @@ class ElicitationError(AfaError):
 
 
 class InferenceError(AfaError):
-    """Exact inference would need tables that are too large."""
+    """Exact inference would need too much memory."""
 
 
 class PlannerError(AfaError):
-    """A planner received a request that its state or its options do not allow."""
+    """A request to a planner is not allowed by the planner's state or options."""
 
 
 class SanityError(AfaError):
@@ -108,7 +108,7 @@ def check_number(
     fits: Callable[[float], bool],
     step: str = "leave it out, or give such a number",
 ) -> None:
-    """Raise an exception of class `kind` unless `value` is a number, not a bool, for which `fits` returns True.
+    """Raise an exception of class `kind` unless `value` is a number (no bool) and `fits(value)` is True.
 
     Parameters
     ----------

@@ -110,7 +110,7 @@ def main() -> None:
         failure = as_error(error, sys.argv[1:])
         if failure is None or DEBUG in sys.argv:
             raise
-        with suppress(OSError):  # writing to a full disk raises OSError
+        with suppress(OSError):  # printing to a log on a full disk raises OSError
             for fault in failure.faults:
                 # The message about a mistyped command line already begins with `afa`.
                 said = re.sub(r"^afa(: | )", "", str(fault))

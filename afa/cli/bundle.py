@@ -1,4 +1,4 @@
-"""`afa bundle`: build, check and show bundles, and convert them to and from other formats."""
+"""Define `afa bundle`, whose commands build, check, show and convert bundles."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def bundle_build(
     dropped: options.DroppedFile = None,
     probabilities: Annotated[
         Path | None,
-        typer.Option(help="folder with one CSV file of probabilities for each voter (docs/elicitation.md)"),
+        typer.Option(help="folder with one CSV file of elicited probabilities for each voter (docs/elicitation.md)"),
     ] = None,
 ) -> None:
-    """Build a bundle from recorded answers of language models, and keep the genes that enough voters name."""
+    """Build a bundle from recorded answers; keep the genes that enough voters (runs of a language model) name."""
     from afa.elicit.stages import build_recorded_bundle
 
     bundle, left_out = build_recorded_bundle(record, out, min_agree=min_agree, probabilities=probabilities)
@@ -94,7 +94,7 @@ def bundle_show(
     features: Annotated[bool, typer.Option("--features", help="show one row for each feature, with its cost")] = False,
     json: options.AsJson = False,
 ) -> None:
-    """Print a bundle as a table with one row for each entity or feature, and list its updates by patients."""
+    """Print a bundle as a table with one row for each entity or feature, and list the bundle's updates by patients."""
     from afa.evaluate.update import update_text
     from afa.model.bundle import load_bundle
     from afa.model.bundle.priors import starting_point

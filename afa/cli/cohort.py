@@ -185,7 +185,7 @@ def cohort_by_cohort(
     bundle: options.BundleFolder,
     out: Annotated[Path, options.written(".parquet")],
     thresholds: Annotated[
-        str, typer.Option(help="cut points, in robust SDs from the cohort's median, comma-separated")
+        str, typer.Option(help="comma-separated distances of cut points from the median, in robust SDs")
     ] = "0.5",
     aliases: options.AliasFile = None,
     ensembl: options.EnsemblFile = None,
@@ -321,7 +321,7 @@ def field_bundle(
 
 @league.command("field")
 def league_field(field: options.FieldArgument, out: options.Out, tables: options.FieldTables = None) -> None:
-    """Evaluate feature acquisition on the patients of one field. If the field's table is missing, write only a note."""
+    """Evaluate feature acquisition on the patients of one field. If its table is missing, write only a note."""
     from afa.evaluate.entrants import read_entrant
     from afa.evaluate.long_tables import write_tables
     from afa.paper.experiments.league import LeagueSettings, follow_field

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from afa.elicit.stages import Source
     from afa.model.study import Study
 
-app = typer.Typer(help="Ask language models or read recorded answers, and build a bundle.", no_args_is_help=True)
+app = typer.Typer(help="Ask language models, or read recorded answers, and build a bundle.", no_args_is_help=True)
 
 StudyFolder = Annotated[Path, typer.Argument(help="folder with study.yaml and phenotypes.csv")]
 RecordFolder = Annotated[Path | None, typer.Option("--record", help="recorded answers; by default STUDY/record")]
@@ -29,9 +29,9 @@ PairTables = Annotated[Path, typer.Option("--pairwise", help="folder written by 
 
 @app.command("unary")
 def elicit_unary(study: StudyFolder, out: options.Out, asks: options.Asks, record: RecordFolder = None) -> None:
-    """Ask each voter (a language model) for the genes of each phenotype.
+    """Ask each voter (an independent run of a language model) for the genes of each phenotype.
 
-    The command writes the tables asked, named, dropped and references.
+    The command writes the tables `asked`, `named`, `dropped` and `references`.
     """
     from afa.elicit.stages import unary_stage
     from afa.elicit.tables import write_stage
@@ -52,7 +52,7 @@ def elicit_rates(
     asks: options.Asks,
     record: RecordFolder = None,
 ) -> None:
-    """Ask each voter (a language model) for cut points and probabilities of features.
+    """Ask each voter (an independent run of a language model) for cut points and probabilities of features.
 
     The command writes the folder `elicited`, which `afa field import` reads.
     """
@@ -67,7 +67,7 @@ def elicit_rates(
 def elicit_consensus(study: StudyFolder, unary: UnaryTables, out: options.Out, min_agree: options.MinAgree = 2) -> None:
     """Keep the genes that enough voters name with the same direction; drop genes with conflicting directions.
 
-    The command writes the tables kept, dropped and agreement.
+    The command writes the tables `kept`, `dropped` and `agreement`.
     """
     from afa.elicit.stages import consensus_stage
     from afa.elicit.tables import read_stage, write_stage
@@ -84,7 +84,7 @@ def elicit_consensus(study: StudyFolder, unary: UnaryTables, out: options.Out, m
 def elicit_evidence(study: StudyFolder, unary: UnaryTables, consensus: ConsensusTables, out: options.Out) -> None:
     """Keep only the genes that a retrieved abstract names, if the study filters by references.
 
-    The command writes the tables kept, dropped and references.
+    The command writes the tables `kept`, `dropped` and `references`.
     """
     from afa.elicit.stages import evidence_stage
     from afa.elicit.tables import read_stage, write_stage
@@ -104,7 +104,7 @@ def elicit_pairwise(
 ) -> None:
     """Ask a language model whether the two genes of each pair change together, for all genes kept for a phenotype.
 
-    The command writes the tables asked, pairs and dropped.
+    The command writes the tables `asked`, `pairs` and `dropped`.
     """
     from afa.elicit.stages import pairwise_stage
     from afa.elicit.tables import read_stage, write_stage
@@ -194,7 +194,7 @@ def elicit_merge(
     model: Annotated[str, typer.Option(help="merge only answers given by this model")] = "",
     prompt: Annotated[str, typer.Option(help="merge only answers to prompts whose digest begins with this text")] = "",
 ) -> None:
-    """Merge several folders of recorded answers into one. The order of the folders does not matter."""
+    """Merge several folders of recorded answers, given in any order, into one folder."""
     from afa.elicit.record import merge
 
     typer.echo(f"{merge(records, out, model=model, prompt=prompt):,} attempts into {out}")

@@ -140,8 +140,9 @@ _DECLARED = re.compile(r"""([\w.-]+)[^;]*; extra == ['"]([\w.-]+)['"]""")
 def installing(error: ModuleNotFoundError) -> str | None:
     """Return the pip command that installs a missing module, or None if no extra of afa installs the module.
 
-    Extras that contain another suitable extra are excluded. Among several remaining extras, the function prefers the
-    extra named after the importing folder of afa (`elicit`: elicitation), then the last extra by name.
+    An extra is excluded if another extra with the module needs only a part of its packages. Among several remaining
+    extras, the function prefers the extra named after the importing folder of afa (`elicit`: elicitation), then the
+    last extra by name.
     """
     module = (error.name or "").partition(".")[0]
     extras = {name: packages for name, packages in _extras().items() if any(_brings(p, module) for p in packages)}
@@ -154,7 +155,7 @@ def installing(error: ModuleNotFoundError) -> str | None:
 
 
 def _extras() -> dict[str, frozenset[str]]:
-    """Return extra -> its packages, including the packages of extras that it names."""
+    """Return a mapping of each extra to its packages, including the packages of other extras in its definition."""
     from importlib import metadata
 
     try:

@@ -73,7 +73,7 @@ MinAgree = Annotated[
 DroppedFile = Annotated[
     Path | None, written(".csv", to="--dropped", about="where to write the excluded genes, with reasons")
 ]
-Shard = Annotated[str, typer.Option(help="I/N: process the I-th of N parts of the patients (I from 1)")]
+Shard = Annotated[str, typer.Option(help="I/N: process part I of N parts of the patients (I from 1)")]
 Threads = Annotated[int, typer.Option(min=1, help="number of threads, which does not change the results")]
 Resamples = Annotated[int, typer.Option(min=1, help="number of bootstrap resamples of the patients")]
 Confidence = Annotated[float, typer.Option(help="confidence level of the bootstrap intervals")]
@@ -120,10 +120,10 @@ def background_of(named: str | None, bundle: Bundle, patient: str | None = None)
 class TaskOptions:
     """Options of the task: find the k likeliest entities, or answer yes or no for one entity."""
 
-    k: Annotated[int | None, typer.Option("--k", min=1, help="number of entities in the answer (1)")] = None
+    k: Annotated[int | None, typer.Option("--k", min=1, help="number of entities to find; 1 by default")] = None
     entity: Annotated[
         str | None,
-        typer.Option("--entity", help="answer whether the patient has this entity, instead of ranking all"),
+        typer.Option("--entity", help="answer yes or no for this entity, instead of ranking all entities"),
     ] = None
     coupling: Annotated[
         Literal["differential", "shared", "explicit"] | None,
@@ -144,7 +144,7 @@ class TaskOptions:
     ] = None
     tau: Annotated[
         str | None,
-        typer.Option("--tau", help="weight of the evidence: a number up to 1, or effective (docs/decisions.md)"),
+        typer.Option("--tau", help="factor on the evidence: a number up to 1, or effective (docs/decisions.md)"),
     ] = None
 
 
@@ -154,7 +154,7 @@ class Solves:
 
     damping: Annotated[float, typer.Option(help="weight of the new marginals in each mean-field sweep")] = 0.5
     tolerance: Annotated[float, typer.Option(help="largest change of a probability at which a solve stops")] = 1e-4
-    max_iterations: Annotated[int, typer.Option(help="damped sweeps, then coordinate ascent")] = 200
+    max_iterations: Annotated[int, typer.Option(help="largest number of damped sweeps")] = 200
     threads: Threads = 1
 
     def solver(self) -> Solver:

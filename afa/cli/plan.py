@@ -33,7 +33,7 @@ Session = Annotated[
     Path | None,
     typer.Option(help="file in which the session is saved after every step; an existing session is resumed"),
 ]
-Replay = Annotated[bool, typer.Option("--replay", help="re-enter the session's values with the bundle as edited since")]
+Replay = Annotated[bool, typer.Option("--replay", help="re-enter the saved values after the bundle was edited")]
 EXAMPLES = Path(__file__).parent.parent / "examples"
 HERE = "127.0.0.1"
 LOADING = "loading"
@@ -56,7 +56,8 @@ class PlanOptions(options.TaskOptions):
         str | None, typer.Option(help="gain that ranks features: cmi, f_target, wald_magnitude or information")
     ] = None
     allocation: Annotated[
-        str | None, typer.Option(help="rule that chooses the next feature, such as frontier, or module:Class")
+        str | None,
+        typer.Option(help="rule that chooses the next feature, such as frontier, or a class as module:Class"),
     ] = None
     background: options.Background = None
     together: Annotated[int | None, typer.Option(min=1, help="number of features or panels to request at once")] = None
@@ -79,7 +80,7 @@ class PlanOptions(options.TaskOptions):
     probability: Annotated[
         float | None, typer.Option(help="stop when the answer stays unchanged with at least this probability")
     ] = None
-    min_gain: Annotated[float | None, typer.Option(help="stop when all remaining gains are at most this")] = None
+    min_gain: Annotated[float | None, typer.Option(help="stop when the gain of every feature is at most this")] = None
     patient: Annotated[str | None, typer.Option(help="name of the patient, saved in the session")] = None
 
     def planner(self, bundle: Bundle, session: Path | None, keeper: Keeper, replay: bool = False) -> Planner:
@@ -264,11 +265,11 @@ def forwarding(address: str, folder: Path) -> Path:
 
 
 def prepare(bundle: Bundle) -> str:
-    """Switch compiled kernels on or off for a bundle, and return the message to show while loading.
+    """Switch compiled numeric kernels on or off for a bundle, and return the message to show while loading.
 
     Small bundles are planned without compiled kernels, because loading the kernels takes longer than planning. Bundles
-    of middle size use compiled kernels after another process has compiled the kernels. The decision must precede the
-    import of any kernel.
+    of middle size use compiled kernels after another process has compiled the kernels. This function must be called
+    before any kernel is imported.
     """
     loaded = any(name.startswith("afa.engine.") for name in sys.modules)
 

@@ -31,10 +31,10 @@ def publish_tables(
     summary: Annotated[Path, typer.Argument(help="summary.csv of the run")],
     cohort: options.CohortFolder,
     out: options.Out,
-    paper: Annotated[Path | None, typer.Option(help="folder of the paper's tables, to show beside the run's")] = None,
-    stage: Annotated[list[Path] | None, typer.Option(help="folder of stage tables to describe; repeatable")] = None,
+    paper: Annotated[Path | None, typer.Option(help="folder of the paper's tables, to compare with")] = None,
+    stage: Annotated[list[Path] | None, typer.Option(help="folder of a stage's tables to describe; repeatable")] = None,
 ) -> None:
-    """Write CSV tables with the paper's numbers beside the run's, and a data dictionary of all columns with units."""
+    """Write CSV tables with the paper's numbers beside this run's numbers, and a dictionary of columns with units."""
     from afa.cohort.cohort import load_cohort
     from afa.evaluate.inputs import paper_tables
     from afa.evaluate.summary import read_summary
@@ -74,9 +74,11 @@ def compare_with_paper(
 def carry_run(
     run: options.RunArgument,
     out: Annotated[Path, options.written(".yaml", about="such as resources/paper/carried/NAME.yaml")],
-    check: Annotated[bool, typer.Option("--check", help="compare the file with the run, and write no file")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="compare the saved file with the run, and write no file")
+    ] = False,
 ) -> None:
-    """Save a run's values of the paper's main effects, which reports of other runs then show."""
+    """Save a run's values of the paper's main effects, for the reports of other runs."""
     import yaml
 
     from afa.io.yamlfile import load_model
@@ -99,7 +101,7 @@ def explorer_page(
     out: options.Page,
     solves: options.Solves,
     patients: Annotated[int, typer.Option(min=1, max=40, help="largest number of patients to show")] = 12,
-    k: Annotated[int, typer.Option("--k", min=1, help="k, the number of entities in the answer, as in that stage")] = 5,
+    k: Annotated[int, typer.Option("--k", min=1, help="k, as in the stage `allocation`")] = 5,
 ) -> None:
     """Write an offline HTML page that shows which features each rule acquires for some patients, step by step."""
     from afa.evaluate.explorer import explore, write_explorer
@@ -166,7 +168,7 @@ def report_page(
     run: options.RunArgument,
     paper: options.PaperFolder,
     docs: Annotated[Path, typer.Option(help="folder with decisions.md, errata.md and past_the_paper.md")],
-    part: Annotated[list[str], typer.Option(help="NAME=CHAPTER: TITLE of a figure, in page order")],
+    part: Annotated[list[str], typer.Option(help="NAME=CHAPTER: TITLE of each figure, in page order")],
     out: options.Page,
     left_out: Annotated[
         list[str] | None, typer.Option(help="NAME=WHY: a missing part of the report, and the reason; repeatable")

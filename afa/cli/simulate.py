@@ -214,7 +214,7 @@ def score(
     given = read_patients(cohort, model, drop_missing=drop_missing)
     _tell(given, typer.echo)
     found = predict_proba(model, given.frame(), holds=holds, inference=inference, threads=threads)
-    if cohort.is_file():  # patients in the order of the table
+    if cohort.is_file():  # write the patients in the order of the table
         found = found.loc[list(read_cells(cohort, "feature", ()).names)]
     write_probabilities(found, out)
     typer.echo(starting_point(model, holds or ("one" if not model.has_probabilities else None)))

@@ -117,7 +117,7 @@ def join(parts: Parts, out: options.Rows) -> None:
 
 
 def _write_rows(name: str, tables: Path, beside: Mapping[str, Path], document: Any, out: Path) -> None:
-    """Write a stage's summary rows, computed from its tables. `beside` maps other stages to their folders of tables."""
+    """Compute and write a stage's rows of summary.csv. `beside` maps other stages to their folders of tables."""
     from afa.evaluate.long_tables import StageTables
     from afa.evaluate.summary import write_summary
     from afa.paper.experiments.base import check_rows
@@ -158,8 +158,8 @@ def _module(name: str) -> ModuleType:
     return import_module(f"afa.paper.experiments.{name}")
 
 
-# `declared` and `settings` are imported by name, so that code digests exclude these two modules: the parameters of a
-# workflow rule already contain the stage's declaration and settings.
+# Importing `declared` and `settings` by name keeps these two modules out of code digests.
+# The parameters of a workflow rule already contain the stage's declaration and settings.
 def _declared(name: str) -> Stage:
     declared: Stage = import_module("afa.paper.experiments.declared").STAGES[name]
     return declared
@@ -170,7 +170,7 @@ def _is_stage(name: str) -> bool:
 
 
 def _settings(keys: Sequence[str], document: Any) -> dict[str, Any]:
-    """Return section -> settings that a stage reads."""
+    """Return a mapping of each section to the settings that a stage reads."""
     from afa.paper.experiments.base import chosen
 
     return chosen(keys, import_module("afa.paper.experiments.settings").StageSettings, document)
@@ -203,7 +203,7 @@ def experiment_baselines(
     settings: Annotated[str, typer.Option(help="JSON of settings in section `baselines` of config.yaml")] = "{}",
     k: Annotated[int, typer.Option("--k", min=1, help="k, the number of entities in the answer")] = 5,
 ) -> None:
-    """Let a language model (recorded or live) and the planner choose features for the same patients."""
+    """Let a language model (recorded or live) and the planner choose features of the same patients."""
     from afa.elicit.budget import Prices
     from afa.elicit.live import shown
     from afa.elicit.record import Question, Record
@@ -217,8 +217,8 @@ def experiment_baselines(
 
     check_place(out, [f"{name}.parquet" for name in BASELINE_TABLES])
     potentials, people = load_inputs(bundle, cohort)
-    # `afa.paper.config` is imported by name, so that code digests exclude it: the rule's parameters contain its
-    # settings.
+    # Importing `afa.paper.config` by name keeps this module out of code digests.
+    # The parameters of the workflow rule already contain its settings.
     chosen = check_model(_document(settings), import_module("afa.paper.config").Baselines, "the settings")
     about = load_study(chosen.study)
     manner = about.settings.manner
@@ -265,7 +265,7 @@ def summary_baselines(
     prompt_price: options.PromptPrice = 0.0,
     answer_price: options.AnswerPrice = 0.0,
     currency: Annotated[str, typer.Option(help="currency of the prices")] = "USD",
-    table: Annotated[str, typer.Option(help="name of the table in the summary")] = "llm_baselines",
+    table: Annotated[str, typer.Option(help="value of the column `table` in the summary")] = "llm_baselines",
 ) -> None:
     """Summarise experiments with language models that plan.
 

@@ -1,7 +1,7 @@
 """Read and store the time and memory of the jobs of a run, as measured by Snakemake.
 
-On a cluster, the workflow requests memory and time from the measurements of stored runs, and doubles the request at
-each further attempt of a job. At its start, the workflow prints how long a stored run took.
+On a cluster, the workflow computes its requests of memory and time from stored runs, and doubles a request at each
+further attempt of the job. At its start, the workflow prints how long a stored run took.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def read_jobs(folder: Path, *, shards: int | None = None) -> pd.DataFrame:
     Rows are sorted by rule and job. The name of a job consists of the wildcards of its rule, such as `f_target/3-of-4`,
     and is empty for a rule without wildcards. `seconds` is wall time. `max_rss_mb` is the largest resident set in MiB.
     `max_rss_mb` is missing for a job that ended before Snakemake measured it. `cpu_seconds` is read from a file that
-    the job's shell writes, else from Snakemake's samples, else it is missing.
+    the job's shell writes. Without such a file, `cpu_seconds` is read from Snakemake's samples, or is missing.
 
     Parameters
     ----------
@@ -144,12 +144,12 @@ class Need:
     longest_seconds: float
 
     def mem_mb(self, attempt: int) -> int:
-        """Return the memory in MB to request at the n-th attempt (from 1), doubled at each further attempt."""
+        """Return the memory in MB to request for a job; the request doubles at each attempt (1, 2, ...)."""
         asked = (WORKFLOW_MB + MARGIN * self.max_rss_mb) * 2.0 ** (attempt - 1)
         return STEP_MB * math.ceil(asked / STEP_MB)
 
     def runtime(self, attempt: int) -> int:
-        """Return the wall time in minutes to request at the n-th attempt (from 1), doubled at each further attempt."""
+        """Return the minutes to request for a job; the request doubles at each attempt (1, 2, ...)."""
         return max(LEAST_MINUTES, math.ceil(SLOWER * self.longest_seconds / 60)) << (attempt - 1)
 
 
@@ -158,7 +158,7 @@ UNMEASURED = Need(max_rss_mb=1_000, longest_seconds=180)
 
 
 def read_needs(folder: str | Path) -> dict[str, Need]:
-    """Return rule -> largest memory and longest time of a job over the stored runs in `folder` (see `read_stored`)."""
+    """Return a mapping of each rule to the largest memory and time of its jobs over the stored runs in `folder`."""
     runs = read_stored(folder)
     if not runs:
         return {}

@@ -24,7 +24,7 @@ FIELDS = ("cohort", "confidence")
 
 
 def located(path: str | Path) -> Path:
-    """Return the folder that a notebook names, such as `../results/demo`.
+    """Return the folder of a run that a notebook names by a relative path, such as `../results/demo`.
 
     The relative path is resolved from the notebook's folder, where Jupyter runs a notebook, or from the project's
     folder, where papermill and most editors run a notebook.

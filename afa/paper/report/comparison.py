@@ -39,15 +39,16 @@ SHARES = ("accuracy", "balanced_accuracy", "rate", "p_at_k", "r_precision", "pre
 
 @dataclass(frozen=True)
 class Reader:
-    """Look-up of a run's numbers by short names of summary lines (readings).
+    """Look-up of a run's numbers by readings, which are short names of lines of summary.csv.
 
     Shares are returned in per cent, and differences of shares in percentage points.
 
     Attributes
     ----------
-    cohort, simulated : name of the cohort, and True if its patients are simulated
-    facts : numbers of the cohort to which claims refer: `patients`, `features`, `labelled` (number of entities with a
-        column of labels) and `zeros` (share of values that are 0)
+    cohort : name of the cohort
+    simulated : True if the patients are simulated
+    facts : numbers that describe the cohort: `patients`, `features`, `labelled` (number of entities with a column of
+        labels) and `zeros` (share of values that are 0)
 
     """
 
@@ -83,7 +84,7 @@ class Reader:
         return Number(100 * value, unit="percent") if unit == "share" else Number(value)
 
     def line(self, reading: str, *, complement: bool = False) -> Number | None:
-        """Return the number that a reading names, or None if the summary lacks the line or the line's number."""
+        """Return the number that a reading names, or None if summary.csv lacks the line or the line has no number."""
         line = self.summary.find(self._where(reading))
         if line is None or pd.isna(line["value"]):
             return None
@@ -94,13 +95,13 @@ class Reader:
         return found.scaled(100) if unit else found
 
     def missing(self, reading: str) -> str:
-        """Return the reason why the summary has no number for a reading."""
+        """Return the reason why summary.csv contains no number for a reading."""
         table = self._where(reading)["table"]
         is_there = (self.summary.rows["table"] == table).any()
         return f"no number for {reading}" if is_there else f"no table {table} in this run"
 
     def relation(self, text: str) -> Relation | str:
-        """Return a relation with its numbers, or the reason why one of the numbers is missing."""
+        """Return a relation with the numbers of both sides, or the reason why a number is missing."""
         left, operator, right = verdicts.relation_of(text)
         if isinstance(found := self._scaled(left), str):
             return found
@@ -284,7 +285,7 @@ def _number(
 ) -> tuple[Verdict, Number | None]:
     """Return the verdict on a claim about a number, and this run's number.
 
-    `cell` is the line of the printed cell that answers the claim, or None.
+    `cell` is the comparison line of the printed cell that the claim is about, or None.
     """
     if cell is not None:
         missing = NO_LINE
@@ -308,7 +309,7 @@ def _number(
 def _beside(
     line: dict[str, Any], paper: str, verdict: Verdict, ours: Number | None, patients: int | None
 ) -> dict[str, Any]:
-    """Return `line` with the paper's number, this run's number, the verdict, and the difference if comparable."""
+    """Return `line` with the paper's number, this run's number, their difference (if comparable) and the verdict."""
     line = {**line, "paper": paper, "paper_n": patients, "verdict": verdict.direction}
     line |= {"size": verdict.size, "reason": verdict.reason}
     if ours is None:

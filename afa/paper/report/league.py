@@ -52,8 +52,8 @@ LINES = {
 def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return a table with one row for each field's main prediction task (question).
 
-    A row contains facts about the question, and its main metric after 3, 5 and all observed features. The columns are
-    named `<quantity>_<t>`, where t is 3, 5 or all.
+    A row contains facts about the question, and the main metric after 3, 5 and all observed features. Columns of
+    metrics are named `<quantity>_<t>`, where t is 3, 5 or all.
 
     Returns
     -------
@@ -111,7 +111,7 @@ def _reached(sizes: Sequence[int], reached: pd.Series) -> str:
 
 
 def ladder_at(ladder: pd.DataFrame, t: int) -> pd.DataFrame:
-    """Return the metric of each model (column) by number of labelled patients (row), after t features.
+    """Return the metric of each model (column) by number of labelled patients (row), after t observed features.
 
     The column `BEST` contains the largest value of any classifier. Columns with the suffix ` low` or ` high` contain
     ends of intervals. The table is empty if `ladder` has no rows at t.
@@ -151,7 +151,7 @@ def measured(folder: Path) -> dict[str, Any]:
     """Return the template values for the first part of a field's report, from the folder of `afa league field`.
 
     `said` contains a paragraph for each question. The template `league_tables.html` uses all other values. The mapping
-    is empty if the field has no question.
+    is empty if the field has no prediction task (question).
     """
     tables = read_fields([folder])
     rows = league_rows(tables)
@@ -312,7 +312,7 @@ def draw_ladder(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields
 
 
 def _rungs(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return table rows with the metric of each model, by field, question, t and number of labelled patients."""
+    """Return rows with the metric of each model, by field, question, t and number of labelled patients."""
     found = []
     for row in rows.to_dict("records"):
         for t in dict.fromkeys([*(t for t in (3, 5, 8) if t < row["features"]), row["features"]]):
@@ -333,7 +333,7 @@ def of_task(table: pd.DataFrame, fact: Mapping[Any, Any]) -> pd.DataFrame:
 
 
 def _models(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return table rows with each metric after 3, 5 and all features, by field, question and model."""
+    """Return table rows with every metric after 3, 5 and all observed features, by question and model."""
     found = []
     for row in rows.to_dict("records"):
         own = of_task(tables["curves"], row)

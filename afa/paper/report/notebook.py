@@ -1,4 +1,4 @@
-"""Execute a figure notebook by papermill in a separate kernel, and read notebooks."""
+"""Execute a figure notebook by papermill in a separate Jupyter kernel."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-# nbformat imports jsonschema, which imports rfc3987_syntax if JupyterLab has installed it. Importing rfc3987_syntax
-# takes two seconds, and serves only to check internationalised addresses, which no notebook contains.
+# nbformat imports jsonschema, which imports rfc3987_syntax if it is installed. The import takes two seconds, and only
+# checks internationalised addresses, which no notebook contains.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 import nbformat  # noqa: E402
@@ -112,7 +112,7 @@ def _executed(notebook: NotebookNode, source: str, parameters: Mapping[str, str]
 
 
 def _place(error: PapermillExecutionError, *, injected: bool) -> str:
-    """Return the code cell and line of a failure; the cell with injected parameters is not counted."""
+    """Return the number of the failed code cell, not counting the cell of parameters, and the failed line."""
     lines = re.findall(r"Cell In\[\d+\], line (\d+)", ADDRESS.sub("", _plain("\n".join(error.traceback))))
     number = (error.exec_count or 0) - injected
     return f"code cell {number}" + (f", line {lines[-1]}" if lines else "")

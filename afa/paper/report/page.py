@@ -138,7 +138,7 @@ def _figures(
 ) -> dict[str, Any]:
     """Return the figures of the report, each with the jobs that computed it.
 
-    `main` lists the figures with a finding in `said`. `chapters` maps a chapter of the appendix to all other figures.
+    `main` lists the figures with a sentence in `said`. `chapters` maps each chapter of the appendix to its figures.
     """
     main: list[dict[str, Any]] = []
     chapters: dict[str, list[dict[str, Any]]] = {}
@@ -190,7 +190,7 @@ def _within(path: str, folder: str) -> bool:
 def _compared(
     run: Path, paper: Path, left_out: Mapping[str, str], cohort: Cohort, summary: pd.DataFrame
 ) -> dict[str, Any]:
-    """Return template values on the comparison with the paper, or empty lists if the run was not compared."""
+    """Return the template values on the comparison with the paper; they are empty if the run was not compared."""
     if "comparison" in left_out:
         return {"lines": [], "not_run": []}
     comparison, counts, screen, voters = (read_table(run / "comparison", name) for name in COMPARED)

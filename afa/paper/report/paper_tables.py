@@ -1,8 +1,8 @@
 """Put this run's numbers beside the printed numbers of the paper's tables.
 
 A table has one line for each printed cell, and lines at t = 0, which the paper does not print. A printed cell is named
-by its row and column (`resources/paper`). `TABLES` maps this name to the line of summary.csv with this run's value. If
-no stage of the run computes a cell, the line contains only the paper's number.
+by its row and column (`resources/paper`). The functions in `TABLES` map a printed cell's name to the line of
+summary.csv with this run's value. If no stage of the run computes a cell, the line contains only the paper's number.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class SummaryLines:
             raise ReportError(Fault(f"summary line {twice}", "2 lines or more", "one", "run its stage again"))
 
     def find(self, where: Mapping[str, Any]) -> pd.Series | None:
-        """Return the line whose key columns equal `where`, all others being empty, or None if the line is missing."""
+        """Return the line whose key columns equal `where` (other keys are empty), or None if the line is missing."""
         place = self._places.get(tuple(where.get(key) for key in self._keys))
         return None if place is None else self.rows.iloc[place]
 
@@ -148,7 +148,7 @@ def _cells(printed: pd.DataFrame) -> list[tuple[str, str, float | None]]:
 
 
 def _answered(cell: PrintedCell, paper: float | None, summary: SummaryLines) -> dict[str, Any]:
-    """Return this run's values for a printed cell; `unit` also says why the numbers are not comparable, if so."""
+    """Return this run's values for a printed cell; `unit` contains the reason if the numbers are not comparable."""
     answer, warning, constant, below = (
         None if where is None else summary.find(where) for where in (cell.where, cell.unless, cell.constant, cell.over)
     )
@@ -180,8 +180,8 @@ def _answered(cell: PrintedCell, paper: float | None, summary: SummaryLines) -> 
 def _random_sign(row: str, _: str) -> PrintedCell | None:
     method = "kl_nonzero" if row == "kl" else METHODS[row]
     keys = EVERY | {"table": "sign_accuracy_random", "metric": "accuracy", "method": method, "allocation": "random"}
-    # The paper says that a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle).
-    # The row `kl` is therefore compared with `kl_nonzero`, and the value with zero votes is shown as well.
+    # The paper says that a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle). The printed row
+    # `kl` is compared with `kl_nonzero`; the value that counts zero votes is also shown.
     also = {"zero votes counted": {"method": "kl"}} if row == "kl" else {}
     return PrintedCell(keys | {"target": "likelihood"}, also=also)
 
@@ -257,7 +257,7 @@ def _layer_zero(row: str, column: str) -> PrintedCell | None:
 
 
 def _grid(rule: str, gain: str, schedule: str) -> dict[str, str | None]:
-    """Return the key columns of a rule with a gain and a schedule. Random orders have no gain and one schedule."""
+    """Return the key columns of a rule, gain and schedule; random orders have no gain and only one schedule."""
     allocation = ALLOCATIONS[rule]
     if allocation == "random":
         where = {"allocation": allocation, "gain": None, "schedule": "every"}
@@ -302,8 +302,9 @@ def binary_form(rows: pd.DataFrame, *, rounds: Sequence[int], variant: str | Non
     """Return one line for each (target, method) and one column for each t, as in tab:classification_with_llm.
 
     A cell such as `0.53 (+29.7 / +30.6)` contains the accuracy under random order and, in brackets, the percentage
-    points added by choosing features with `f_target` and with `cmi`. `f_target` predicts the score of the row
-    (`two_elbo` for `wald`). A target without cases has no line. A t without a value has an empty cell.
+    points added by choosing features with `f_target` and with `cmi`. The gain `f_target` looks ahead to the row's own
+    score, or to `two_elbo` in the row `wald`. A target without cases has no line. A cell is empty if the summary has no
+    value at t.
 
     Parameters
     ----------

@@ -67,7 +67,9 @@ class Job:
 
 
 class Records:
-    """Look-up of Snakemake's job records by the path of an output. `folder` is a project's folder `.snakemake`.
+    """Look-up of the record that Snakemake saved for a job, by the path of an output.
+
+    `folder` is a project's folder `.snakemake`.
 
     Snakemake saves its records in files or, with `--persistence-backend db`, in a database. With the option
     `--drop-metadata`, Snakemake saves no records.
@@ -136,7 +138,7 @@ def _code_digests(params: Iterable[Any]) -> Iterator[str]:
 
 
 def _packages(params: Iterable[Any]) -> str:
-    """Return the package versions, which follow the code digest in one of a job's parameters."""
+    """Return the package versions in a job's parameters, where they follow the code digest."""
     texts = (str(param).strip("'\"").partition(" ")[2] for param in params)
     return next((text for text in texts if text.startswith(f"{NUMERICS[0]} ")), "")
 
@@ -174,11 +176,11 @@ def trace(targets: Iterable[str], job_of: Callable[[str], Job | None]) -> list[J
 
 
 def write_provenance(jobs: Iterable[Job], path: Path, *, root: Path, lock: Path) -> None:
-    """Write the jobs, the SHA-256 of every file that they made, their packages, and the environment, as JSON.
+    """Write JSON with the jobs, the SHA-256 of every file that the jobs wrote, and the environment.
 
     `made_with` maps package versions (`Job.packages`) to the rules that ran with these versions; parts of a run may
-    have been computed earlier with other versions. `environment` describes the environment of the call of this
-    function.
+    have been computed earlier with other versions. `environment` describes the environment in which this function is
+    called.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ def publish(
     *,
     n_features: int,
 ) -> None:
-    """Write the folder of tables for readers. If an error occurs, no partial folder remains.
+    """Write the folder of tables for readers. If an error occurs, no incomplete folder remains.
 
     The folder contains the tables that compare the paper with this run, and `data_dictionary`, which also describes
     `summary.csv` and the Parquet files of the stages.

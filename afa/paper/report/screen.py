@@ -70,7 +70,7 @@ class Statement(Strict):
 
 
 class Statements(Strict):
-    """The content of `headlines.yaml`: the effects in the order of the page."""
+    """The content of `headlines.yaml`: the effects on the first screen, in the order of the page."""
 
     statements: tuple[Statement, ...]
 
@@ -83,8 +83,8 @@ class Carried(Strict):
     Attributes
     ----------
     version : version of afa
-    settings, data : digest of the settings of the stages that compute the effects (`basis`), and digest of the encoded
-        patients and the bundle
+    settings : digest of the settings of the stages that compute the effects (`basis`)
+    data : digest of the encoded patients and the bundle
 
     """
 
@@ -98,7 +98,7 @@ class Carried(Strict):
 def screen_table(statements: Sequence[Statement], comparison: pd.DataFrame, reader: Reader) -> pd.DataFrame:
     """Return a table with one row for each effect, and the columns `COLUMNS`.
 
-    Numbers are in percentage points or per cent.
+    The numbers of effects are in percentage points or per cent.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def screen_table(statements: Sequence[Statement], comparison: pd.DataFrame, read
 
 
 def _row(statement: Statement, places: Mapping[str, Row], reader: Reader) -> dict[str, Any]:
-    """Return one row of `screen_table`. A sentence that needs a missing number is empty."""
+    """Return one row of `screen_table`. A text of the row is empty if a number in the text is missing."""
     row = statement.model_dump(include=set(KNOWN)) | _numbers(statement, places, reader)
     constant = None if statement.constant is None else reader.line(statement.constant)
     best = None if statement.beats is None else reader.line(statement.beats)
@@ -190,10 +190,10 @@ def spoken(value: float) -> str:
 
 
 def _numbers(statement: Statement, places: Mapping[str, Row], reader: Reader) -> dict[str, Any]:
-    """Return the paper's number, this run's number and the verdict for an effect. Shares are in per cent.
+    """Return the paper's number, this run's number and the verdict for an effect; shares are in per cent.
 
     The verdict on a claim or a printed cell is copied from the line of the comparison. If the effect is a difference of
-    two printed shares, this difference is compared with the paired difference of this run.
+    two printed shares, the printed difference is compared with the paired difference of this run.
     """
     if statement.less is None or statement.line is None:
         row = places[statement.claim or statement.cell or ""]
@@ -252,5 +252,5 @@ def stale(carried: Carried, found: Carried) -> list[str]:
 
 
 def load_carried(folder: Path) -> list[Carried]:
-    """Return the stored runs of a folder, sorted by cohort. The list is empty if the folder does not exist."""
+    """Return the stored effects in a folder, sorted by cohort, or an empty list if the folder does not exist."""
     return [load_model(path, Carried) for path in sorted(folder.glob("*.yaml"))]

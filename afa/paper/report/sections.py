@@ -97,7 +97,7 @@ TINTS = {"": "same", NEAR: "same", ALIKE: "same", CLOSE: "near", TWOFOLD: "near"
 class ShownCell(NamedTuple):
     """A table cell in the report: the paper's number, this run's number, and the background tint.
 
-    If this run has no number, `ours` contains the verdict that says why.
+    If this run has no number, `ours` contains the verdict instead.
     """
 
     paper: str
@@ -177,7 +177,7 @@ def sentences(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
 
 
 def spread(voters: pd.DataFrame) -> dict[str, tuple[float, float]]:
-    """Return id of an effect -> smallest and largest value over the voters (runs of language models).
+    """Return a mapping of each effect's id to its smallest and largest value over the voters (runs of language models).
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def spread(voters: pd.DataFrame) -> dict[str, tuple[float, float]]:
 def voters_said(table: pd.DataFrame, voters: pd.DataFrame) -> tuple[str, list[str]] | None:
     """Return a paragraph on the effects whose outcome changes if only one voter's answers are used.
 
-    The result is None if no effect can be judged from one voter's answers.
+    The function returns None if no effect can be judged from one voter's answers.
 
     Parameters
     ----------
@@ -273,7 +273,7 @@ def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str, voters: p
 
     The paper's value is a diamond, the value of this run is a disc, and values of other runs are squares. Each tick
     above a disc is the value computed from one voter's answers. The figure is narrow, and names are above the rows, so
-    that it fits the screen of a telephone.
+    that the figure fits the screen of a telephone.
     """
     rows = table[(table["unit"] == DIFFERENCE) & table["ours"].notna() & table["paper"].notna()].set_index("id")
     ours = rows[["ours", "low", "high"]].set_axis(["value", "low", "high"], axis=1).bfill(axis=1)
@@ -307,7 +307,7 @@ def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str, voters: p
 def counted(verdicts: pd.DataFrame) -> Iterator[tuple[str, dict[str, int]]]:
     """Yield how many verdicts have each direction and each size, first for printed numbers, then for claims.
 
-    Each item is a description and a mapping of direction or size to its count.
+    Each item is a description and a mapping of directions and sizes to counts.
 
     Parameters
     ----------
@@ -338,7 +338,7 @@ def errata_title(text: str) -> str:
 def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
     """Return name, title and blocks of every printed table, in the paper's order of rows and columns.
 
-    A block contains the rows of a table that have the same columns, as row name -> cells.
+    A block contains the rows of a table that have the same columns, as a mapping of row names to cells.
 
     Parameters
     ----------
@@ -376,7 +376,7 @@ def _side_by_side(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
 def _cell(cell: Mapping[Any, Any]) -> ShownCell:
     if pd.isna(cell["ours"]):
         return ShownCell(cell["paper"], cell["verdict"])
-    has_interval = pd.notna(cell["low"])  # counts have no interval and no decimals
+    has_interval = pd.notna(cell["low"])  # a count has no interval and no decimals
     digits = max(int(has_interval), min(3, len(cell["paper"].partition(".")[2])))
     ours = f"{cell['ours']:.{digits}f}"
     if has_interval:
@@ -418,7 +418,7 @@ def choosing(summary: pd.DataFrame) -> tuple[str, list[str]] | None:
 
     The model is compared with the planner, with the planner's decision from the features that the model chose, and with
     the best constant answer. At each t above 0, every method's answer is compared with the answer at full observation.
-    The result is None if no language model chose features.
+    The function returns None if no language model chose features.
     """
     lines = SummaryLines(summary[(summary["table"] == "llm_choosing") & (summary["target"] == "likelihood")])
     keys = {"table": "llm_choosing", "target": "likelihood"}
@@ -491,8 +491,8 @@ def settings_beside(printed: pd.DataFrame, config: Mapping[str, Any], entities: 
 def complexity(summary: pd.DataFrame, bundle: Bundle, cases: int) -> list[Row]:
     """Return the paper's statements on the computing cost of a round, beside the counts of this run.
 
-    The list is empty if there are no counts. In a row, `what` is the operation, `paper` is the paper's statement, and
-    `counted` is the number in this run.
+    The list is empty if the run has no counts. In each row, `what` is the operation, `paper` is the paper's statement,
+    and `counted` is the number in this run.
 
     Parameters
     ----------
@@ -583,7 +583,7 @@ def not_run(comparison: pd.DataFrame, cohort: str) -> list[str]:
 
 
 def findings(summary: pd.DataFrame) -> dict[str, str]:
-    """Return name of a figure -> a sentence on its main numbers. Figures with missing numbers are skipped."""
+    """Return a mapping of figures to a sentence on the main numbers; figures with missing numbers are skipped."""
     lines, said = SummaryLines(summary), {}
     for name, (words, readings) in SENTENCES.items():
         values = [np.nan if (line := lines.find(keys)) is None else 100 * line["value"] for keys in readings]

@@ -82,7 +82,7 @@ def _memory(rules: pd.DataFrame, cores: int) -> tuple[float, float]:
 
 
 def _existing(path: Path) -> Path:
-    """Return the path, or the nearest existing folder above it."""
+    """Return `path` if it exists, else the nearest parent folder that exists."""
     place = path.absolute()
     while not place.exists():
         place = place.parent

@@ -62,7 +62,7 @@ def overlaps(bundle: Bundle, apart: Floats, order: Sequence[str]) -> pd.DataFram
 
 
 def named_solves(rounds: pd.DataFrame, convergence: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of both tables of solves, with a column `solve` that names the solved model.
+    """Return the rows of two tables of mean-field solves, with a column `solve` that names the solved model.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def work_of(solves: pd.DataFrame, *keys: str) -> pd.DataFrame:
 def contraction_by_entity(contraction: pd.DataFrame) -> pd.DataFrame:
     """Return beta L^2 of each entity's model (`alone`), of the entity's `closure`, and of the entity's duels.
 
-    Rows are sorted by `alone`. The duels are summarised by minimum, median and maximum.
+    Rows are sorted by the column `alone`. The values of the duels are summarised by minimum, median and maximum.
     """
     duels = contraction[contraction["model"] == "duel"]
     sides = [duels[[side, "contraction"]].set_axis(["name", "contraction"], axis=1) for side in ("entity", "opponent")]
@@ -184,7 +184,7 @@ def schedules_of(rows: pd.DataFrame) -> list[str]:
 
 
 def rules_under(rows: pd.DataFrame, gain: str, schedule: str) -> dict[str, pd.DataFrame]:
-    """Return rule -> summary rows with the given schedule, and with the given gain or without a gain.
+    """Return a mapping of each rule to its summary rows with the given schedule, and with the given gain or no gain.
 
     The rule `random` is included under every schedule.
     """
@@ -204,7 +204,7 @@ def few(parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
 
 
 def printed_schedule(schedules: Sequence[str]) -> str:
-    """Return the paper's schedule if the run has it, else the first schedule."""
+    """Return the paper's schedule if the run used this schedule, else the first schedule."""
     return "paper" if "paper" in schedules else schedules[0]
 
 

@@ -1,15 +1,14 @@
 """Judge a run's numbers against the printed numbers and claims of the paper.
 
-A verdict consists of a direction and a size. The *direction* is whether an effect or a statement holds, judged by
-intervals over patients. The *size* of an effect is its ratio to the printed effect; the size of any other number is its
-distance from the printed number, in points. The error of a printed number is estimated from the spread over this run's
-patients and the paper's number of patients. The function `outcome` combines direction and size into one word (see
-docs/comparison.md).
+The *direction* of a verdict is whether an effect or a statement holds, judged by intervals over patients. The *size* of
+a verdict is the ratio of an effect to the printed effect, or the distance of any other number from the printed number,
+in points. The error of a printed number is estimated from the spread over this run's patients and the paper's number of
+patients. The function `outcome` combines direction and size into one word (see docs/comparison.md).
 
 `resources/paper/answers.yaml` lists the printed cells and the claims that are judged. A *reading* is a short name of a
 line of the summary, such as `chaos t=10 stratum=chaotic`. A reading consists of a name in `lines` of answers.yaml,
-which stands for key columns, and of keys to add or change. `t=M` means full observation. A *relation* compares two
-readings, or a reading and a number, by `>`, `<` or `=`. In a relation, `2 *` before a reading doubles the reading's
+which stands for key columns, and of key columns to add or change. `t=M` means full observation. A *relation* compares
+two readings, or a reading and a number, by `>`, `<` or `=`. In a relation, `2 *` before a reading doubles the reading's
 number.
 """
 
@@ -80,7 +79,7 @@ class Number:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Return the ends of the interval, or the number twice if it has no interval."""
+        """Return the ends of the interval, or the number twice if the number has no interval."""
         return (self.value, self.value) if math.isnan(self.low) or math.isnan(self.high) else (self.low, self.high)
 
     @property
@@ -97,7 +96,7 @@ class Number:
         return replace(self, value=1 - self.value, low=1 - self.high, high=1 - self.low)
 
     def in_unit(self, unit: str) -> Number:
-        """Return the number in the paper's unit.
+        """Return the number converted to the paper's unit.
 
         Per cent become a share between 0 and 1, unless the paper prints per cent or percentage points.
         """
@@ -179,10 +178,10 @@ def _apart(apart: float, together: float) -> str:
 def _judge_effect(printed: float, ours: Number, error: float) -> Verdict:
     """Return the verdict on a difference, by its interval and by its ratio to the printed difference.
 
-    An effect exists if its interval excludes 0. If both effects exist, their signs and their ratio determine the
-    verdict. An effect that exists only in this run contradicts the paper if its distance from the printed number
-    exceeds the combined error of both numbers. If an effect exists only in the paper, the verdict is "unclear" if this
-    run's interval contains the printed number, else "no effect here".
+    An effect exists if its interval excludes 0. If the printed effect and this run's effect exist, their signs and
+    their ratio determine the verdict. An effect that exists only in this run contradicts the paper if its distance from
+    the printed number exceeds the combined error of both numbers. If an effect exists only in the paper, the verdict is
+    "unclear" if this run's interval contains the printed number, else "no effect here".
 
     Parameters
     ----------
@@ -257,7 +256,9 @@ def number(value: float) -> str:
 
 @dataclass(frozen=True)
 class Relation:
-    """A statement that a number is above, below or equal to another number: `left > right`. `right` can be a constant.
+    """A statement that a number is above, below or equal to another number: `left > right`.
+
+    The right side can be a constant.
 
     Attributes
     ----------
@@ -273,7 +274,7 @@ class Relation:
 
     @property
     def holds(self) -> bool:
-        """Return True if the relation holds.
+        """Return True if the relation between the two numbers holds.
 
         For `>` and `<`, the intervals must be disjoint; for `=`, the values must agree.
         """
@@ -287,7 +288,7 @@ class Relation:
 
     @property
     def reversed(self) -> bool:
-        """Return True if the opposite relation holds. The opposite of `=` is that the numbers differ."""
+        """Return True if the opposite relation holds, which for `=` means that the numbers differ."""
         if self.operator == "=":
             return not self.holds
         turned = {">": "<", "<": ">"}[self.operator]
@@ -327,7 +328,7 @@ END = "M"
 
 
 class ClaimAnswer(Strict):
-    """How a claim is judged: by one of `cell`, `line`, `fact` and `holds`, or the reason why it is not judged.
+    """The number in `cell`, `line`, `fact` or `holds` by which a claim is judged, or the reason why it is not judged.
 
     If `less` is given, `line` is a paired difference, which is compared with the difference of the two printed cells in
     `less`.
@@ -387,7 +388,7 @@ class ClaimAnswers(Strict):
     claims: Mapping[str, ClaimAnswer]
 
     def reason(self, why: str | None) -> str:
-        """Return the text of a reason in `reasons`. A text that is no name of a reason is returned unchanged."""
+        """Return the text of a reason in `reasons`. Any other text is returned unchanged."""
         return "" if why is None else self.reasons.get(why, why)
 
     def keys(self, reading: str) -> dict[str, str | int | float]:
