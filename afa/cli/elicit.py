@@ -102,7 +102,7 @@ def elicit_evidence(study: StudyFolder, unary: UnaryTables, consensus: Consensus
 def elicit_pairwise(
     study: StudyFolder, evidence: EvidenceTables, out: options.Out, asks: options.Asks, record: RecordFolder = None
 ) -> None:
-    """Ask a language model whether the two genes of each pair change together, for all genes kept for a phenotype.
+    """Ask a language model whether the two genes of each pair change together, for all genes selected for a phenotype.
 
     The command writes the tables `asked`, `pairs` and `dropped`.
     """
