@@ -1,11 +1,11 @@
-"""Zero-shot active feature acquisition: which measurement to take next, from elicited potentials alone.
+"""Zero-shot active feature acquisition: choose the next measurement by models elicited from experts or language models.
 
-The names below are imported when first used, so that `import afa` is quick. The public interface also has these
-modules, with the parts of the planners: `afa.planner`, `afa.planner.rules`, `afa.planner.session`, `afa.model.bundle`,
-`afa.model.mrf`, `afa.inference.meanfield`, `afa.inference.exact`, `afa.inference.result`, `afa.model.closure`,
-`afa.scores.preference` (scores), `afa.scores.gain`, `afa.scores.bracket`, `afa.scores.copeland`, `afa.scores.belief`,
-`afa.model.bundle.graph`, `afa.model.bundle.markov_network`, `afa.evaluate.plot` and `afa.errors`. CHANGELOG.md explains
-what a version number guarantees.
+`import afa` is quick because each public name is imported at its first use. The public interface also contains these
+modules: `afa.planner`, `afa.planner.rules`, `afa.planner.session`, `afa.model.bundle`, `afa.model.mrf`,
+`afa.inference.meanfield`, `afa.inference.exact`, `afa.inference.result`, `afa.model.closure`, `afa.scores.preference`
+(scores), `afa.scores.gain`, `afa.scores.bracket`, `afa.scores.copeland`, `afa.scores.belief`, `afa.model.bundle.graph`,
+`afa.model.bundle.markov_network`, `afa.evaluate.plot` and `afa.errors`. CHANGELOG.md explains which interfaces a
+version number keeps stable.
 """
 
 from __future__ import annotations

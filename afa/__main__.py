@@ -1,4 +1,4 @@
-"""`python -m afa`: the same as `afa`."""
+"""Run the command `afa` as `python -m afa`."""
 
 from afa.cli import main
 

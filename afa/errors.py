@@ -1,4 +1,4 @@
-"""The exceptions of afa: each message has the place, what was found, what was expected, and the next step."""
+"""Define the exceptions of afa: each message says where, what was found, what was expected, and the next step."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ LONGEST_PART = 4_000
 
 @dataclass(frozen=True)
 class Fault:
-    """One error in an input, in the four parts that a reader needs to correct it.
+    """One error in an input: its place, what was found, what was expected, and how to correct it.
 
     `where` names the file and the row, column or key; `found` and `expected` are short phrases; `next_step` is an
-    instruction. As text it is one line that any terminal can show: characters that are not printable are escaped, and a
-    part of more than `LONGEST_PART` characters is cut.
+    instruction. `str(fault)` is one printable line: other characters are escaped, and a part of more than
+    `LONGEST_PART` characters is cut.
     """
 
     where: str
@@ -52,7 +52,7 @@ class AfaError(Exception):
 
     @classmethod
     def raise_for(cls, faults: Iterable[Fault]) -> None:
-        """Raise one exception with all `faults`, if there are any."""
+        """Raise one exception that contains all `faults`, unless `faults` is empty."""
         if found := tuple(faults):
             raise cls(found)
 
@@ -69,7 +69,7 @@ class BundleError(AfaError):
 
 
 class CohortError(AfaError):
-    """A table of patients, its features, values or labels, or a series, is invalid or does not fit its settings."""
+    """A table or GEO series of patients is invalid, or does not fit its settings."""
 
 
 class DownloadError(AfaError):
@@ -81,15 +81,15 @@ class ElicitationError(AfaError):
 
 
 class InferenceError(AfaError):
-    """Exact inference would need tables that are too large."""
+    """Exact inference would need too much memory."""
 
 
 class PlannerError(AfaError):
-    """A planner received a request that its state or its options do not allow."""
+    """A request to a planner is not allowed by the planner's state or options."""
 
 
 class SanityError(AfaError):
-    """A check that must pass fails, or a check did not detect an input that was made wrong on purpose."""
+    """A sanity check failed, or did not detect an input that was corrupted on purpose."""
 
 
 class ReportError(AfaError):
@@ -108,7 +108,7 @@ def check_number(
     fits: Callable[[float], bool],
     step: str = "leave it out, or give such a number",
 ) -> None:
-    """Raise an exception of class `kind` unless `value` is a number, not a bool, for which `fits` returns True.
+    """Raise an exception of class `kind` unless `value` is a number (no bool) and `fits(value)` is True.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""The command line. Commands read and write files, and each rule of the workflow calls one command.
+"""Define the command line `afa`; each rule of the Snakemake workflow calls one of its commands.
 
-Only light modules are imported here. The others are imported inside the commands. Therefore `afa --help` is quick, and
-the code digest of a command covers only the code that it runs.
+Slow modules are imported inside the commands that need them. Therefore `afa --help` is quick, and the code digest of a
+command covers only the modules that the command runs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ for command in (plan.demo, plan.plan, plan.serve, simulate.simulate, simulate.sc
 app.add_typer(bundle.app, name="bundle")
 app.add_typer(elicit.app, name="elicit")
 
-# The help lists the other commands in one line. The other commands build fields, or run for the rules of the workflow.
+# The last line of `afa --help` names these command groups, which build data sets or run workflow rules.
 OTHERS = {
     "field": cohort.fields,
     "cohort": cohort.app,
@@ -72,10 +72,10 @@ def _version(asked: bool) -> None:
 def _root(
     debug: Annotated[bool, typer.Option(DEBUG, help="show the traceback of an error")] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="show the version, and end")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version and exit")
     ] = False,
 ) -> None:
-    """Handle the options before the subcommand."""
+    """Define the options that precede the subcommand: `--debug` and `--version`."""
 
 
 def _prepare_streams() -> None:
@@ -92,8 +92,7 @@ def _prepare_streams() -> None:
 def main() -> None:
     """Run `afa`. An `AfaError`, or another error that the user can fix, is printed on one line, with exit code 2.
 
-    SIGTERM raises SystemExit, as Ctrl-C raises an exception. Therefore a job that a cluster cancels removes its
-    incomplete files.
+    SIGTERM raises SystemExit, so that a job cancelled by a cluster still removes its incomplete files.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     gc.set_threshold(NEW_OBJECTS)
@@ -111,9 +110,9 @@ def main() -> None:
         failure = as_error(error, sys.argv[1:])
         if failure is None or DEBUG in sys.argv:
             raise
-        with suppress(OSError):  # the disk with the log may be full
+        with suppress(OSError):  # printing to a log on a full disk raises OSError
             for fault in failure.faults:
-                # The fault of a command line already begins with the program's name.
+                # The message about a mistyped command line already begins with `afa`.
                 said = re.sub(r"^afa(: | )", "", str(fault))
                 typer.echo(f"afa: {said}", err=True)
         sys.exit(2)

@@ -1,4 +1,4 @@
-"""`afa bundle`: build, check and show bundles, and convert them to and from other formats."""
+"""Define `afa bundle`, whose commands build, check, show and convert bundles."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def bundle_build(
     dropped: options.DroppedFile = None,
     probabilities: Annotated[
         Path | None,
-        typer.Option(help="folder with one CSV file of probabilities for each voter (docs/elicitation.md)"),
+        typer.Option(help="folder with one CSV file of elicited probabilities for each voter (docs/elicitation.md)"),
     ] = None,
 ) -> None:
-    """Build a bundle from recorded answers by consensus."""
+    """Build a bundle from recorded answers; keep the genes that enough voters (runs of a language model) name."""
     from afa.elicit.stages import build_recorded_bundle
 
     bundle, left_out = build_recorded_bundle(record, out, min_agree=min_agree, probabilities=probabilities)
@@ -37,7 +37,7 @@ def bundle_build(
 
 @app.command("copy")
 def bundle_copy(bundle: options.BundleArgument, out: options.Out) -> None:
-    """Check a bundle and write it in canonical form, with its content digests."""
+    """Check a bundle, and write a copy in canonical form with content digests."""
     from afa.model.bundle import load_bundle, save_bundle
 
     model = load_bundle(bundle)
@@ -47,7 +47,7 @@ def bundle_copy(bundle: options.BundleArgument, out: options.Out) -> None:
 
 @app.command("validate")
 def bundle_validate(bundle: options.BundleArgument, json: options.AsJson = False) -> None:
-    """Report every error of a bundle by file, row and column. If there is any, the exit code is 2."""
+    """Report every error of a bundle by file, row and column; exit with code 2 if the bundle has errors."""
     from afa.model.bundle.priors import starting_point
     from afa.model.bundle.read import read_folder
 
@@ -67,9 +67,9 @@ def bundle_validate(bundle: options.BundleArgument, json: options.AsJson = False
 @app.command("new")
 def bundle_new(
     name: Annotated[str, typer.Argument(help="name of the bundle and its folder: letters, digits, - and _")],
-    folder: Annotated[Path, typer.Option(help="folder in which to write the bundle's folder")] = Path(),
+    folder: Annotated[Path, typer.Option(help="parent folder of the new bundle folder")] = Path(),
 ) -> None:
-    """Write the files of a new bundle, to be filled in."""
+    """Write template files for a new bundle."""
     from afa.model.bundle.write import write_template
 
     made = write_template(name, folder)
@@ -78,7 +78,7 @@ def bundle_new(
 
 @app.command("stamp")
 def bundle_stamp(bundle: options.BundleArgument) -> None:
-    """Rewrite the digests in bundle.yaml after intended edits of the tables."""
+    """Recompute the digests in bundle.yaml after you edit the bundle's tables."""
     from afa.model.bundle import stamp_bundle, validate_bundle
 
     stamp_bundle(bundle)
@@ -94,7 +94,7 @@ def bundle_show(
     features: Annotated[bool, typer.Option("--features", help="show one row for each feature, with its cost")] = False,
     json: options.AsJson = False,
 ) -> None:
-    """Show a bundle by entity or feature, with potentials, couplings, log-odds, probabilities and updates."""
+    """Print a bundle as a table with one row for each entity or feature, and list the bundle's updates by patients."""
     from afa.evaluate.update import update_text
     from afa.model.bundle import load_bundle
     from afa.model.bundle.priors import starting_point
@@ -130,7 +130,7 @@ def bundle_graph(
 ) -> None:
     """Write a bundle as a graph.
 
-    Features are nodes, and couplings are edges. The command needs the extra `formats` of afa.
+    In the graph, features are nodes, and couplings are edges. Install `afa[formats]` to use this command.
     """
     from afa.model.bundle import load_bundle
     from afa.model.bundle.graph import write_graph
@@ -142,15 +142,15 @@ def bundle_graph(
 
 @app.command("from-graph")
 def bundle_from_graph(
-    graph: Annotated[Path, typer.Argument(help="a file .graphml, or .json for node-link JSON")],
+    graph: Annotated[Path, typer.Argument(help="graph file: .graphml, or .json in node-link form")],
     out: options.Out,
-    entity: Annotated[str | None, typer.Option(help="entity that the graph describes, if the graph lists none")] = None,
-    name: Annotated[str | None, typer.Option(help="name of the bundle; by default the graph's")] = None,
-    version: Annotated[str | None, typer.Option(help="version of the bundle; by default the graph's")] = None,
+    entity: Annotated[str | None, typer.Option(help="entity that the graph describes, if the graph names none")] = None,
+    name: Annotated[str | None, typer.Option(help="name of the bundle; by default the graph's name")] = None,
+    version: Annotated[str | None, typer.Option(help="version of the bundle; by default the graph's version")] = None,
 ) -> None:
-    """Write the bundle of a graph file.
+    """Convert a graph file into a bundle.
 
-    A graph that afa did not write needs --entity. The command needs the extra `formats` of afa.
+    Give --entity for a graph file that afa did not write. Install `afa[formats]` to use this command.
     """
     from afa.model.bundle import save_bundle
     from afa.model.bundle.graph import read_graph

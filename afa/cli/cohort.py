@@ -1,7 +1,7 @@
-"""Commands on patients and fields.
+"""Define the commands `afa cohort`, `afa encode`, `afa field` and `afa league`.
 
-The commands encode a series or a table to -1, 0, +1 or empty. A field is a table with labels. The commands are `afa
-cohort`, `afa encode`, `afa field` and `afa league`.
+Encoding replaces each measured value by -1, 0, +1 or an empty cell. A field is a benchmark data set: a table of
+patients, their labels, and answers of language models about the features.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ FeaturesFile = Annotated[
 ]
 TableReference = Annotated[
     Literal["controls", "cohort"] | None,
-    typer.Option("--reference", help="what defines the cut points of features without a range: controls or cohort"),
+    typer.Option("--reference", help="patients who define the cut points of features without a range"),
 ]
 ControlRows = Annotated[
     str | None, typer.Option("--controls", help="COLUMN=VALUE: rows with this value are controls and are not written")
 ]
-app = typer.Typer(help="Patients: fetch a series, encode it, show the result.", no_args_is_help=True)
-fields = typer.Typer(help="Fields: tables with labels, and models' answers about them.", no_args_is_help=True)
-league = typer.Typer(help="Fields with real labels: evaluate zero-shot acquisition.", no_args_is_help=True)
+app = typer.Typer(help="Cohorts of patients: fetch a GEO series or a table, and encode it.", no_args_is_help=True)
+fields = typer.Typer(help="Fields (data sets with labels): import a table, build its bundle.", no_args_is_help=True)
+league = typer.Typer(help="Evaluate zero-shot feature acquisition on fields with real labels.", no_args_is_help=True)
 
 
 def encode(
     values: Annotated[
-        Path, typer.Argument(help="table with patients' names, then columns of numbers: .csv, .tsv (.gz) or .parquet")
+        Path, typer.Argument(help="table (.csv, .tsv, .gz or .parquet): a column of patients' names, then numbers")
     ],
     features: FeaturesFile,
     out: Annotated[Path, options.written(".csv", ".tsv", ".parquet")],
@@ -47,7 +47,7 @@ def encode(
     level: options.Level = 0.05,
     threshold: options.Threshold = 0.5,
 ) -> None:
-    """Encode a table of numbers by the ranges of its features. The cut points are written to NAME.cuts.csv."""
+    """Encode a table of numbers as -1, 0, +1 by cut points of each feature. Write the cut points to NAME.cuts.csv."""
     from afa.cohort.encode import Coding
     from afa.cohort.encode_table import control_rows, read_and_encode, write_encoded
     from afa.model.features import read_features
@@ -67,12 +67,12 @@ def cohort_fetch(
     config: options.CohortFile,
     out: Annotated[Path, options.written(".json")],
     cache: Annotated[Path, typer.Option(help="folder that caches files from GEO")] = Path("data/geo"),
-    mirror: Annotated[Path | None, typer.Option(help="folder with series in GEO's layout, used instead of GEO")] = None,
+    mirror: Annotated[Path | None, typer.Option(help="folder with series in GEO's layout, read instead of GEO")] = None,
     extract: Annotated[
-        Path | None, typer.Option(help="folder written by `afa cohort extract`, used instead of GEO")
+        Path | None, typer.Option(help="folder written by `afa cohort extract`, read instead of GEO")
     ] = None,
 ) -> None:
-    """Fetch a series from GEO, or find a series or table in a mirror or extract. Write the paths of the files."""
+    """Download a GEO series, or find local files of a series or table, and write the paths of the files."""
     from afa.cohort.geo import fetch
     from afa.cohort.table_cohort import TableCohort, find_table, load_cohort_file
 
@@ -97,9 +97,9 @@ def cohort_extract(
     aliases: options.AliasFile = None,
     ensembl: options.EnsemblFile = None,
 ) -> None:
-    """Write an extract of a series.
+    """Write a small copy of a GEO series.
 
-    The extract contains the genes of a bundle, and the sample characteristics that the cohort reads.
+    The copy contains only the genes of a bundle, and the sample characteristics that the cohort's configuration names.
     """
     from afa.cohort import geo
     from afa.cohort.build import origin_files, row_tiers
@@ -119,7 +119,7 @@ def cohort_extract(
 
 @app.command("simulate")
 def cohort_simulate(config: options.CohortFile, bundle: options.BundleFolder, out: options.Out) -> None:
-    """Write a simulated series in GEO's layout, together with its true parameters."""
+    """Simulate a gene-expression series, and write it in GEO's file layout with the true parameters."""
     from afa.cohort.config import load_cohort_config, simulation_config
     from afa.cohort.simulate import simulate, write_geo_layout
     from afa.model.bundle import load_bundle
@@ -143,7 +143,7 @@ def cohort_build(
     ensembl: options.EnsemblFile = None,
     complete: Complete = False,
 ) -> None:
-    """Select samples, encode them against the controls or the cohort's median, and apply the label rules."""
+    """Build a cohort: select samples, encode their values, and apply the label rules."""
     from afa.cohort.build import build_cohort
     from afa.cohort.cohort import write_cohort
     from afa.cohort.encode import Coding
@@ -185,13 +185,13 @@ def cohort_by_cohort(
     bundle: options.BundleFolder,
     out: Annotated[Path, options.written(".parquet")],
     thresholds: Annotated[
-        str, typer.Option(help="cut points, in robust SDs from the cohort's median, comma-separated")
+        str, typer.Option(help="comma-separated distances of cut points from the median, in robust SDs")
     ] = "0.5",
     aliases: options.AliasFile = None,
     ensembl: options.EnsemblFile = None,
     complete: Complete = False,
 ) -> None:
-    """Encode a cohort against its own median at each threshold, and write one table."""
+    """Encode a cohort relative to its median, once for each threshold, and write all encodings to one table."""
     import pandas as pd
 
     from afa.cohort.build import assemble, read_values
@@ -222,7 +222,7 @@ def cohort_by_cohort(
 
 
 def _other_names(model: Bundle, aliases: Path | None, ensembl: Path | None) -> dict[str, Names]:
-    """Return other symbols and Ensembl ids of each feature. The bundle's symbols come before those of the table."""
+    """Return alternative symbols and Ensembl ids of each gene; symbols in the bundle precede symbols in the file."""
     from afa.cohort.encode import read_aliases, read_ensembl
 
     table = read_aliases(aliases) if aliases else {}
@@ -242,17 +242,17 @@ def cohort_show(cohort: options.CohortArgument) -> None:
 
 @app.command("new")
 def cohort_new(
-    name: Annotated[str, typer.Argument(help="name of the cohort: lower case, digits, - and _")],
-    folder: Annotated[Path, typer.Option(help="folder of the cohorts' files")] = Path("config/cohorts"),
-    table: Annotated[Path | None, typer.Option(help="a plain table of patients, instead of a series")] = None,
+    name: Annotated[str, typer.Argument(help="name of the cohort: lower-case letters, digits, - and _")],
+    folder: Annotated[Path, typer.Option(help="folder in which to write the configuration")] = Path("config/cohorts"),
+    table: Annotated[Path | None, typer.Option(help="table of patients to use instead of a GEO series")] = None,
     features: Annotated[Path | None, typer.Option(help="with --table: its features.csv")] = None,
     labels: Annotated[
         Path | None,
-        typer.Option(help="with --table: CSV with patients' names, then a column of 0, 1 or nothing for each entity"),
+        typer.Option(help="with --table: CSV of patients' names, and a column of 0, 1 or empty cells for each entity"),
     ] = None,
     controls: ControlRows = None,
 ) -> None:
-    """Write a cohort's configuration. The configuration is a template for a series, or a complete file for a table."""
+    """Write a cohort's configuration: a template for a GEO series, or a complete file for a table."""
     from afa.cohort.config import write_template
     from afa.cohort.encode_table import control_rows
     from afa.cohort.table_cohort import write_table_cohort
@@ -280,20 +280,20 @@ def field_import(
     folder: Annotated[
         Path,
         typer.Argument(
-            help="folder with dictionary.csv, entities.csv, elicited/, values.csv, and labels.csv if there is one"
+            help="folder with dictionary.csv, entities.csv, elicited/, values.csv and (optional) labels.csv"
         ),
     ],
     out: options.Out,
     holds: Annotated[
         Literal["several", "one", "one or none"],
-        typer.Option(help="how many entities a patient can have"),
+        typer.Option(help="number of entities that one patient can have"),
     ] = "several",
     address: Annotated[
         str | None,
-        typer.Option(help="address of the original, if the table may not be copied; then only its digest is written"),
+        typer.Option(help="URL of the table if the table may not be copied; afa then writes only its digest"),
     ] = None,
 ) -> None:
-    """Check a folder with a table, its dictionary and answers. Then write a field for the workflow."""
+    """Check a folder with a table, its data dictionary and model answers, and write a field (benchmark data set)."""
     from afa.evaluate.field import import_field
 
     if address == "":
@@ -309,10 +309,10 @@ def field_bundle(
     field: options.FieldArgument,
     out: options.Out,
     how_often: Annotated[
-        bool, typer.Option(help="include probabilities, cut points and scopes, in addition to directions")
+        bool, typer.Option(help="use elicited probabilities, cut points and coupling scopes, not only directions")
     ] = False,
 ) -> None:
-    """Build the bundle of a field from its answers."""
+    """Build a bundle from the recorded model answers of a field."""
     from afa.evaluate.field import build_field_bundle
 
     bundle = build_field_bundle(field, out, how_often=how_often)
@@ -321,7 +321,7 @@ def field_bundle(
 
 @league.command("field")
 def league_field(field: options.FieldArgument, out: options.Out, tables: options.FieldTables = None) -> None:
-    """Evaluate acquisition for the patients of one field. If the field's table is missing, only a note is written."""
+    """Evaluate feature acquisition on the patients of one field. If its table is missing, write only a note."""
     from afa.evaluate.entrants import read_entrant
     from afa.evaluate.long_tables import write_tables
     from afa.paper.experiments.league import LeagueSettings, follow_field
@@ -341,7 +341,7 @@ def league_field(field: options.FieldArgument, out: options.Out, tables: options
 def league_page(
     fields: Annotated[list[Path], typer.Argument(help="folders written by `afa league field`")], out: options.Out
 ) -> None:
-    """Write the league's page, figure and tables."""
+    """Write a page, figures and tables that compare feature acquisition across fields."""
     from afa.paper.report.league import write_league
 
     write_league(fields, out)

@@ -1,4 +1,4 @@
-"""`afa elicit` leads from questions to a bundle, with recorded answers or live models."""
+"""Define `afa elicit`, whose commands turn answers of language models, recorded or live, into a bundle."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from afa.elicit.stages import Source
     from afa.model.study import Study
 
-app = typer.Typer(help="Elicitation: ask models or read a record, filter, build a bundle.", no_args_is_help=True)
+app = typer.Typer(help="Ask language models, or read recorded answers, and build a bundle.", no_args_is_help=True)
 
 StudyFolder = Annotated[Path, typer.Argument(help="folder with study.yaml and phenotypes.csv")]
-RecordFolder = Annotated[Path | None, typer.Option("--record", help="folder of answers; by default the study's record")]
+RecordFolder = Annotated[Path | None, typer.Option("--record", help="recorded answers; by default STUDY/record")]
 UnaryTables = Annotated[Path, typer.Option("--unary", help="folder written by `afa elicit unary`")]
 ConsensusTables = Annotated[Path, typer.Option("--consensus", help="folder written by `afa elicit consensus`")]
 EvidenceTables = Annotated[Path, typer.Option("--evidence", help="folder written by `afa elicit evidence`")]
@@ -29,9 +29,9 @@ PairTables = Annotated[Path, typer.Option("--pairwise", help="folder written by 
 
 @app.command("unary")
 def elicit_unary(study: StudyFolder, out: options.Out, asks: options.Asks, record: RecordFolder = None) -> None:
-    """Ask each voter for the genes of each phenotype.
+    """Ask each voter (an independent run of a language model) for the genes of each phenotype.
 
-    The command writes the tables asked, named, dropped and references.
+    The command writes the tables `asked`, `named`, `dropped` and `references`.
     """
     from afa.elicit.stages import unary_stage
     from afa.elicit.tables import write_stage
@@ -52,9 +52,9 @@ def elicit_rates(
     asks: options.Asks,
     record: RecordFolder = None,
 ) -> None:
-    """Ask each voter for cut points and probabilities.
+    """Ask each voter (an independent run of a language model) for cut points and probabilities of features.
 
-    The command writes the folder `elicited` for `afa field import`.
+    The command writes the folder `elicited`, which `afa field import` reads.
     """
     from afa.elicit.stages import rates_stage
 
@@ -65,9 +65,9 @@ def elicit_rates(
 
 @app.command("consensus")
 def elicit_consensus(study: StudyFolder, unary: UnaryTables, out: options.Out, min_agree: options.MinAgree = 2) -> None:
-    """Keep the genes that enough voters name, if all give the same direction.
+    """Keep the genes that enough voters name with the same direction; drop genes with conflicting directions.
 
-    The command writes the tables kept, dropped and agreement.
+    The command writes the tables `kept`, `dropped` and `agreement`.
     """
     from afa.elicit.stages import consensus_stage
     from afa.elicit.tables import read_stage, write_stage
@@ -82,9 +82,9 @@ def elicit_consensus(study: StudyFolder, unary: UnaryTables, out: options.Out, m
 
 @app.command("evidence")
 def elicit_evidence(study: StudyFolder, unary: UnaryTables, consensus: ConsensusTables, out: options.Out) -> None:
-    """If the study requires it, keep only the genes that a retrieved abstract names.
+    """Keep only the genes that a retrieved abstract names, if the study filters by references.
 
-    The command writes the tables kept, dropped and references.
+    The command writes the tables `kept`, `dropped` and `references`.
     """
     from afa.elicit.stages import evidence_stage
     from afa.elicit.tables import read_stage, write_stage
@@ -102,9 +102,9 @@ def elicit_evidence(study: StudyFolder, unary: UnaryTables, consensus: Consensus
 def elicit_pairwise(
     study: StudyFolder, evidence: EvidenceTables, out: options.Out, asks: options.Asks, record: RecordFolder = None
 ) -> None:
-    """Ask for every pair of a phenotype's kept genes.
+    """Ask a language model whether the two genes of each pair change together, for all genes selected for a phenotype.
 
-    The command writes the tables asked, pairs and dropped.
+    The command writes the tables `asked`, `pairs` and `dropped`.
     """
     from afa.elicit.stages import pairwise_stage
     from afa.elicit.tables import read_stage, write_stage
@@ -126,7 +126,7 @@ def elicit_bundle(
     min_agree: options.MinAgree = 2,
     dropped: options.DroppedFile = None,
 ) -> None:
-    """Build the bundle from the tables of the other stages."""
+    """Build a bundle from the tables of the stages unary, consensus, evidence and pairwise."""
     from afa.elicit.stages import bundle_stage
     from afa.elicit.tables import read_stage
     from afa.model.study import load_study
@@ -152,7 +152,7 @@ def elicit_estimate(
     answer_price: options.AnswerPrice = 0.0,
     json: options.AsJson = False,
 ) -> None:
-    """Show the largest use of calls, tokens and money that a live run still needs. No model is asked."""
+    """Print an upper bound on the calls, tokens and cost of a live run, without calling a model."""
     from afa.elicit.budget import Prices
     from afa.elicit.live import Live, Terms
     from afa.elicit.prompts import no_abstracts
@@ -163,7 +163,7 @@ def elicit_estimate(
     literature = literature_of(settings, study, answers, online=False)
     abstracts = no_abstracts if literature is None else literature.expected
     terms = Terms(prices=Prices(prompt_price, answer_price), unlimited=True)
-    # No model is asked, so no endpoint and no key are needed.
+    # The estimate calls no model, so the endpoint and the key are placeholders.
     nowhere = Endpoint("http://localhost/v1", os.environ.get(MODEL, "").strip() or "a model to be named", "no-key")
     table = Live(settings, answers, terms, abstracts, nowhere).outlook(min_agree=min_agree)
     typer.echo(options.as_json(table) if json else table.to_string(index=False))
@@ -176,7 +176,7 @@ def elicit_account(
     answer_price: options.AnswerPrice = 0.0,
     json: options.AsJson = False,
 ) -> None:
-    """Show the calls, tokens and money that a record has used, by prompt, voter, model and outcome."""
+    """Print the calls, tokens and cost of recorded answers, by prompt, voter, model and outcome."""
     from afa.elicit.budget import Prices, account_table
     from afa.elicit.record import Record
 
@@ -191,19 +191,17 @@ def elicit_account(
 def elicit_merge(
     records: Annotated[list[Path], typer.Argument(help="folders of answers")],
     out: options.Out,
-    model: Annotated[str, typer.Option(help="merge only answers of this model")] = "",
-    prompt: Annotated[
-        str, typer.Option(help="merge only the answers whose prompt has a digest that begins with this text")
-    ] = "",
+    model: Annotated[str, typer.Option(help="merge only answers given by this model")] = "",
+    prompt: Annotated[str, typer.Option(help="merge only answers to prompts whose digest begins with this text")] = "",
 ) -> None:
-    """Merge the records of several people into one. The order of the records does not matter."""
+    """Merge several folders of recorded answers, given in any order, into one folder."""
     from afa.elicit.record import merge
 
     typer.echo(f"{merge(records, out, model=model, prompt=prompt):,} attempts into {out}")
 
 
 def _opened(folder: Path, record: Path | None, asks: options.Asks) -> tuple[Study, Source, Literature | None]:
-    """Return the study, the source of answers, and the literature. The source is live models or the record."""
+    """Return the study, its source of answers (live models or recorded answers), and its literature."""
     from afa.elicit.live import Live
     from afa.elicit.prompts import no_abstracts
     from afa.elicit.stages import literature_of, recorded_answers

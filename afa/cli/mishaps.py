@@ -1,7 +1,6 @@
-"""Convert exceptions into errors of afa with a next step.
+"""Convert exceptions such as mistyped commands, missing packages and full disks into an `AfaError`.
 
-Examples are mistyped commands, missing packages and full disks. The metadata of the installed package tell which extra
-of afa installs a missing package. Therefore pyproject.toml is the only list.
+The extra of afa that installs a missing package is found in the installed metadata, which come from pyproject.toml.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ _TEMPORARY = re.compile(r"\.(.+)\.afa-[a-z0-9_]{8}(\.\w+)?")  # a temporary file
 def as_error(error: Exception, words: Sequence[str]) -> AfaError | None:
     """Return the `AfaError` for an exception, or None if the exception is a bug.
 
-    An `AfaError` is returned unchanged. A new error is made for a mistyped command, a missing package, a refused path,
-    or a lack of memory or disk space.
+    An `AfaError` is returned unchanged. The function creates an `AfaError` for a mistyped command, a missing package,
+    an inaccessible path, or a lack of memory or disk space.
 
     Parameters
     ----------
@@ -49,10 +48,10 @@ def as_error(error: Exception, words: Sequence[str]) -> AfaError | None:
 
 
 def _mistyped(error: Any, words: Sequence[str]) -> Fault:
-    """Return the fault of a mistyped command line. The fault is made from Typer's error."""
+    """Convert Typer's error about a mistyped command line into a `Fault`."""
     context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
     said, _, other = error.format_message().rstrip(".?").partition(". Did you mean ")
-    if context is None:  # the parser of options found the fault
+    if context is None:  # Typer's option parser raised the error
         where = " ".join(["afa", *words[:1]])
         return Fault(where, said[:1].lower() + said[1:], "options as its help has them", f"run `{where} -h`")
     where, usage = context.command_path, " ".join(context.get_usage().split()).removeprefix("Usage: ").rstrip(".")
@@ -77,9 +76,9 @@ def _mistyped(error: Any, words: Sequence[str]) -> Fault:
 
 
 def _refusal(error: OSError, path: Path) -> Fault:
-    """Return the fault for a path that the system does not let us use.
+    """Return the `Fault` for a path that the operating system refuses.
 
-    For a temporary file, the fault names its folder.
+    For a temporary file, the `Fault` names the folder of the file.
     """
     if _TEMPORARY.fullmatch(path.name):
         path = path.parent
@@ -95,7 +94,7 @@ _SAYINGS = ("can't start new thread", "failed to map segment", "Cannot allocate 
 
 
 def shortage(error: BaseException, words: Sequence[str]) -> ResourceError | None:
-    """Return the error if `error`, or one of its causes, is a lack of memory or disk space. Otherwise return None.
+    """Return a `ResourceError` if `error` or one of its causes is a lack of memory or disk space, else None.
 
     Parameters
     ----------
@@ -139,11 +138,11 @@ _DECLARED = re.compile(r"""([\w.-]+)[^;]*; extra == ['"]([\w.-]+)['"]""")
 
 
 def installing(error: ModuleNotFoundError) -> str | None:
-    """Return the command that installs a missing module, or None if no extra of afa has it.
+    """Return the pip command that installs a missing module, or None if no extra of afa installs the module.
 
-    If several extras have the module, the smallest extra is chosen. If several are smallest, the choice is the extra
-    named after the folder of afa that imports the module (`elicit`: elicitation). Without such an extra, the choice is
-    the last by name.
+    An extra is excluded if another extra with the module needs only a part of its packages. Among several remaining
+    extras, the function prefers the extra named after the importing folder of afa (`elicit`: elicitation), then the
+    last extra by name.
     """
     module = (error.name or "").partition(".")[0]
     extras = {name: packages for name, packages in _extras().items() if any(_brings(p, module) for p in packages)}
@@ -156,15 +155,12 @@ def installing(error: ModuleNotFoundError) -> str | None:
 
 
 def _extras() -> dict[str, frozenset[str]]:
-    """Return the packages of each extra.
-
-    An extra can name other extras. Its packages then contain theirs.
-    """
+    """Return a mapping of each extra to its packages, including the packages of other extras in its definition."""
     from importlib import metadata
 
     try:
         declared = metadata.requires("afa") or []
-    except metadata.PackageNotFoundError:  # afa is imported without being installed
+    except metadata.PackageNotFoundError:  # afa runs from its source folder, without being installed
         return {}
     packages: defaultdict[str, set[str]] = defaultdict(set)
     for requirement in declared:
@@ -174,7 +170,7 @@ def _extras() -> dict[str, frozenset[str]]:
 
 
 def _brings(package: str, module: str) -> bool:
-    """Return True if the package seems to contain the module. For example, markdown-it-py contains markdown_it."""
+    """Return True if the package's name equals or extends the module's name, as markdown-it-py extends markdown_it."""
     name = re.sub(r"[-_.]+", "_", package).casefold()
     module = _NAMED_OTHERWISE.get(module, module).casefold()
     return name == module or name.startswith(f"{module}_")

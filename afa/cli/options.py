@@ -1,7 +1,7 @@
-"""Options shared by several commands, with their help texts. A table can also be printed as JSON.
+"""Define command-line options that several commands share, and print tables as JSON.
 
-A command on one bundle, cohort, field, study or record takes its path as the argument. A command whose argument is
-something else takes bundle and cohort as the options `--bundle` and `--cohort`.
+A command on one bundle, cohort, field, study or record takes the path of that folder as its argument. All other
+commands take the paths of bundle and cohort as the options `--bundle` and `--cohort`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FOLDER, FILE = "FOLDER", "FILE"
 
 
 def written(*endings: str, to: str = "--out", about: str = "where to write; no partial output is left") -> Any:
-    """Return an option for an output folder, or for an output file with one of these endings."""
+    """Return a Typer option for an output folder, or for an output file with one of the suffixes `endings`."""
     return typer.Option(to, metavar=FILE + "|".join(endings) if endings else FOLDER, help=about)
 
 
@@ -45,27 +45,27 @@ CohortIfAny = Annotated[Path | None, typer.Option("--cohort", help=_COHORT)]
 CohortFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="a file of config/cohorts")]
 FieldArgument = Annotated[Path, typer.Argument(metavar="FIELD", help="field folder")]
 FieldTables = Annotated[
-    Path | None, typer.Option("--tables", help="folder with tables that are not in the repository, as NAME/FILE")
+    Path | None, typer.Option("--tables", help="folder of field tables that the repository lacks, as NAME/FILE")
 ]
 RecordArgument = Annotated[Path, typer.Argument(metavar="RECORD", help="folder of recorded answers")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a finished run, results/<run>")]
-PaperFolder = Annotated[Path, typer.Option("--paper", help="folder of the paper's tables, claims and their answers")]
+PaperFolder = Annotated[Path, typer.Option("--paper", help="the paper's tables, claims and answers.yaml")]
 Out = Annotated[Path, written()]
 Rows = Annotated[Path, written(".parquet", ".csv")]
 Page = Annotated[Path, written(".html")]
 SourceFile = Annotated[Path, typer.Option("--source", help="file written by `afa cohort fetch`")]
 TernaryTest = Annotated[
-    Literal["empirical", "normal", "t"], typer.Option("--test", help="test that makes a value -1, 0 or +1")
+    Literal["empirical", "normal", "t"], typer.Option("--test", help="test that encodes a value as -1, 0 or +1")
 ]
-Level = Annotated[float, typer.Option("--level", help="significance level of that test")]
+Level = Annotated[float, typer.Option("--level", help="significance level of the test that encodes values")]
 Reference = Annotated[
     Literal["controls", "cohort"],
-    typer.Option("--reference", help="encode against the controls, or against the cohort's median"),
+    typer.Option("--reference", help="compare values with the controls, or with the cohort's median"),
 ]
 Threshold = Annotated[
     float, typer.Option("--threshold", min=0, help="with --reference cohort: cut points, in robust SDs from the median")
 ]
-AliasFile = Annotated[Path | None, typer.Option("--aliases", help="CSV of other symbols of each gene")]
+AliasFile = Annotated[Path | None, typer.Option("--aliases", help="CSV of alternative symbols of each gene")]
 EnsemblFile = Annotated[Path | None, typer.Option("--ensembl", help="CSV of Ensembl ids of each gene")]
 MinAgree = Annotated[
     int, typer.Option(min=1, help="number of voters that must name a gene, all with the same direction")
@@ -73,16 +73,16 @@ MinAgree = Annotated[
 DroppedFile = Annotated[
     Path | None, written(".csv", to="--dropped", about="where to write the excluded genes, with reasons")
 ]
-Shard = Annotated[str, typer.Option(help="I/N: the I-th of N parts of the patients, from 1")]
-Threads = Annotated[int, typer.Option(min=1, help="number of threads; results do not depend on it")]
-Resamples = Annotated[int, typer.Option(min=1, help="bootstrap resamples of the patients")]
-Confidence = Annotated[float, typer.Option(help="confidence level of the intervals")]
+Shard = Annotated[str, typer.Option(help="I/N: process part I of N parts of the patients (I from 1)")]
+Threads = Annotated[int, typer.Option(min=1, help="number of threads, which does not change the results")]
+Resamples = Annotated[int, typer.Option(min=1, help="number of bootstrap resamples of the patients")]
+Confidence = Annotated[float, typer.Option(help="confidence level of the bootstrap intervals")]
 AsJson = Annotated[bool, typer.Option("--json", help="print the table as JSON, for another program")]
-PromptPrice = Annotated[float, typer.Option("--prompt-price", min=0, help="price of a million tokens of prompts")]
-AnswerPrice = Annotated[float, typer.Option("--answer-price", min=0, help="price of a million tokens of answers")]
+PromptPrice = Annotated[float, typer.Option("--prompt-price", min=0, help="price of a million prompt tokens")]
+AnswerPrice = Annotated[float, typer.Option("--answer-price", min=0, help="price of a million answer tokens")]
 Costs = Annotated[
     Literal["own", "equal"] | None,
-    typer.Option("--costs", help="use the bundle's own costs, or the same cost for every feature"),
+    typer.Option("--costs", help="use the costs in the bundle, or the same cost for every feature"),
 ]
 
 
@@ -91,7 +91,7 @@ Background = Annotated[
     typer.Option(
         "--background",
         help=(
-            "source of value frequencies for the score background and the rule frontier: a table or cohort folder of "
+            "value frequencies for the score `background` and the rule `frontier`: a table or cohort folder of "
             "other patients, elicited, or uniform; the default is elicited if the bundle has probabilities"
         ),
     ),
@@ -99,9 +99,10 @@ Background = Annotated[
 
 
 def background_of(named: str | None, bundle: Bundle, patient: str | None = None) -> str | dict[str, Any] | None:
-    """Return the background that an option names, as plain values. The patient `patient` is excluded from a table.
+    """Return the value frequencies that the option `--background` names, as plain values.
 
-    A table of fewer than 30 patients is mixed with the bundle's probabilities (`Background.mixture`).
+    If the option names a table, `patient` is excluded from the table, and the values of fewer than 30 other patients
+    are mixed with the bundle's probabilities (`Background.mixture`).
     """
     if named in (None, "elicited", "uniform"):
         return named
@@ -117,18 +118,18 @@ def background_of(named: str | None, bundle: Bundle, patient: str | None = None)
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """The question and the definition of its classes. The question is about the top set, or about one entity."""
+    """Options of the task: find the k likeliest entities, or answer yes or no for one entity."""
 
-    k: Annotated[int | None, typer.Option("--k", min=1, help="size of the top set; 1 by default")] = None
+    k: Annotated[int | None, typer.Option("--k", min=1, help="number of entities to find; 1 by default")] = None
     entity: Annotated[
         str | None,
-        typer.Option("--entity", help="ask whether the patient has this entity, instead of asking for the top set"),
+        typer.Option("--entity", help="answer yes or no for this entity, instead of ranking all entities"),
     ] = None
     coupling: Annotated[
         Literal["differential", "shared", "explicit"] | None,
         typer.Option(
             "--coupling",
-            help="explicit is the default if the bundle has probabilities, and uses these; shared needs --entity",
+            help="definition of the two classes; explicit uses the bundle's probabilities; shared needs --entity",
         ),
     ] = None
     holds: Annotated[
@@ -136,28 +137,28 @@ class TaskOptions:
         typer.Option(
             "--holds",
             help=(
-                "how many entities a patient can have, for a bundle with probabilities; the default is the bundle's "
-                "setting"
+                "number of entities that a patient can have, for a bundle with probabilities; the default is "
+                "the bundle's setting"
             ),
         ),
     ] = None
     tau: Annotated[
         str | None,
-        typer.Option("--tau", help="weight of the evidence: a number up to 1, or effective (docs/decisions.md)"),
+        typer.Option("--tau", help="factor on the evidence: a number up to 1, or effective (docs/decisions.md)"),
     ] = None
 
 
 @dataclass(frozen=True)
 class Solves:
-    """Settings of the mean-field solver, and the number of threads."""
+    """Options of the mean-field solver, and the number of threads."""
 
     damping: Annotated[float, typer.Option(help="weight of the new marginals in each mean-field sweep")] = 0.5
     tolerance: Annotated[float, typer.Option(help="largest change of a probability at which a solve stops")] = 1e-4
-    max_iterations: Annotated[int, typer.Option(help="damped sweeps before coordinate ascent takes over")] = 200
+    max_iterations: Annotated[int, typer.Option(help="largest number of damped sweeps")] = 200
     threads: Threads = 1
 
     def solver(self) -> Solver:
-        """Return the solver with these settings."""
+        """Return a mean-field solver with the settings of these options."""
         from afa.inference.meanfield import Solver
 
         return Solver(self.damping, self.tolerance, self.max_iterations)
@@ -165,24 +166,21 @@ class Solves:
 
 @dataclass(frozen=True)
 class Asks:
-    """Options for answers that the record lacks.
+    """Options of a live run: whether to call a model for unrecorded answers, and caps on calls, tokens and cost."""
 
-    The options say whether to ask a model, and cap calls, tokens and money.
-    """
-
-    live: Annotated[bool, typer.Option("--live", help="ask a model for what the record lacks (AFA_LLM_MODEL)")] = False
+    live: Annotated[bool, typer.Option("--live", help="ask the model AFA_LLM_MODEL for unrecorded answers")] = False
     calls: Annotated[
-        int | None, typer.Option(min=0, help="cap on the calls in the record, including earlier calls")
+        int | None, typer.Option(min=0, help="cap on model calls, including earlier calls in the record")
     ] = None
-    tokens: Annotated[int | None, typer.Option(min=0, help="cap on the tokens of prompts and answers")] = None
+    tokens: Annotated[int | None, typer.Option(min=0, help="cap on the total tokens of prompts and answers")] = None
     money: Annotated[float | None, typer.Option(min=0, help="cap on the cost, in the currency of the prices")] = None
     no_caps: Annotated[bool, typer.Option("--no-caps", help="ask a model without any cap")] = False
     prompt_price: PromptPrice = 0.0
     answer_price: AnswerPrice = 0.0
-    at_once: Annotated[int, typer.Option(min=1, help="number of calls open at the same time")] = 4
+    at_once: Annotated[int, typer.Option(min=1, help="number of concurrent model calls")] = 4
 
     def terms(self) -> Terms:
-        """Return the caps, prices and number of open calls of a live run."""
+        """Return the caps, prices and number of concurrent calls of a live run."""
         from afa.elicit.budget import Caps, Prices
         from afa.elicit.live import Terms
 
@@ -191,10 +189,10 @@ class Asks:
 
 
 def prepared(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with one option for each field of its dataclass parameters, as Typer needs it.
+    """Return the command with each dataclass parameter replaced by one Typer option for each field.
 
-    Before the command runs, its output paths are compared with its other paths. An output path raises a `ConfigError`
-    if it would replace an input, or if it exists in another form.
+    The returned command raises a `ConfigError` if an output path would overwrite an input, or if a folder exists where
+    a file is expected (or a file where a folder is expected).
     """
     hints, defaults = get_type_hints(command, include_extras=True), dict[str, Any]()
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
@@ -224,8 +222,8 @@ def prepared(command: Callable[..., None]) -> Callable[..., None]:
 def _check_places(options: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Raise a `ConfigError` for an output path that is or contains another path of the command.
 
-    An output folder must not be an existing file, and an output file must not be a folder. A file needs one of the
-    option's endings.
+    An output folder must not be an existing file. An output file must not be a folder, and needs one of the option's
+    suffixes.
     """
     several = {name: value if isinstance(value, list) else [value] for name, value in given.items()}
     paths = [(name, path) for name, values in several.items() for path in values if isinstance(path, Path)]
@@ -250,23 +248,23 @@ def _check_places(options: Mapping[str, Any], given: Mapping[str, Any]) -> None:
 
 
 def _called(name: str, option: Any) -> str:
-    """Return the name of a parameter as users see it."""
+    """Return the name of a parameter as shown in the help."""
     if isinstance(option, ArgumentInfo):
         return option.metavar or name.upper()
     return str((option.param_decls or [f"--{name.replace('_', '-')}"])[0])
 
 
 def as_json(table: DataFrame | list[dict[str, Any]], **more: Any) -> str:
-    """Return one JSON object on one line.
+    """Return a table as a JSON object on one line.
 
-    The object has the key `rows`, a list with one object for each row, and the items of `more`.
+    The object contains the key `rows`, a list with one object for each row, and the items of `more`.
     """
     rows = table if isinstance(table, list) else loads(table.to_json(orient="records"))
     return dumps(more | {"rows": rows}, ensure_ascii=False)
 
 
 def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
-    """Return names and values from texts of the form NAME=VALUE."""
+    """Return a mapping of names to values, parsed from texts of the form NAME=VALUE."""
     found = dict(text.partition("=")[::2] for text in texts)
     for text in texts:
         if "=" not in text or text.startswith("=") or len(found) < len(texts):

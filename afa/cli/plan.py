@@ -1,6 +1,6 @@
-"""`afa plan`, `afa serve` and `afa demo` suggest the next measurement for one patient.
+"""Define `afa plan`, `afa serve` and `afa demo`, which suggest the next measurement for one patient.
 
-The commands use a terminal, a page or JSON lines.
+The user enters results in the terminal, on a browser page, or as JSON lines.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Session = Annotated[
     Path | None,
     typer.Option(help="file in which the session is saved after every step; an existing session is resumed"),
 ]
-Replay = Annotated[bool, typer.Option("--replay", help="repeat the session's values on a bundle that was edited later")]
+Replay = Annotated[bool, typer.Option("--replay", help="re-enter the saved values after the bundle was edited")]
 EXAMPLES = Path(__file__).parent.parent / "examples"
 HERE = "127.0.0.1"
 LOADING = "loading"
@@ -46,21 +46,23 @@ SMALL, MIDDLE = 20_000, 200_000
 
 @dataclass(frozen=True)
 class PlanOptions(options.TaskOptions):
-    """Options of a planner: its question, its rules and its stopping conditions."""
+    """Options of a planner: task, score, gain, allocation rule and stopping conditions."""
 
     score: Annotated[
-        str | None, typer.Option(help="score of a duel: linearity, wald, two_elbo, stack_a, kl_nonzero or background")
+        str | None,
+        typer.Option(help="score of two entities: linearity, wald, two_elbo, stack_a, kl_nonzero or background"),
     ] = None
     gain: Annotated[
-        str | None, typer.Option(help="gain of a feature: cmi, f_target, wald_magnitude or information")
+        str | None, typer.Option(help="gain that ranks features: cmi, f_target, wald_magnitude or information")
     ] = None
     allocation: Annotated[
-        str | None, typer.Option(help="rule that chooses the next feature, such as frontier, or module:Class")
+        str | None,
+        typer.Option(help="rule that chooses the next feature, such as frontier, or a class as module:Class"),
     ] = None
     background: options.Background = None
-    together: Annotated[int | None, typer.Option(min=1, help="features or panels to ask for at once")] = None
+    together: Annotated[int | None, typer.Option(min=1, help="number of features or panels to request at once")] = None
     inference: Annotated[
-        str | None, typer.Option(help="mean_field (default) or exact, which is slower if features are coupled")
+        str | None, typer.Option(help="mean_field (default), or exact, which is slower if features are coupled")
     ] = None
     first: Annotated[str | None, typer.Option(help="features or panels to measure first, comma-separated")] = None
     costs: options.Costs = None
@@ -76,16 +78,13 @@ class PlanOptions(options.TaskOptions):
         float | None, typer.Option(help="stop when the answer has at least this posterior probability")
     ] = None
     probability: Annotated[
-        float | None, typer.Option(help="stop when the answer will not change, with at least this probability")
+        float | None, typer.Option(help="stop when the answer stays unchanged with at least this probability")
     ] = None
-    min_gain: Annotated[float | None, typer.Option(help="stop when no remaining feature has a gain above this")] = None
+    min_gain: Annotated[float | None, typer.Option(help="stop when the gain of every feature is at most this")] = None
     patient: Annotated[str | None, typer.Option(help="name of the patient, saved in the session")] = None
 
     def planner(self, bundle: Bundle, session: Path | None, keeper: Keeper, replay: bool = False) -> Planner:
-        """Return the planner of the saved session if there is one.
-
-        Without a saved session, return a new planner, and save its session.
-        """
+        """Return the planner of the saved session. If no session is saved, create a planner and save its session."""
         from afa.dialogue.sessions import new_planner, read_panels, resumed_planner
         from afa.planner import Stop
         from afa.planner.options import tau_of
@@ -109,11 +108,11 @@ def plan(
     bundle: options.BundleArgument,
     session: Session = None,
     replay: Replay = False,
-    json: Annotated[bool, typer.Option("--json", help="read and write JSON lines, for another program")] = False,
+    json: Annotated[bool, typer.Option("--json", help="exchange JSON lines with another program")] = False,
     *,
     question: PlanOptions,
 ) -> None:
-    """Ask what to measure next, answer low, usual or high, and follow the conclusion (docs/plan.md)."""
+    """Plan one patient in the terminal: enter low, usual or high for each suggested feature (docs/plan.md)."""
     with _opened(bundle, question, session, replay) as (planner, keeper):
         if json:
             from afa.dialogue.conversation import converse
@@ -130,14 +129,14 @@ def serve(
     session: Session = None,
     replay: Replay = False,
     host: Annotated[str, typer.Option(help="address to serve at")] = HERE,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="port to serve at; a free one by default")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="port of the server; by default a free port")] = 0,
     show: Annotated[bool, typer.Option("--open", help="open the page in the browser")] = False,
     *,
     question: PlanOptions,
 ) -> None:
-    """Plan on a page in the browser (docs/plan.md).
+    """Plan one patient on a page in the browser (docs/plan.md).
 
-    The page is the same conversation as `afa plan`, with buttons and bars.
+    The page offers the same dialogue as `afa plan`, with buttons and bars.
     """
     with _opened(bundle, question, session, replay) as (planner, keeper):
         _serve(planner, keeper, host, port, show)
@@ -148,14 +147,14 @@ def demo(
         Literal["cooling", "anaemia"], typer.Option(help="faults of an air conditioner, or causes of anaemia")
     ] = "cooling",
     patient: Annotated[
-        str | None, typer.Option(help="one of the example's made-up cases; the first by default")
+        str | None, typer.Option(help="one of the example's made-up cases; by default the first case")
     ] = None,
-    page: Annotated[bool, typer.Option("--page", help="plan on a page in the browser")] = False,
+    page: Annotated[bool, typer.Option("--page", help="plan on a browser page, not in the terminal")] = False,
     copy: Annotated[
         Path | None, options.written(to="--copy", about="write the example's files to this new folder, and end")
     ] = None,
 ) -> None:
-    """Plan for a made-up case of an example. The Return key enters the case's value."""
+    """Plan one made-up case of an example. Press Return to enter the case's value."""
     folder = EXAMPLES / example
     if copy is not None:
         with atomic_folder(copy) as made:
@@ -182,7 +181,7 @@ def demo(
 
 
 def _wrapped(text: str) -> None:
-    """Print a text in lines that break between words."""
+    """Print a text, wrapped between words."""
     from rich.console import Console
 
     Console().print(text, highlight=False, markup=False)
@@ -192,9 +191,9 @@ def _wrapped(text: str) -> None:
 def _opened(
     folder: Path, question: PlanOptions, session: Path | None, replay: bool = False
 ) -> Iterator[tuple[Planner, Keeper]]:
-    """Yield a planner with its first suggestion, and the keeper of its session.
+    """Yield a planner that has computed its first suggestion, and the `Keeper` that saves its session.
 
-    While the planner is loading, a line on the terminal says so.
+    The terminal shows a message while the planner is loaded.
     """
     from rich.console import Console
 
@@ -217,7 +216,7 @@ def _opened(
 
 
 def _talk(planner: Planner, keeper: Keeper, patient: Values | None = None) -> None:
-    """Run a conversation in the terminal. If `patient` is given, an empty line enters the patient's value."""
+    """Run a planning session in the terminal. If `patient` is given, an empty line enters that patient's value."""
     from rich.console import Console
 
     from afa.dialogue.terminal import Terminal, line_reader
@@ -230,7 +229,7 @@ def _talk(planner: Planner, keeper: Keeper, patient: Values | None = None) -> No
 def _serve(
     planner: Planner, keeper: Keeper, host: str = HERE, port: int = 0, show: bool = True, patient: Values | None = None
 ) -> None:
-    """Serve a conversation until Ctrl-C."""
+    """Serve the planning page until the user presses Ctrl-C."""
     import asyncio
     import webbrowser
 
@@ -254,9 +253,10 @@ def _serve(
 
 
 def forwarding(address: str, folder: Path) -> Path:
-    """Write a page that redirects to an address, and return its path. Only the owner can read the page.
+    """Write an HTML page that redirects to `address`, readable only by its owner, and return its path.
 
-    The browser gets this file instead of the address, because every user of the machine can read command lines.
+    The browser is started with the page's path, because every user of the machine could read the address on a command
+    line.
     """
     page = folder / "open.html"
     page.touch(mode=0o600)
@@ -265,11 +265,11 @@ def forwarding(address: str, folder: Path) -> Path:
 
 
 def prepare(bundle: Bundle) -> str:
-    """Decide whether a bundle is planned with compiled kernels. Return the text to show while loading.
+    """Switch compiled numeric kernels on or off for a bundle, and return the message to show while loading.
 
-    A small bundle is planned without compiled kernels, because loading them takes longer than the planning. A bundle of
-    middle size is planned without compiled kernels until another process has compiled them. The decision is made before
-    any kernel is imported.
+    Small bundles are planned without compiled kernels, because loading the kernels takes longer than planning. Bundles
+    of middle size use compiled kernels after another process has compiled the kernels. This function must be called
+    before any kernel is imported.
     """
     loaded = any(name.startswith("afa.engine.") for name in sys.modules)
 

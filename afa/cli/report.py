@@ -1,4 +1,4 @@
-"""Commands that turn the results of a run into pages and files for readers."""
+"""Define commands that write pages, tables and records from the results of a workflow run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def notebook(
     out: Annotated[Path, options.written(".ipynb")],
     parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="NAME=VALUE, repeatable")] = None,
 ) -> None:
-    """Run a figure notebook and save it with its output."""
+    """Execute a notebook that draws a figure, and save the executed notebook."""
     from afa.paper.report.notebook import run_notebook
 
     run_notebook(source, out, options.pairs("--parameter", parameter or []))
@@ -31,10 +31,10 @@ def publish_tables(
     summary: Annotated[Path, typer.Argument(help="summary.csv of the run")],
     cohort: options.CohortFolder,
     out: options.Out,
-    paper: Annotated[Path | None, typer.Option(help="folder of the paper's tables, to show them beside ours")] = None,
-    stage: Annotated[list[Path] | None, typer.Option(help="another folder of tables to describe; repeatable")] = None,
+    paper: Annotated[Path | None, typer.Option(help="folder of the paper's tables, to compare with")] = None,
+    stage: Annotated[list[Path] | None, typer.Option(help="folder of a stage's tables to describe; repeatable")] = None,
 ) -> None:
-    """Write the tables for readers as CSV, with the paper's numbers, and a data dictionary with units."""
+    """Write CSV tables with the paper's numbers beside this run's numbers, and a dictionary of columns with units."""
     from afa.cohort.cohort import load_cohort
     from afa.evaluate.inputs import paper_tables
     from afa.evaluate.summary import read_summary
@@ -53,7 +53,7 @@ def compare_with_paper(
     out: options.Out,
     voters: Annotated[Path | None, typer.Option(help="folder with the tables of the stage `voters`")] = None,
 ) -> None:
-    """Compare a run with the paper. Each printed cell and each claim gets a verdict and a reason."""
+    """Compare a run with the paper: write a verdict and a reason for each printed number and each claim."""
     from afa.cohort.cohort import load_cohort
     from afa.evaluate.long_tables import read_table
     from afa.evaluate.summary import read_summary
@@ -74,9 +74,11 @@ def compare_with_paper(
 def carry_run(
     run: options.RunArgument,
     out: Annotated[Path, options.written(".yaml", about="such as resources/paper/carried/NAME.yaml")],
-    check: Annotated[bool, typer.Option("--check", help="compare the file with the run, and write nothing")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="compare the saved file with the run, and write no file")
+    ] = False,
 ) -> None:
-    """Save the effects on a run's first screen, so that other runs can show them."""
+    """Save a run's values of the paper's main effects, for the reports of other runs."""
     import yaml
 
     from afa.io.yamlfile import load_model
@@ -95,15 +97,13 @@ def carry_run(
 def explorer_page(
     bundle: options.BundleFolder,
     cohort: options.CohortFolder,
-    tables: Annotated[Path, typer.Option(help="folder of the allocation stage's tables")],
+    tables: Annotated[Path, typer.Option(help="folder with the tables of the stage `allocation`")],
     out: options.Page,
     solves: options.Solves,
-    patients: Annotated[
-        int, typer.Option(min=1, max=40, help="largest number of patients, spread over the cohort")
-    ] = 12,
-    k: Annotated[int, typer.Option("--k", min=1, help="size of the top set, as in the allocation stage")] = 5,
+    patients: Annotated[int, typer.Option(min=1, max=40, help="largest number of patients to show")] = 12,
+    k: Annotated[int, typer.Option("--k", min=1, help="k, as in the stage `allocation`")] = 5,
 ) -> None:
-    """Write one page that steps through the acquisition of some patients by any rule. It works offline."""
+    """Write an offline HTML page that shows which features each rule acquires for some patients, step by step."""
     from afa.evaluate.explorer import explore, write_explorer
     from afa.evaluate.inputs import check_duels, load_inputs, top_k_size
     from afa.evaluate.long_tables import read_table
@@ -122,7 +122,7 @@ def store_benchmarks(
     run: options.RunArgument,
     out: Annotated[Path, options.written(".csv", about="such as resources/benchmarks/COHORT.csv")],
 ) -> None:
-    """Save the times and memory of a run's jobs. Later runs request the same from a cluster."""
+    """Save the time and memory of a run's jobs, from which later runs compute their requests to a cluster."""
     from afa.paper.report.benchmarks import store_run
 
     store_run(run, out)
@@ -130,14 +130,14 @@ def store_benchmarks(
 
 @app.command("provenance")
 def record_provenance(
-    target: Annotated[list[str], typer.Argument(help="files or folders that the workflow made")],
-    records: Annotated[Path, typer.Option(help="folder of Snakemake's records: .snakemake")],
+    target: Annotated[list[str], typer.Argument(help="files or folders that the workflow wrote")],
+    records: Annotated[Path, typer.Option(help="Snakemake's folder of job records, .snakemake")],
     lock: Annotated[Path, typer.Option(help="the pinned environment")],
     out: Annotated[Path, options.written(".json")],
 ) -> None:
-    """Write the jobs behind some results, with command, code, times and digests.
+    """Write the provenance of results: the command, code digests, times and file digests of each job.
 
-    The command fails if an input of a job changed later.
+    The command fails if an input of a job has changed since the job ran.
     """
     from afa.paper.report.provenance import Records, check_jobs, trace, write_provenance
 
@@ -155,9 +155,9 @@ def record_provenance(
 @app.command("crate")
 def crate(
     run: options.RunArgument,
-    license_url: Annotated[str, typer.Option("--license", help="address of the licence under which you publish it")],
+    license_url: Annotated[str, typer.Option("--license", help="URL of the licence under which you publish the run")],
 ) -> None:
-    """Make a finished run an RO-Crate for an archive. A new file describes the run's files and jobs."""
+    """Turn a finished run into an RO-Crate for an archive, by a file that describes the run's files and jobs."""
     from afa.paper.report.provenance import write_crate
 
     typer.echo(write_crate(run, license_url))
@@ -168,17 +168,17 @@ def report_page(
     run: options.RunArgument,
     paper: options.PaperFolder,
     docs: Annotated[Path, typer.Option(help="folder with decisions.md, errata.md and past_the_paper.md")],
-    part: Annotated[list[str], typer.Option(help="NAME=CHAPTER: TITLE of a figure, in the order of the page")],
+    part: Annotated[list[str], typer.Option(help="NAME=CHAPTER: TITLE of each figure, in page order")],
     out: options.Page,
     left_out: Annotated[
-        list[str] | None, typer.Option(help="NAME=WHY: a part that this run lacks, and the reason; repeatable")
+        list[str] | None, typer.Option(help="NAME=WHY: a missing part of the report, and the reason; repeatable")
     ] = None,
     readme: Annotated[
         Path | None, options.written(".md", to="--readme", about="where to write a description of the run's files")
     ] = None,
-    measured: Annotated[Path | None, typer.Option(help="folder of `afa league field` for the cohort's field")] = None,
+    measured: Annotated[Path | None, typer.Option(help="folder written by `afa league field` for this cohort")] = None,
 ) -> None:
-    """Write the report of a finished run. The report is one page that contains everything and works offline."""
+    """Write the report of a finished run as one self-contained HTML page."""
     from afa.paper.report import page
 
     parts, why = options.pairs("--part", part), options.pairs("--left-out", left_out or [])

@@ -1,6 +1,6 @@
-"""`afa simulate` shows how many measurements each way of choosing features needs.
+"""Define `afa simulate` and `afa score`, which read patients with measured values.
 
-The command uses measured patients.
+`afa simulate` counts the measurements that each rule for choosing features needs.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def simulate(
     ] = None,
     score: Annotated[
         str | None,
-        typer.Option(help="scores to compare, comma-separated; the default is the planner's own"),
+        typer.Option(help="scores to compare, comma-separated; by default the planner's default score"),
     ] = None,
     gain: Annotated[
         str | None,
         typer.Option(
             help=(
-                "gains to compare, comma-separated: cmi, f_target, wald_magnitude, information; the default is the "
-                "planner's own, and cmi for the other rules"
+                "gains to compare, comma-separated: cmi, f_target, wald_magnitude, information; the "
+                "default is the planner's default gain, and cmi for the other rules"
             )
         ),
     ] = None,
@@ -63,7 +63,7 @@ def simulate(
         str | None,
         typer.Option(
             help=(
-                "source of value frequencies for the score background and the rule frontier: patients (the others of "
+                "value frequencies for the score `background` and the rule `frontier`: patients (the others of "
                 "this cohort), a table of other patients, elicited, or uniform; the default is elicited if the bundle "
                 "has probabilities"
             )
@@ -72,11 +72,11 @@ def simulate(
     costs: options.Costs = None,
     labels: Annotated[
         Path | None,
-        typer.Option(help="CSV with a column of patients, then a column of 0, 1 or nothing for each entity"),
+        typer.Option(help="CSV of patients' names, and a column of 0, 1 or empty cells for each entity"),
     ] = None,
-    drop_missing: Annotated[bool, typer.Option(help="drop the features of the bundle that the table lacks")] = False,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="first seed of random orders")] = 0,
-    seeds: Annotated[int, typer.Option(min=1, help="random orders for each patient")] = 3,
+    drop_missing: Annotated[bool, typer.Option(help="drop bundle features that the table lacks")] = False,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="seed of the first random order")] = 0,
+    seeds: Annotated[int, typer.Option(min=1, help="number of random orders for each patient")] = 3,
     patients: Annotated[int | None, typer.Option(min=1, help="number of patients, sampled by --seed")] = None,
     resamples: options.Resamples = 1000,
     confidence: options.Confidence = 0.95,
@@ -86,12 +86,12 @@ def simulate(
         typer.Option(
             min=0,
             max=40,
-            help="number of patients on the page explorer.html; 0 makes no page, and --entity makes none",
+            help="number of patients on the page explorer.html; 0 or --entity: no page",
         ),
     ] = 8,
     json: options.AsJson = False,
 ) -> None:
-    """Simulate acquisition on measured patients. The results are curves, and the number of features needed."""
+    """Simulate feature acquisition on measured patients: write accuracy curves and the number of features needed."""
     import numpy as np
     from tqdm import tqdm  # type: ignore[import-untyped]
 
@@ -137,7 +137,7 @@ def simulate(
     rules = _words("--allocation", allocation)
     given = read_patients(cohort, model, drop_missing=drop_missing)
     given = given if labels is None else read_labels(labels, given)
-    say = partial(typer.echo, err=json)  # messages go to stderr if stdout has JSON
+    say = partial(typer.echo, err=json)  # with --json, messages are printed to stderr
     _tell(given, say)
     setting, chosen = _with_background(setting, background, given), some_patients(given.cohort, patients, seed)
     ways = compared_ways(given.bundle, setting, rules, gains, scores)
@@ -198,7 +198,7 @@ def score(
     out: Annotated[Path, options.written(".csv", ".tsv", ".parquet")],
     holds: Annotated[
         Literal["several", "one", "one or none"] | None,
-        typer.Option(help="how many entities a patient can have; by default as in the bundle"),
+        typer.Option(help="number of entities that a patient can have; by default the bundle's setting"),
     ] = None,
     inference: Annotated[Literal["mean_field", "exact"], typer.Option(help="exact is slow")] = "mean_field",
     drop_missing: Annotated[bool, typer.Option(help="treat features that the table lacks as not measured")] = False,
@@ -214,7 +214,7 @@ def score(
     given = read_patients(cohort, model, drop_missing=drop_missing)
     _tell(given, typer.echo)
     found = predict_proba(model, given.frame(), holds=holds, inference=inference, threads=threads)
-    if cohort.is_file():  # patients in the order of the table
+    if cohort.is_file():  # write the patients in the order of the table
         found = found.loc[list(read_cells(cohort, "feature", ()).names)]
     write_probabilities(found, out)
     typer.echo(starting_point(model, holds or ("one" if not model.has_probabilities else None)))
@@ -224,9 +224,9 @@ def score(
 
 
 def _with_background(setting: SimulationSetting, named: str | None, given: GivenTable) -> SimulationSetting:
-    """Return the setting with a background for each patient.
+    """Return the setting with a function from a patient to the patient's background (value frequencies).
 
-    For `patients`, it comes from all other patients of the cohort.
+    With `--background patients`, the background is computed from all other patients of the cohort.
     """
     from afa.scores.belief import Background
 
@@ -243,9 +243,9 @@ def _with_background(setting: SimulationSetting, named: str | None, given: Given
 
 
 def _words(option: str, text: str | None, known: Sequence[str] = ()) -> list[str]:
-    """Return the distinct words of a comma-separated text, or none if it is None.
+    """Return the distinct words of a comma-separated text, or an empty list if `text` is None.
 
-    Raise a `ConfigError` for a repeated or empty word, and for a word that is not in `known`, if this is given.
+    Raise a `ConfigError` for a repeated or empty word, and for a word outside `known` unless `known` is empty.
     """
     if text is None:
         return []
@@ -257,7 +257,7 @@ def _words(option: str, text: str | None, known: Sequence[str] = ()) -> list[str
 
 
 def _tell(given: GivenTable, say: Callable[[str], None]) -> None:
-    """Print which parts of the input are not used or are missing."""
+    """Print which columns, features and labels are ignored or missing."""
     from afa.io.csvfile import visible
 
     if given.doubt:

@@ -1,7 +1,7 @@
-"""`afa kernels`, `afa stage`, `afa gather` and `afa join` are the jobs of the workflow.
+"""Define the commands that workflow jobs run: `afa kernels`, `afa stage`, `afa gather` and `afa join`.
 
-`afa summarise` writes only the rows of a stage. `afa experiment` and `afa summary` are about language models that plan,
-which are not stages.
+`afa summarise` recomputes the summary rows of one stage. `afa experiment` and `afa summary` run and summarise
+experiments in which a language model chooses the measurements.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 Name = Annotated[str, typer.Argument(help="a module of afa/paper/experiments")]
-Chosen = Annotated[str, typer.Option("--settings", help="JSON with the keys of config.yaml that the stage reads")]
+Chosen = Annotated[str, typer.Option("--settings", help="JSON of settings in config.yaml that the stage reads")]
 Inputs = Annotated[list[str] | None, typer.Option("--input", help="NAME=PATH, another input; repeatable")]
 RowsToo = Annotated[
     Path | None, options.written(".csv", ".parquet", to="--rows", about="where to write rows of summary.csv")
 ]
-Parts = Annotated[list[Path], typer.Argument(help="outputs of the earlier jobs, in order")]
+Parts = Annotated[list[Path], typer.Argument(help="output paths of the earlier jobs, in order")]
 
 
 @app.command("stage", hidden=True)
@@ -51,7 +51,7 @@ def stage(
 ) -> None:
     """Run one stage of the workflow.
 
-    The command writes a folder of tables, and the rows of summary.csv made from these tables.
+    The command writes a folder of tables and, with --rows, the stage's rows of summary.csv.
     """
     from afa.evaluate.inputs import check_duels, load_inputs, shard_of
     from afa.evaluate.long_tables import StageTables, write_tables
@@ -94,7 +94,7 @@ def stage(
 
 @app.command("summarise", hidden=True)
 def summarise(name: Name, tables: Parts, out: options.Rows, settings: Chosen = "{}", inputs: Inputs = None) -> None:
-    """Write the rows of summary.csv from one stage's tables."""
+    """Compute one stage's rows of summary.csv from the stage's tables."""
     beside = {key: Path(value) for key, value in options.pairs("--input", inputs or []).items()}
     _write_rows(name, tables[0], beside, _document(settings), out)
 
@@ -110,14 +110,14 @@ def gather(name: Name, shards: Parts, out: options.Out) -> None:
 
 @app.command("join", hidden=True)
 def join(parts: Parts, out: options.Rows) -> None:
-    """Write summary.csv. The file contains the numbers of a run, one on each line."""
+    """Write summary.csv, which contains one number of the run on each line."""
     from afa.evaluate.summary import join_summaries
 
     join_summaries(parts, out)
 
 
 def _write_rows(name: str, tables: Path, beside: Mapping[str, Path], document: Any, out: Path) -> None:
-    """Write a stage's rows from its tables. `beside` contains the tables of other stages that the rows may use."""
+    """Compute and write a stage's rows of summary.csv. `beside` maps other stages to their folders of tables."""
     from afa.evaluate.long_tables import StageTables
     from afa.evaluate.summary import write_summary
     from afa.paper.experiments.base import check_rows
@@ -130,10 +130,7 @@ def _write_rows(name: str, tables: Path, beside: Mapping[str, Path], document: A
 
 
 def _part(document: Any, keys: Sequence[str], *, but: Sequence[str]) -> Any:
-    """Return a document of settings without some sections.
-
-    The removed sections are the sections in `but` that are not in `keys`.
-    """
+    """Return the settings without the sections that are named in `but` and not in `keys`."""
     mine, others = ({key.partition(".")[0] for key in each} for each in (keys, but))
     return {key: value for key, value in document.items() if key in mine or key not in others}
 
@@ -141,9 +138,9 @@ def _part(document: Any, keys: Sequence[str], *, but: Sequence[str]) -> Any:
 @app.command("kernels", hidden=True)
 def kernels(
     out: Annotated[Path, options.written(".json")],
-    threads: Annotated[int, typer.Option(min=1, help="kernels compiled at the same time")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="number of kernels compiled in parallel")] = 1,
 ) -> None:
-    """Compile the kernels that the cache lacks, and write the SHA-256 of each cached file."""
+    """Compile the numeric kernels that the cache lacks, and write the SHA-256 of each cached file."""
     from afa.engine.compile import cached_files
     from afa.engine.warm import compile_all
     from afa.io.files import write_text
@@ -153,7 +150,7 @@ def kernels(
 
 
 def _module(name: str) -> ModuleType:
-    """Return the module of a stage. An unknown name raises a `ConfigError`."""
+    """Return the Python module of a stage; raise a `ConfigError` for an unknown stage."""
     if not _is_stage(name):
         raise ConfigError(
             Fault("afa stage", repr(name), "the name of a stage", "see afa/paper/experiments/declared.py")
@@ -161,8 +158,8 @@ def _module(name: str) -> ModuleType:
     return import_module(f"afa.paper.experiments.{name}")
 
 
-# The two modules are imported by name, so that no code digest covers them.
-# The parameters of a rule already contain the declaration of its stage and the settings that the stage reads.
+# Importing `declared` and `settings` by name keeps these two modules out of code digests.
+# The parameters of a workflow rule already contain the stage's declaration and settings.
 def _declared(name: str) -> Stage:
     declared: Stage = import_module("afa.paper.experiments.declared").STAGES[name]
     return declared
@@ -173,14 +170,14 @@ def _is_stage(name: str) -> bool:
 
 
 def _settings(keys: Sequence[str], document: Any) -> dict[str, Any]:
-    """Return the settings that a stage reads, by section."""
+    """Return a mapping of each section to the settings that a stage reads."""
     from afa.paper.experiments.base import chosen
 
     return chosen(keys, import_module("afa.paper.experiments.settings").StageSettings, document)
 
 
 def _document(text: str) -> dict[str, Any]:
-    """Return a JSON object from the command line as a mapping."""
+    """Parse a JSON object from the command line into a dict."""
     try:
         document = loads(text)
         if not isinstance(document, dict):
@@ -191,22 +188,22 @@ def _document(text: str) -> dict[str, Any]:
         raise ConfigError(Fault("--settings", str(error), "a JSON object", step)) from None
 
 
-experiments = typer.Typer(help="Run experiments outside the stages: language models that plan.", no_args_is_help=True)
-summaries = typer.Typer(help="The numbers of these experiments, one on each line.", no_args_is_help=True)
+experiments = typer.Typer(help="Run experiments in which a language model chooses the features.", no_args_is_help=True)
+summaries = typer.Typer(help="Summarise experiments with language models that choose features.", no_args_is_help=True)
 
 
 @experiments.command("baselines")
 def experiment_baselines(
     bundle: options.BundleFolder,
     cohort: options.CohortFolder,
-    record: Annotated[Path, typer.Option(help="folder of answers; --live adds new answers")],
+    record: Annotated[Path, typer.Option(help="folder of recorded answers; --live adds new answers")],
     out: options.Out,
     asks: options.Asks,
     solves: options.Solves,
-    settings: Annotated[str, typer.Option(help="JSON with the keys of section `baselines` of config.yaml")] = "{}",
-    k: Annotated[int, typer.Option("--k", min=1, help="size of the top set")] = 5,
+    settings: Annotated[str, typer.Option(help="JSON of settings in section `baselines` of config.yaml")] = "{}",
+    k: Annotated[int, typer.Option("--k", min=1, help="k, the number of entities in the answer")] = 5,
 ) -> None:
-    """Run language models that plan, with recorded or live answers, and the planner on the same patients."""
+    """Let a language model (recorded or live) and the planner choose features of the same patients."""
     from afa.elicit.budget import Prices
     from afa.elicit.live import shown
     from afa.elicit.record import Question, Record
@@ -220,8 +217,8 @@ def experiment_baselines(
 
     check_place(out, [f"{name}.parquet" for name in BASELINE_TABLES])
     potentials, people = load_inputs(bundle, cohort)
-    # The module is imported by name, so that no digest covers the module. The parameters of the rule contain its
-    # settings.
+    # Importing `afa.paper.config` by name keeps this module out of code digests.
+    # The parameters of the workflow rule already contain its settings.
     chosen = check_model(_document(settings), import_module("afa.paper.config").Baselines, "the settings")
     about = load_study(chosen.study)
     manner = about.settings.manner
@@ -235,7 +232,7 @@ def experiment_baselines(
         source = recorded(Record(record), chosen.model, manner, prompts_of(plan))
 
     abstracts = None
-    if "rag_llm" in chosen.methods:  # abstracts come from the record's cache; with --live also from the services
+    if "rag_llm" in chosen.methods:  # abstracts are read from the record's cache, with --live also from online services
         from afa.elicit.retrieval import literature
 
         with_most = replace(about, settings=about.settings.model_copy(update={"abstracts": chosen.abstracts}))
@@ -268,11 +265,11 @@ def summary_baselines(
     prompt_price: options.PromptPrice = 0.0,
     answer_price: options.AnswerPrice = 0.0,
     currency: Annotated[str, typer.Option(help="currency of the prices")] = "USD",
-    table: Annotated[str, typer.Option(help="name of the table in the summary")] = "llm_baselines",
+    table: Annotated[str, typer.Option(help="value of the column `table` in the summary")] = "llm_baselines",
 ) -> None:
-    """Summarise language models that plan.
+    """Summarise experiments with language models that plan.
 
-    The decisions of the models are compared with the planner's, and their costs are listed.
+    The models' decisions are compared with the planner's decisions, and the costs of the models are listed.
     """
     from afa.elicit.budget import Prices
     from afa.evaluate.long_tables import read_table

@@ -1,4 +1,4 @@
-"""`afa update`: update a bundle with labelled patients."""
+"""Define `afa update`, which updates the probabilities of a bundle with labelled patients."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ def update(
     bundle: options.BundleArgument,
     values: Annotated[
         Path,
-        typer.Argument(metavar="VALUES", help="table of -1, 0, 1 or nothing (.csv or .parquet), or a cohort folder"),
+        typer.Argument(
+            metavar="VALUES", help="table of -1, 0, 1 or empty cells (.csv or .parquet), or a cohort folder"
+        ),
     ],
     labels: Annotated[
         Path,
         typer.Argument(
-            metavar="LABELS", help="CSV with a column of patients, then a column of 0, 1 or nothing for each entity"
+            metavar="LABELS", help="CSV of patients' names, and a column of 0, 1 or empty cells for each entity"
         ),
     ],
     out: options.Out,
     couplings: Annotated[
-        bool, typer.Option("--couplings/--no-couplings", help="keep the elicited couplings, which no patient updates")
+        bool, typer.Option("--couplings/--no-couplings", help="keep the elicited couplings (labels never change them)")
     ] = True,
     json: options.AsJson = False,
 ) -> None:

@@ -1,7 +1,7 @@
-"""Time and memory of a run: Snakemake's measurements of every job, their sums by rule, and stored sums of some runs.
+"""Read and store the time and memory of the jobs of a run, as measured by Snakemake.
 
-On a cluster, the workflow requests memory and time according to the stored runs. At each further attempt of a job, it
-requests more. At its start, the workflow prints how long a stored run took.
+On a cluster, the workflow computes its requests of memory and time from stored runs, and doubles a request at each
+further attempt of the job. At its start, the workflow prints how long a stored run took.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ LEAST_MINUTES = 10
 def read_jobs(folder: Path, *, shards: int | None = None) -> pd.DataFrame:
     """Return a table with one row for each job of a run, and the columns `JOB_COLUMNS`.
 
-    `folder` is the run's `benchmarks`.
+    `folder` is the subfolder `benchmarks` of the run.
 
     Rows are sorted by rule and job. The name of a job consists of the wildcards of its rule, such as `f_target/3-of-4`,
     and is empty for a rule without wildcards. `seconds` is wall time. `max_rss_mb` is the largest resident set in MiB.
-    It is missing for a job that ended before it was measured. `cpu_seconds` comes from a file that the job's shell
-    writes. If there is no such file, it comes from Snakemake's samples, or is missing.
+    `max_rss_mb` is missing for a job that ended before Snakemake measured it. `cpu_seconds` is read from a file that
+    the job's shell writes. Without such a file, `cpu_seconds` is read from Snakemake's samples, or is missing.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def read_jobs(folder: Path, *, shards: int | None = None) -> pd.DataFrame:
 
 
 def by_rule(jobs: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of `read_jobs` summed by rule. The largest total time comes first.
+    """Return the time and memory of jobs by workflow rule, sorted by total time, longest first.
 
     `seconds` and `cpu_seconds` are sums over the rule's jobs. `longest_seconds` and `max_rss_mb` are maxima over the
     jobs.
@@ -79,9 +79,9 @@ def by_rule(jobs: pd.DataFrame) -> pd.DataFrame:
 
 
 def store_run(run: Path, path: str | Path) -> None:
-    """Write time and memory of a run by rule, with the columns `STORED_COLUMNS`. Rows are sorted by rule.
+    """Write a CSV of a run's time and memory, one row for each workflow rule, with the columns `STORED_COLUMNS`.
 
-    The column `patients` has the number of patients of the cohort in all rows.
+    In every row, the column `patients` contains the number of patients of the cohort.
 
     Parameters
     ----------
@@ -107,9 +107,9 @@ def store_run(run: Path, path: str | Path) -> None:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """Time and memory of a run.
+    """Time and memory of a stored run.
 
-    `rules` has one row for each rule, and the columns `STORED_COLUMNS` except `patients`.
+    The table `rules` has one row for each workflow rule, and the columns `STORED_COLUMNS` except `patients`.
     """
 
     cohort: str
@@ -120,7 +120,7 @@ class StoredRun:
 def read_stored(folder: str | Path) -> list[StoredRun]:
     """Return the runs that `store_run` wrote into a folder as `<cohort>.csv`.
 
-    Any other CSV file raises a `ReportError`.
+    Any other CSV file in the folder raises a `ReportError`.
     """
     runs = []
     for path in sorted(Path(folder).glob("*.csv")):
@@ -138,18 +138,18 @@ def read_stored(folder: str | Path) -> list[StoredRun]:
 
 @dataclass(frozen=True)
 class Need:
-    """Memory of the largest job of a rule, and time of its longest job."""
+    """Memory of a rule's largest job in MiB, and time of the rule's longest job in seconds."""
 
     max_rss_mb: float
     longest_seconds: float
 
     def mem_mb(self, attempt: int) -> int:
-        """Return the memory in MB to request at the n-th attempt (from 1). Each attempt requests twice the time."""
+        """Return the memory in MB to request for a job; the request doubles at each attempt (1, 2, ...)."""
         asked = (WORKFLOW_MB + MARGIN * self.max_rss_mb) * 2.0 ** (attempt - 1)
         return STEP_MB * math.ceil(asked / STEP_MB)
 
     def runtime(self, attempt: int) -> int:
-        """Return the wall time in minutes to request at the n-th attempt (from 1). Each attempt doubles the request."""
+        """Return the minutes to request for a job; the request doubles at each attempt (1, 2, ...)."""
         return max(LEAST_MINUTES, math.ceil(SLOWER * self.longest_seconds / 60)) << (attempt - 1)
 
 
@@ -158,22 +158,22 @@ UNMEASURED = Need(max_rss_mb=1_000, longest_seconds=180)
 
 
 def read_needs(folder: str | Path) -> dict[str, Need]:
-    """Return the largest need of each rule over all runs in `folder`. The errors are those of `read_stored`."""
+    """Return a mapping of each rule to the largest memory and time of its jobs over the stored runs in `folder`."""
     runs = read_stored(folder)
     if not runs:
         return {}
     largest = pd.concat([run.rules for run in runs]).groupby("rule")[["max_rss_mb", "longest_seconds"]].max()
-    # Jobs that take a few milliseconds have no measurement.
+    # Snakemake cannot measure jobs of a few milliseconds, which count as 0.
     return {str(rule): Need(*took) for rule, *took in largest.fillna(0.0).itertuples(name=None)}
 
 
 def _measured(path: Path, inside: Path) -> tuple[str, str, float, float, float]:
-    """Return rule, job and measurements from one of Snakemake's files. In these files, NA or - means not measured."""
+    """Return rule, job and measurements from one of Snakemake's benchmark files, where NA or - means not measured."""
     rule, *job = inside.with_suffix("").parts
     try:
         last = pd.read_csv(path, sep="\t", na_values=["-"]).iloc[-1]
         seconds, memory, processor = (float(last[name]) for name in ("s", "max_rss", "cpu_time"))
-        if (times := path.with_suffix(".times")).exists():  # user and system time of the shell and its children
+        if (times := path.with_suffix(".times")).exists():  # user and system time of the shell and its child processes
             parts = [part.removesuffix("s").split("m") for part in times.read_text(encoding="ascii").split()]
             if len(parts) != 4:
                 raise ValueError(f"times are {parts!r}")

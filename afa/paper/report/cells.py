@@ -1,8 +1,8 @@
 """Functions for figure notebooks: `located` finds the folder of a run, `show_caption` shows the figure's caption.
 
-A caption is written only in its notebook, as the first argument of `show_caption` in a cell tagged `caption`. The
-notebook shows the caption with its fields filled in. The report copies the shown text. The workflow passes the caption
-to Snakemake's report.
+A figure's caption is the first argument of `show_caption` in the notebook's cell tagged `caption`. The notebook
+replaces the placeholders of the caption by values. The report copies the caption that the notebook shows, and the
+workflow also passes the caption to Snakemake's report.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ FIELDS = ("cohort", "confidence")
 
 
 def located(path: str | Path) -> Path:
-    """Return the folder that a notebook names, such as `../results/demo`.
+    """Return the folder of a run that a notebook names by a relative path, such as `../results/demo`.
 
-    The folder is also found if the notebook runs in the folder above its own. Jupyter runs a notebook in the notebook's
-    folder. Papermill and most editors run it in the project's folder.
+    The relative path is resolved from the notebook's folder, where Jupyter runs a notebook, or from the project's
+    folder, where papermill and most editors run a notebook.
     """
     folder = Path(path)
     above = Path(*folder.parts[1:]) if folder.parts[:1] == ("..",) else folder
@@ -39,7 +39,7 @@ def located(path: str | Path) -> Path:
 
 
 def caption_of(notebook: str | Path) -> str:
-    """Return the caption in a notebook with unfilled fields in braces, or "" if the notebook does not exist.
+    """Return the caption in a notebook with its placeholders in braces, or "" if the notebook does not exist.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def caption_of(notebook: str | Path) -> str:
 
 
 def fill_caption(words: str, cohort: str, confidence: float) -> str:
-    """Return the caption with its fields filled in.
+    """Return the caption with its placeholders replaced by values.
 
     >>> fill_caption("Bands are {confidence} over patients of {cohort}.", "demo", 0.95)
     'Bands are 95 % over patients of demo.'
@@ -72,7 +72,7 @@ def fill_caption(words: str, cohort: str, confidence: float) -> str:
 
 
 def show_caption(words: str, run: str | Path, patients: Cohort, confidence: float | str = "") -> None:
-    """Show a caption in Markdown below its figure. Its fields (`FIELDS`) are filled in.
+    """Replace the placeholders (`FIELDS`) of a figure's caption by values, and show the caption as Markdown.
 
     Parameters
     ----------

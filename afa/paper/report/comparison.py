@@ -1,7 +1,4 @@
-"""Comparison of the paper with this run.
-
-The table has one line for each printed cell and for each claim, with a verdict and a reason.
-"""
+"""Compare each printed number and each claim of the paper with a run, and give a verdict and a reason."""
 
 from __future__ import annotations
 
@@ -42,15 +39,16 @@ SHARES = ("accuracy", "balanced_accuracy", "rate", "p_at_k", "r_precision", "pre
 
 @dataclass(frozen=True)
 class Reader:
-    """Finds readings (lines of the summary) in one run.
+    """Look-up of a run's numbers by readings, which are short names of lines of summary.csv.
 
-    Shares are converted to per cent, and differences of shares to percentage points.
+    Shares are returned in per cent, and differences of shares in percentage points.
 
     Attributes
     ----------
-    cohort, simulated : name of the cohort, and True if its patients are simulated
-    facts : numbers of the cohort to which claims refer: `patients`, `features`, `labelled` (number of entities with a
-        column of labels) and `zeros` (share of values that are 0)
+    cohort : name of the cohort
+    simulated : True if the patients are simulated
+    facts : numbers that describe the cohort: `patients`, `features`, `labelled` (number of entities with a column of
+        labels) and `zeros` (share of values that are 0)
 
     """
 
@@ -62,7 +60,7 @@ class Reader:
 
     @classmethod
     def of(cls, summary: pd.DataFrame, answers: ClaimAnswers, cohort: Cohort) -> Reader:
-        """Return the reader of all rows of a run and its cohort."""
+        """Return a `Reader` of a run's summary and cohort."""
         facts = {
             "patients": len(cohort.patients),
             "features": len(cohort.features),
@@ -77,16 +75,16 @@ class Reader:
         return int(self.facts["features"])
 
     def patients_behind(self, ours: Number) -> float:
-        """Return the number of patients behind a number: the cohort's number of patients, or `n` if it is smaller."""
+        """Return the number of patients from whom `ours` was computed: its `n`, at most all patients of the cohort."""
         return float(np.fmin(ours.n, self.facts["patients"]))
 
     def fact(self, name: str, unit: str) -> Number:
-        """Return a fact of the cohort. A share is converted to per cent."""
+        """Return a number that describes the cohort, such as `patients`; a share is converted to per cent."""
         value = self.facts[name]
         return Number(100 * value, unit="percent") if unit == "share" else Number(value)
 
     def line(self, reading: str, *, complement: bool = False) -> Number | None:
-        """Return the number of a reading, or None if the summary has no such line or the line has no number."""
+        """Return the number that a reading names, or None if summary.csv lacks the line or the line has no number."""
         line = self.summary.find(self._where(reading))
         if line is None or pd.isna(line["value"]):
             return None
@@ -97,13 +95,13 @@ class Reader:
         return found.scaled(100) if unit else found
 
     def missing(self, reading: str) -> str:
-        """Return the reason why a reading has no number."""
+        """Return the reason why summary.csv contains no number for a reading."""
         table = self._where(reading)["table"]
         is_there = (self.summary.rows["table"] == table).any()
         return f"no number for {reading}" if is_there else f"no table {table} in this run"
 
     def relation(self, text: str) -> Relation | str:
-        """Return a relation with its numbers, or a text on the missing number."""
+        """Return a relation with the numbers of both sides, or the reason why a number is missing."""
         left, operator, right = verdicts.relation_of(text)
         if isinstance(found := self._scaled(left), str):
             return found
@@ -117,7 +115,7 @@ class Reader:
         return Relation(found, operator, read, f"{text}: {found} against {read}", difference)
 
     def _scaled(self, side: str) -> Number | str:
-        """Return the number of a side of a relation, or a text with the reason why it is missing."""
+        """Return the number on one side of a relation, or the reason why that number is missing."""
         factor, reading = verdicts.scaled_reading(side)
         found = self.line(reading)
         return self.missing(reading) if found is None else found.scaled(factor)
@@ -130,7 +128,7 @@ class Reader:
 def compare(reader: Reader, printed: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return a table of every printed cell, followed by every claim, with the columns `COLUMNS`.
 
-    `difference` is this run's number minus the paper's number. It is empty if the numbers are not comparable.
+    `difference` is this run's number minus the paper's number, or empty if the numbers are not comparable.
 
     Parameters
     ----------
@@ -142,7 +140,7 @@ def compare(reader: Reader, printed: Mapping[str, pd.DataFrame]) -> pd.DataFrame
     cells = {" | ".join((line["table"], line["row"], line["column"])): line for line in lines}
     lines += [_claim(claim, reader, cells) for claim in printed["claims"].itertuples()]
     table = pd.DataFrame(lines, columns=COLUMNS)
-    if reader.simulated:  # results on simulated patients are no evidence on real ones
+    if reader.simulated:  # results on simulated patients are no evidence about real patients
         has_number = table["ours"].notna() & (table["verdict"] != verdicts.NOT_RUN)
         said = verdicts.SIMULATED, "", f"cohort {reader.cohort} is simulated"
         table.loc[has_number, ["verdict", "size", "reason"]] = said
@@ -153,10 +151,10 @@ def compare(reader: Reader, printed: Mapping[str, pd.DataFrame]) -> pd.DataFrame
 
 
 def count_verdicts(comparison: pd.DataFrame) -> pd.DataFrame:
-    """Return the numbers of lines by direction and by size, for each printed table and for each kind of claim.
+    """Return how many verdicts have each direction and each size, for each printed table and each kind of claim.
 
-    A difference is counted once by direction and once by size. A level has only a size, and a statement has only a
-    direction.
+    A difference of two shares is counted once by direction and once by size. Any other number has only a size, and a
+    statement in words has only a direction.
     """
     source = comparison["table"].where(comparison["kind"] == CELL, "claims: " + comparison["kind"] + "s")
     directions, sizes = (pd.crosstab(source, comparison[column]) for column in ("verdict", "size"))
@@ -167,9 +165,9 @@ def count_verdicts(comparison: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_comparison(comparison: pd.DataFrame, folder: Path, screen: pd.DataFrame, voters: pd.DataFrame) -> None:
-    """Write `comparison`, its counts `verdicts`, `screen` and `voters` as Parquet. Also write `comparison` as CSV.
+    """Write `comparison`, `verdicts` (counts), `screen` and `voters` as Parquet, and `comparison` also as CSV.
 
-    If an error occurs, nothing is written.
+    If an error occurs, no file is written.
 
     Parameters
     ----------
@@ -196,7 +194,7 @@ def load_printed(folder: Path) -> dict[str, pd.DataFrame]:
 
 
 def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[str, Any]]:
-    """Yield one line for each printed number of a table. The lines that `paper_table` adds at t = 0 are left out."""
+    """Yield a comparison line for each printed number of a table, excluding lines that `paper_table` adds at t = 0."""
     patients = reader.answers.patients.get(name)
     texts = printed[~printed["column"].isin(TEXT_COLUMNS)].set_index(["row", "column"])["value"]
     table = paper_table(name, printed, reader.summary, n_features=reader.n_features).dropna(subset=["paper"])
@@ -222,9 +220,9 @@ def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[st
 
 
 def _claim(claim: Any, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the line of one claim (a row of `claims.csv`).
+    """Return the comparison line of one claim (a row of `claims.csv`).
 
-    The claim is judged by its answer, unless the answer has a reason why it is not judged.
+    The claim's entry in answers.yaml names this run's number for the verdict, or the reason why no verdict is given.
     """
     answer, unit = reader.answers.claims[claim.id], UNITS[claim.unit]
     where = answer.cell or answer.line or answer.fact or "; ".join(answer.holds)
@@ -257,9 +255,9 @@ def _claim(claim: Any, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -
 
 
 def printed_difference(first: Mapping[str, Any], second: Mapping[str, Any], reader: Reader) -> Printed:
-    """Return the first printed cell minus the second, in percentage points.
+    """Return the first printed cell minus the second printed cell, in percentage points.
 
-    The result also has the number of patients of their table.
+    The result also contains the number of patients of the first cell's table.
     """
     scale = 100.0 if first["unit"] == "share" else 1.0
     difference = scale * (float(first["paper"]) - float(second["paper"]))
@@ -267,9 +265,9 @@ def printed_difference(first: Mapping[str, Any], second: Mapping[str, Any], read
 
 
 def _statement(answer: ClaimAnswer, reader: Reader, unit: str, *, has_number: bool) -> tuple[Verdict, Number | None]:
-    """Return verdict and number of a statement.
+    """Return the verdict on a statement in words, and the number of its first relation.
 
-    The number gets the unit `unit` if the claim has a number or if a part of the statement is missing.
+    The number gets the unit `unit` if the claim contains a number or if a relation lacks a number.
     """
     relations = [reader.relation(text) for text in answer.holds]
     whole = [relation for relation in relations if not isinstance(relation, str)]
@@ -285,9 +283,9 @@ def _statement(answer: ClaimAnswer, reader: Reader, unit: str, *, has_number: bo
 def _number(
     answer: ClaimAnswer, printed: Printed, reader: Reader, cell: Mapping[str, Any] | None
 ) -> tuple[Verdict, Number | None]:
-    """Return verdict and number of a claim about a number.
+    """Return the verdict on a claim about a number, and this run's number.
 
-    `cell` is the line of the printed cell that answers the claim, or None.
+    `cell` is the comparison line of the printed cell that the claim is about, or None.
     """
     if cell is not None:
         missing = NO_LINE
@@ -311,7 +309,7 @@ def _number(
 def _beside(
     line: dict[str, Any], paper: str, verdict: Verdict, ours: Number | None, patients: int | None
 ) -> dict[str, Any]:
-    """Return the line with both numbers and the verdict. If the numbers are comparable, add their difference."""
+    """Return `line` with the paper's number, this run's number, their difference (if comparable) and the verdict."""
     line = {**line, "paper": paper, "paper_n": patients, "verdict": verdict.direction}
     line |= {"size": verdict.size, "reason": verdict.reason}
     if ours is None:

@@ -1,4 +1,4 @@
-"""The league's page: a table, a figure, and facts about each field."""
+"""Write the page that compares feature acquisition across fields (benchmark data sets with labels)."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ LINES = {
 
 
 def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return a table with one row for each field's main question.
+    """Return a table with one row for each field's main prediction task (question).
 
-    A row has the facts of the question, and the main metric after 3, 5 and all features. The columns are named
-    `<quantity>_<t>`, where t is 3, 5 or all.
+    A row contains facts about the question, and the main metric after 3, 5 and all observed features. Columns of
+    metrics are named `<quantity>_<t>`, where t is 3, 5 or all.
 
     Returns
     -------
@@ -89,7 +89,7 @@ def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def worth(trained: pd.DataFrame, metric: str, t: int) -> str:
-    """Return in words the number of labelled patients from which on the best classifier is as good as the bundle."""
+    """Return, as text, how many labelled patients the best classifier needs to be as good as the bundle."""
     at = trained[(trained["metric"] == metric) & (trained["t"] == t)]
     if at.empty:
         return "not measured"
@@ -100,9 +100,9 @@ def worth(trained: pd.DataFrame, metric: str, t: int) -> str:
 
 
 def _reached(sizes: Sequence[int], reached: pd.Series) -> str:
-    """Return in words the two sizes between which a condition becomes true.
+    """Return, as text, the two sizes of training data between which a condition becomes true.
 
-    `reached` has the condition at each size.
+    `reached` contains the truth value of the condition at each size.
     """
     if not reached.any():
         return f"more than {sizes[-1]}"
@@ -111,10 +111,10 @@ def _reached(sizes: Sequence[int], reached: pd.Series) -> str:
 
 
 def ladder_at(ladder: pd.DataFrame, t: int) -> pd.DataFrame:
-    """Return the ladder of a question after t features. Rows are numbers of labelled patients, and columns are models.
+    """Return the metric of each model (column) by number of labelled patients (row), after t observed features.
 
-    `BEST` is the classifier with the largest mean over samples. The names of columns with ends of intervals have the
-    suffix ` low` or ` high`. The table is empty if the question has no ladder at t.
+    The column `BEST` contains the largest value of any classifier. Columns with the suffix ` low` or ` high` contain
+    ends of intervals. The table is empty if `ladder` has no rows at t.
     """
     at = ladder[ladder["t"] == t].set_index(["size", "model"])
     if at.empty:
@@ -125,9 +125,9 @@ def ladder_at(ladder: pd.DataFrame, t: int) -> pd.DataFrame:
 
 
 def passed(rungs: pd.DataFrame, rival: str) -> str:
-    """Return in words the number of labelled patients from which on labels alone exceed the model `rival`.
+    """Return, as text, how many labelled patients a model trained on labels alone needs to exceed the model `rival`.
 
-    `rungs` is a table from `ladder_at`.
+    `rungs` is a table returned by `ladder_at`.
     """
     if rungs.empty:
         return "not measured"
@@ -137,8 +137,8 @@ def passed(rungs: pd.DataFrame, rival: str) -> str:
 def calibration(reliability: pd.DataFrame) -> pd.DataFrame:
     """Return two measures of calibration by field, task, model and t.
 
-    `stated_less_observed` is the mean of predicted minus observed probability over the cases. `mean_distance` is the
-    mean over the cases of the absolute difference in the bin of the case.
+    `stated_less_observed` is the mean over cases of predicted probability minus observed frequency. `mean_distance` is
+    the mean over cases of the absolute difference in the case's bin (expected calibration error).
     """
     keys, n = ["field", "task", "model", "t"], reliability["n"]
     gap = n * (reliability["stated"] - reliability["observed"])
@@ -148,10 +148,10 @@ def calibration(reliability: pd.DataFrame) -> pd.DataFrame:
 
 
 def measured(folder: Path) -> dict[str, Any]:
-    """Return the values for the first part of a field's report, from the results of `afa league field`.
+    """Return the template values for the first part of a field's report, from the folder of `afa league field`.
 
-    `said` has a paragraph for each question. The other values, among them `picture`, belong to the template
-    `league_tables.html`. The result is empty if the field has no question.
+    `said` contains a paragraph for each question. The template `league_tables.html` uses all other values. The mapping
+    is empty if the field has no prediction task (question).
     """
     tables = read_fields([folder])
     rows = league_rows(tables)
@@ -161,7 +161,7 @@ def measured(folder: Path) -> dict[str, Any]:
 
 
 def said(row: Mapping[Any, Any]) -> str:
-    """Return a sentence on the results with few features, from a row of `league_rows`.
+    """Return a paragraph on the results with few observed features, from a row of `league_rows`.
 
     >>> row = {"task": "a", "field": "f", "metric": "auroc", "features": 8, "followed": 90, "planner_3": 0.8,
     ...        "random_3": 0.7, "lead_3": 0.1, "lead_3_low": -0.01, "lead_3_high": 0.2, "planner_all": 0.85,
@@ -190,7 +190,7 @@ def said(row: Mapping[Any, Any]) -> str:
 
 
 def read_fields(folders: Sequence[Path]) -> dict[str, pd.DataFrame]:
-    """Return the concatenated tables of some fields. The result is empty if no field has a question with labels."""
+    """Return the tables of several fields, concatenated, or an empty mapping if no field has labels."""
     asked = [path for path in folders if (path / f"{LEAGUE_TABLES[0]}.parquet").is_file()]
     return {
         name: pd.concat([read_table(path, name) for path in asked], ignore_index=True)
@@ -202,7 +202,7 @@ def read_fields(folders: Sequence[Path]) -> dict[str, pd.DataFrame]:
 def _shown(
     tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, path: str | Path = ""
 ) -> dict[str, Any]:
-    """Return the picture and the values of the template `league_tables.html`."""
+    """Return the figure and the other values that the template `league_tables.html` needs."""
     return {
         "picture": Markup(draw(tables, rows, n_fields, path) if tables else ""),  # noqa: S704 (our own figure)
         "rows": rows.to_dict("records"),
@@ -217,7 +217,7 @@ def _shown(
 def write_league(fields: Sequence[Path], out: str | Path) -> None:
     """Write the tables, the figures and the page `league.html` from the results of `afa league field` for each field.
 
-    A field whose table is missing is listed as not fetched. The figures state the number of fields that they show.
+    The page lists a field whose table is missing as not fetched. Each figure states how many fields it shows.
     """
     absent = {}
     for path in fields:
@@ -241,8 +241,8 @@ def write_league(fields: Sequence[Path], out: str | Path) -> None:
 def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, path: str | Path = "") -> str:
     """Return a figure as SVG with one panel for each question: the main metric by number of observed features.
 
-    A panel shows the planner's order, the other orders, and shuffled knowledge. If a path is given, the figure is also
-    written.
+    A panel has lines for the planner's order, one fixed order and random orders, and a band for shuffled bundles. If a
+    path is given, the figure is also saved as a file.
     """
     columns = min(4, len(rows))
     height = -(-len(rows) // columns)
@@ -279,7 +279,7 @@ def draw_ladder(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields
     """Return a figure as SVG with one panel for each question: the main metric by number of labelled patients.
 
     A panel shows the metric after `LADDER_AT` features for each model in `RUNGS`. If a path is given, the figure is
-    also written.
+    also saved as a file.
     """
     columns = min(4, len(rows))
     height = -(-len(rows) // columns)
@@ -290,7 +290,7 @@ def draw_ladder(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields
         places = range(1, len(rungs) + 1)
         for name, (colour, line, label) in RUNGS.items() if len(rungs) else ():
             values, at = list(rungs[name]), list(places)
-            if name.startswith(BOTH):  # without labelled patients, the updated bundle is the bundle
+            if name.startswith(BOTH):  # without labelled patients, the updated bundle equals the elicited bundle
                 values, at = [rungs[HEADLINE].iloc[0], *values], [0, *at]
             axes.plot(at, values, line, color=colour, label=label, marker="o", markersize=2.5)
             if name == BOTH:
@@ -312,7 +312,7 @@ def draw_ladder(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields
 
 
 def _rungs(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of the ladder's table. A row has a field, a question, t, a number of patients, and the models."""
+    """Return rows with the metric of each model, by field, question, t and number of labelled patients."""
     found = []
     for row in rows.to_dict("records"):
         for t in dict.fromkeys([*(t for t in (3, 5, 8) if t < row["features"]), row["features"]]):
@@ -327,13 +327,13 @@ def _rungs(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[
 
 
 def of_task(table: pd.DataFrame, fact: Mapping[Any, Any]) -> pd.DataFrame:
-    """Return the rows of one question of one field."""
+    """Return the rows of `table` that belong to one question of one field."""
     own: pd.DataFrame = table[(table["field"] == fact["field"]) & (table["task"] == fact["task"])]
     return own
 
 
 def _models(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the curves of every field and variant by rule and metric, at 3, 5 and all features."""
+    """Return table rows with every metric after 3, 5 and all observed features, by question and model."""
     found = []
     for row in rows.to_dict("records"):
         own = of_task(tables["curves"], row)
@@ -347,7 +347,7 @@ def _models(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict
 
 
 def _one(table: pd.DataFrame, model: str, allocation: str, metric: str, t: int) -> Mapping[Any, Any]:
-    """Return the row with these keys. Its numbers are missing if t exceeds the number of features."""
+    """Return the row of `table` with the given keys, or missing numbers if t exceeds the number of features."""
     keys = (table["model"] == model) & (table["allocation"] == allocation)
     own = table[keys & (table["metric"] == metric) & (table["t"] == t)]
     return own.iloc[0].to_dict() if len(own) else dict.fromkeys(("value", "low", "high"), np.nan)

@@ -1,4 +1,4 @@
-"""Run a figure notebook by papermill, in a separate kernel, and read its results."""
+"""Execute a figure notebook by papermill in a separate Jupyter kernel."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-# jsonschema, which nbformat imports, uses this package to check internationalised addresses if it is installed.
-# JupyterLab installs it. Its import takes two seconds to compile a grammar, and no notebook has such addresses.
+# nbformat imports jsonschema, which imports rfc3987_syntax if it is installed. The import takes two seconds, and only
+# checks internationalised addresses, which no notebook contains.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 import nbformat  # noqa: E402
@@ -41,9 +41,9 @@ START_SECONDS = 600
 def run_notebook(source: str | Path, target: str | Path, parameters: Mapping[str, str]) -> None:
     """Run the notebook `source` by papermill, and write the executed notebook to `target`.
 
-    Equal runs give equal bytes, because the parts that differ between runs are removed: times, addresses of objects,
-    and standard error of cells. The standard error of cells goes to the standard error of this process. The kernel
-    reads no user settings and listens on no network port.
+    Repeated executions write identical bytes, because times, addresses of objects and standard error are removed from
+    the notebook. The standard error of cells is printed to the standard error of the calling process. The kernel reads
+    no user settings and listens on no network port.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def read_notebook(path: str | Path) -> NotebookNode:
 
 
 def _executed(notebook: NotebookNode, source: str, parameters: Mapping[str, str]) -> NotebookNode:
-    """Return a copy of the notebook with injected parameters and with the outputs of its cells."""
+    """Execute the notebook with the given parameters, and return the executed copy."""
     step = f"open the notebook and run it with these parameters: {dict(parameters)}"
     try:
         with _kernel_of_its_own() as config:
@@ -105,29 +105,29 @@ def _executed(notebook: NotebookNode, source: str, parameters: Mapping[str, str]
     except (DeadKernelError, RuntimeError) as error:
         expected = "a kernel that runs to the last cell: it may have been killed for want of memory"
         raise ReportError(Fault(source, f"{type(error).__name__}: {error}", expected, step)) from None
-    # Papermill regards `exit()` in a cell as the end of the notebook.
+    # Papermill treats `exit()` in a cell as a normal end of the notebook.
     if any(cell.cell_type == "code" and cell.source.strip() and not cell.execution_count for cell in ran.cells):
         raise ReportError(Fault(source, "a cell that leaves Python", "cells that all run", step))
     return ran
 
 
 def _place(error: PapermillExecutionError, *, injected: bool) -> str:
-    """Return the place of a failure: the number of the cell, as if the notebook were run by hand, and the line."""
+    """Return the number of the failed code cell, not counting the cell of parameters, and the failed line."""
     lines = re.findall(r"Cell In\[\d+\], line (\d+)", ADDRESS.sub("", _plain("\n".join(error.traceback))))
     number = (error.exec_count or 0) - injected
     return f"code cell {number}" + (f", line {lines[-1]}" if lines else "")
 
 
 def _plain(text: str) -> str:
-    """Return the text without terminal colours."""
+    """Return the text without codes for terminal colours."""
     return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
 @contextmanager
 def _kernel_of_its_own() -> Iterator[Config]:
-    """Yield settings of a kernel that neither reads nor writes the user's home, and communicates through a file.
+    """Yield settings of a Jupyter kernel that communicates through a file and does not use the user's home folder.
 
-    A network port is not used for two reasons. Kernels that start at the same time can get the same port, and other
+    The kernel uses no network port, because two kernels that start together can get the same port, and because other
     users of the machine can see the port.
     """
     with tempfile.TemporaryDirectory(prefix="afa-") as folder:

@@ -1,4 +1,4 @@
-"""The parts of an executed notebook that the report uses: a page without code and figure, and the caption."""
+"""Extract from an executed notebook what the report shows: an HTML page without code and figure, and the caption."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MARKDOWN = "text/markdown"
 
 
 def notebook_page(path: Path) -> str:
-    """Return an executed notebook as one HTML page. It has texts and results, but no code, figure and caption."""
+    """Return the texts and results of an executed notebook as one HTML page, excluding code, figure and caption."""
     notebook = read_notebook(path)
     notebook.cells = [cell for cell in notebook.cells if not _is_caption(cell)]
     for cell in notebook.cells:
@@ -33,11 +33,11 @@ def notebook_page(path: Path) -> str:
 
 @cache
 def _exporter() -> HTMLExporter:
-    """Return the exporter that converts notebooks to HTML. It is cached, because compiling its templates takes time."""
+    """Return the notebook-to-HTML exporter, cached because compiling the exporter's templates takes time."""
     from nbconvert.exporters.html import HTMLExporter  # noqa: PLC0415 (slow to load)
 
     return HTMLExporter(  # type: ignore[no-untyped-call]
-        template_name="basic",  # export only the cells; the report has its own page around them
+        template_name="basic",  # export only the cells, which the report embeds in its own page
         exclude_input=True,
         exclude_input_prompt=True,
         exclude_output_prompt=True,
@@ -46,7 +46,7 @@ def _exporter() -> HTMLExporter:
 
 
 def notebook_caption(path: Path) -> str:
-    """Return the caption that a notebook showed when it ran, in Markdown. Raise a `ReportError` if there is none."""
+    """Return the caption of an executed notebook, in Markdown. Raise a `ReportError` if the caption is missing."""
     outputs = [output for cell in read_notebook(path).cells if _is_caption(cell) for output in cell.get("outputs", [])]
     found = [output.data[MARKDOWN] for output in outputs if MARKDOWN in output.get("data", {})]
     if not found:

@@ -1,7 +1,7 @@
-"""The report page: one HTML file with everything that a reader needs. It loads nothing from elsewhere.
+"""Write the report of a run as one self-contained HTML page.
 
-The page is made from the files of a run and from the project's documents. This module computes no numbers. The
-notebooks and the explorer are stored inside the page as base64 of gzip.
+The page is assembled from the files of a run and from the project's documents; this module computes no numbers. The
+notebooks and the explorer are embedded in the page as gzip-compressed base64.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ COMPARED = ("comparison", "verdicts", "screen", "voters")
 def report_page(
     run: Path, parts: Mapping[str, str], paper: Path, docs: Path, left_out: Mapping[str, str], field: Path | None = None
 ) -> str:
-    """Return the page of a finished run as HTML.
+    """Return the report of a finished run as one HTML page.
 
     Parameters
     ----------
@@ -70,11 +70,9 @@ def report_page(
     Raises
     ------
     ReportError : a file needed for the page is missing.
-    ------
-    ReportError : something that the page is made of is not there.
 
     """
-    # Pages of `docs` about the paper's cohorts are included only for these cohorts.
+    # A page of `docs` about the paper is included only if the run is compared with the paper.
     chapters = () if "comparison" in left_out else {place.partition(": ")[0] for place in parts.values()}
     leads = {chapter: docs / name for chapter, name in LEADS.items() if chapter in chapters}
     _check_complete(run, [*parts], [docs / "decisions.md", docs / "errata.md", *leads.values()], left_out)
@@ -127,7 +125,7 @@ def report_page(
 
 
 def run_readme(run: Path) -> str:
-    """Return a description of the files in a run's folder, as Markdown."""
+    """Return a README in Markdown that describes the files in a run's folder."""
     cohort, bundle = load_cohort(run / "cohort"), load_bundle(run / "bundle")
     return page("run.md", run=run.name, cohort=cohort, bundle=bundle, version=__version__)
 
@@ -138,9 +136,9 @@ def _figures(
     jobs: Sequence[Mapping[str, Any]],
     said: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return the figures with the jobs behind each figure.
+    """Return the figures of the report, each with the jobs that computed it.
 
-    `main` has the figures with a finding. `chapters` has all other figures by chapter of the appendix.
+    `main` lists the figures with a sentence in `said`. `chapters` maps each chapter of the appendix to its figures.
     """
     main: list[dict[str, Any]] = []
     chapters: dict[str, list[dict[str, Any]]] = {}
@@ -175,7 +173,7 @@ def _figures(
 
 
 def upstream(output: str, jobs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the jobs of a provenance file on which `output` depends. The job that made `output` comes last."""
+    """Return the jobs on which `output` depends, from a provenance file; the job that wrote `output` is last."""
     jobs = list(jobs)
     wanted, found = {output}, []
     for job in reversed(jobs):
@@ -192,7 +190,7 @@ def _within(path: str, folder: str) -> bool:
 def _compared(
     run: Path, paper: Path, left_out: Mapping[str, str], cohort: Cohort, summary: pd.DataFrame
 ) -> dict[str, Any]:
-    """Return the results on the paper's statements. They are empty if the run is not compared with the paper."""
+    """Return the template values on the comparison with the paper; they are empty if the run was not compared."""
     if "comparison" in left_out:
         return {"lines": [], "not_run": []}
     comparison, counts, screen, voters = (read_table(run / "comparison", name) for name in COMPARED)

@@ -1,8 +1,8 @@
-"""The paper's tables and this run's numbers side by side.
+"""Put this run's numbers beside the printed numbers of the paper's tables.
 
-There is one line for each printed cell. Lines at t = 0, which the paper does not print, are added. Each printed cell is
-named by its row and column (`resources/paper`). A table in this module maps the name to the line of the summary with
-this run's value. A cell that no stage of this run computes has only the paper's number.
+A table has one line for each printed cell, and lines at t = 0, which the paper does not print. A printed cell is named
+by its row and column (`resources/paper`). The functions in `TABLES` map a printed cell's name to the line of
+summary.csv with this run's value. If no stage of the run computes a cell, the line contains only the paper's number.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ calls every pair, but the paper prints few calls.
 
 @dataclass(frozen=True)
 class PrintedCell:
-    """The line of the summary that has the value of a printed cell.
+    """Address of the summary line that contains this run's value of a printed cell.
 
-    The line is given by its key columns. Key columns that are not given are empty.
+    The key columns of the line have the values in `where`; all other key columns are empty.
 
     Attributes
     ----------
     where : values of the key columns
-    scale : factor of the value, which is 100 if the paper prints per cent or points
-    unit : unit of the value
-    over : for a cell that is a ratio, the line of the denominator. The ratio has no interval
-    unless : another line. If its value is not 0, the two numbers are not comparable
-    constant : another line. If its value is 1, one answer is right for all patients, so that accuracy means nothing
-    also : description of another reading that the paper's text permits -> its differing key columns
+    scale : factor of the value: 100 if the paper prints per cent or percentage points
+    unit : unit of the printed value
+    over : key columns of the denominator, if the cell is a ratio; a ratio has no interval
+    unless : key columns of a line whose value must be 0, else the two numbers are not comparable
+    constant : key columns of the best constant answer's accuracy; if it is 1, the two numbers are not comparable
+    also : another interpretation of the paper's text -> the key columns that differ under that interpretation
 
     """
 
@@ -68,7 +68,7 @@ class PrintedCell:
 
 
 class SummaryLines:
-    """A summary with an index of its lines, for fast look-ups.
+    """A run's summary, whose lines are looked up by their key columns.
 
     Parameters
     ----------
@@ -86,16 +86,16 @@ class SummaryLines:
             raise ReportError(Fault(f"summary line {twice}", "2 lines or more", "one", "run its stage again"))
 
     def find(self, where: Mapping[str, Any]) -> pd.Series | None:
-        """Return the line with these keys and no other keys, or None if there is no such line."""
+        """Return the line whose key columns equal `where` (other keys are empty), or None if the line is missing."""
         place = self._places.get(tuple(where.get(key) for key in self._keys))
         return None if place is None else self.rows.iloc[place]
 
 
 def paper_table(name: str, printed: pd.DataFrame, summary: SummaryLines, *, n_features: int) -> pd.DataFrame:
-    """Return one table of the paper by printed cell, with the columns `COLUMNS`.
+    """Return one table of the paper with one row for each printed cell, and the columns `COLUMNS`.
 
-    The paper's last column, t = 216, is full observation in the paper. It is compared with this run's value at
-    `n_features`. `difference` is this run's value minus the paper's value.
+    The paper's column t = 216 is full observation, and is compared with this run's value at t = `n_features`.
+    `difference` is this run's value minus the paper's value.
 
     Parameters
     ----------
@@ -116,10 +116,10 @@ def paper_table(name: str, printed: pd.DataFrame, summary: SummaryLines, *, n_fe
 
 
 def beside_paper(name: str, paper: str | Path, rows: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:
-    """Return `paper_table` of a run's rows for a notebook. The printed table is read from the folder `paper`.
+    """Return `paper_table` for a notebook, with the printed table read from the folder `paper`.
 
-    The column of full observation is named by this cohort's number of features. If the cohort is a field, which the
-    paper does not have, `paper` and `difference` are missing.
+    Names of columns at full observation contain this cohort's number of features instead of 216. For a table that the
+    paper did not study, the values of `paper` and `difference` are missing.
     """
     printed = pd.read_csv(Path(paper) / f"{name}.csv")
     cells = paper_table(name, printed, SummaryLines(rows), n_features=len(cohort.features))
@@ -129,12 +129,12 @@ def beside_paper(name: str, paper: str | Path, rows: pd.DataFrame, cohort: Cohor
 
 
 def at_full_observation(columns: pd.Series, cohort: Cohort) -> pd.Series:
-    """Return names of printed columns. The paper's number in `t=216` is replaced by the cohort's number of features."""
+    """Return the column names with the paper's `t=216` replaced by this cohort's number of features."""
     return columns.str.replace(rf"t={PAPER_FEATURES}\b", f"t={len(cohort.features)}", regex=True)
 
 
 def _cells(printed: pd.DataFrame) -> list[tuple[str, str, float | None]]:
-    """Return every printed cell that has a number. In rows with t, a cell at t = 0 is added before the first cell."""
+    """Return (row, column, number) of every printed number, and cells at t = 0 without a number."""
     cells: list[tuple[str, str, float | None]] = []
     printed = printed[~printed["column"].isin(TEXT_COLUMNS)]
     for row, part in printed.groupby("row", sort=False):
@@ -148,7 +148,7 @@ def _cells(printed: pd.DataFrame) -> list[tuple[str, str, float | None]]:
 
 
 def _answered(cell: PrintedCell, paper: float | None, summary: SummaryLines) -> dict[str, Any]:
-    """Return a run's values for a printed cell, and the reason if the two numbers are not comparable."""
+    """Return this run's values for a printed cell; `unit` contains the reason if the numbers are not comparable."""
     answer, warning, constant, below = (
         None if where is None else summary.find(where) for where in (cell.where, cell.unless, cell.constant, cell.over)
     )
@@ -180,8 +180,8 @@ def _answered(cell: PrintedCell, paper: float | None, summary: SummaryLines) -> 
 def _random_sign(row: str, _: str) -> PrintedCell | None:
     method = "kl_nonzero" if row == "kl" else METHODS[row]
     keys = EVERY | {"table": "sign_accuracy_random", "metric": "accuracy", "method": method, "allocation": "random"}
-    # The paper says that a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle).
-    # The row `kl` is therefore compared with `kl_nonzero`, and the value with zero votes is shown as well.
+    # The paper says that a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle). The printed row
+    # `kl` is compared with `kl_nonzero`; the value that counts zero votes is also shown.
     also = {"zero votes counted": {"method": "kl"}} if row == "kl" else {}
     return PrintedCell(keys | {"target": "likelihood"}, also=also)
 
@@ -226,7 +226,7 @@ def _layer_one(row: str, column: str) -> PrintedCell | None:
         name, allocation = method.removesuffix("_maxent"), "random" if is_random else "largest_unary"
         keys = {"method": name, "allocation": allocation, "stratum": "binary"}
     else:
-        # The l1 bracket does not depend on a score, so that one line of the summary answers both of its rows.
+        # The l1 bracket does not depend on the score, so both printed l1 rows are compared with the same summary line.
         name = "wald" if bracket == "L1" else METHODS[method]
         keys = {"method": name, "allocation": "random" if is_random else "informed", "target": "likelihood"}
     where = EVERY | keys | {"table": "bracket_rate", "metric": "rate", "reference": BRACKETS[bracket]}
@@ -257,7 +257,7 @@ def _layer_zero(row: str, column: str) -> PrintedCell | None:
 
 
 def _grid(rule: str, gain: str, schedule: str) -> dict[str, str | None]:
-    """Return the key columns of a cell of the allocation grid. A random order has no gain and one schedule."""
+    """Return the key columns of a rule, gain and schedule; random orders have no gain and only one schedule."""
     allocation = ALLOCATIONS[rule]
     if allocation == "random":
         where = {"allocation": allocation, "gain": None, "schedule": "every"}
@@ -301,9 +301,10 @@ TABLES: Mapping[str, Callable[[str, str], PrintedCell | None]] = {
 def binary_form(rows: pd.DataFrame, *, rounds: Sequence[int], variant: str | None = None) -> pd.DataFrame:
     """Return one line for each (target, method) and one column for each t, as in tab:classification_with_llm.
 
-    A cell such as `0.53 (+29.7 / +30.6)` has two gains over the random order in brackets, in percentage points. The
-    first is the gain by `f_target`, whose target is the row's own score (`two_elbo` for `wald`). The second is the gain
-    by `cmi`. A target without cases has no line. A missing t has an empty cell.
+    A cell such as `0.53 (+29.7 / +30.6)` contains the accuracy under random order and, in brackets, the percentage
+    points added by choosing features with `f_target` and with `cmi`. The gain `f_target` looks ahead to the row's own
+    score, or to `two_elbo` in the row `wald`. A target without cases has no line. A cell is empty if the summary has no
+    value at t.
 
     Parameters
     ----------

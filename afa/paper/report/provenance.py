@@ -1,8 +1,7 @@
-"""The origin of every file of a run: the workflow's records, followed from the report back to the sources.
+"""Trace every file of a run back to its source files through Snakemake's job records.
 
 Snakemake saves a record for each finished job, so that the records describe the jobs that actually ran. A run can be
-exported as an RO-Crate, which archives and other programs can read. It has the files of the run and the jobs that made
-them.
+exported as an RO-Crate, a standard description of files and jobs that archives can read.
 """
 
 from __future__ import annotations
@@ -46,15 +45,14 @@ class Job:
 
     Attributes
     ----------
-    rule : name of the rule
-    outputs : path -> SHA-256 of the files that the job made
-    inputs : path -> SHA-256 at the time of the job. The digest of a folder is ""; the files of the folder are also
-        listed
+    rule : name of the workflow rule
+    outputs : path of a file that the job wrote -> SHA-256
+    inputs : path of an input -> SHA-256 when the job ran; "" for a folder, whose files are also listed
     command : the shell command, with all settings
     code : digests of the package's code that the command runs
     started, ended : times in UTC, to the second
-    packages : versions of the packages that affect numbers, at the time of the job (`afa.paper.codedigest.versions`).
-        The text is "" for a job without code of afa
+    packages : versions, when the job ran, of packages that affect numbers (`afa.paper.codedigest.versions`); "" if the
+        job runs no code of afa
 
     """
 
@@ -69,10 +67,12 @@ class Job:
 
 
 class Records:
-    """Snakemake's records, by the path of an output. `folder` is the folder `.snakemake` of a project.
+    """Look-up of the record that Snakemake saved for a job, by the path of an output.
 
-    Snakemake saves its records in files or, with `--persistence-backend db`, in a database. With `--drop-metadata`, it
-    saves no records.
+    `folder` is a project's folder `.snakemake`.
+
+    Snakemake saves its records in files or, with `--persistence-backend db`, in a database. With the option
+    `--drop-metadata`, Snakemake saves no records.
 
     Raises
     ------
@@ -93,7 +93,7 @@ class Records:
             self._records = DbPersistence(nolock=True, path=place)
 
     def job(self, output: str) -> Job | None:
-        """Return the job that made `output`, without digests of its outputs, or None if there is no record."""
+        """Return the job that wrote `output`, without output digests, or None if the job has no record."""
         record = None if self._records is None else self._records.metadata(IOFile(output))
         if record is None:
             return None
@@ -113,7 +113,8 @@ class Records:
 def check_jobs(jobs: Iterable[Job], root: Path) -> None:
     """Raise a `ReportError` if inputs of the jobs have changed since the jobs ran.
 
-    Shards have already been removed and are not checked. The paths of the jobs are relative to `root`.
+    Files of shards, which the workflow has already removed, are not checked. The paths of the jobs are relative to
+    `root`.
     """
     step, faults, now = "remove what was made of it, and give the same command again", [], dict[str, str]()
     for job in jobs:
@@ -137,7 +138,7 @@ def _code_digests(params: Iterable[Any]) -> Iterator[str]:
 
 
 def _packages(params: Iterable[Any]) -> str:
-    """Return the package versions among a job's parameters, which follow the digest of its code."""
+    """Return the package versions in a job's parameters, where they follow the code digest."""
     texts = (str(param).strip("'\"").partition(" ")[2] for param in params)
     return next((text for text in texts if text.startswith(f"{NUMERICS[0]} ")), "")
 
@@ -147,7 +148,7 @@ def _time(seconds: float | None) -> str:
 
 
 def trace(targets: Iterable[str], job_of: Callable[[str], Job | None]) -> list[Job]:
-    """Return every job on which `targets` depend. Each job comes once, after the jobs that it needs.
+    """Return every job on which `targets` depend, each once and after the jobs that it needs.
 
     Parameters
     ----------
@@ -175,10 +176,11 @@ def trace(targets: Iterable[str], job_of: Callable[[str], Job | None]) -> list[J
 
 
 def write_provenance(jobs: Iterable[Job], path: Path, *, root: Path, lock: Path) -> None:
-    """Write the jobs, the SHA-256 of every file that they made, their packages, and the environment, as JSON.
+    """Write JSON with the jobs, the SHA-256 of every file that the jobs wrote, and the environment.
 
-    `made_with` maps the versions of `Job.packages` to rules. It has several entries if parts of a run were made
-    earlier, with other versions. `environment` describes the environment of this call.
+    `made_with` maps package versions (`Job.packages`) to the rules that ran with these versions; parts of a run may
+    have been computed earlier with other versions. `environment` describes the environment in which this function is
+    called.
 
     Parameters
     ----------
@@ -197,7 +199,7 @@ def write_provenance(jobs: Iterable[Job], path: Path, *, root: Path, lock: Path)
 
 
 def environment(lock: Path) -> dict[str, Any]:
-    """Return the version of Python, installed packages, the digest of the lock file, and facts about the machine."""
+    """Return the versions of Python and packages, the digest of the lock file, and facts about the machine."""
     return {
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
@@ -217,10 +219,10 @@ def _digests(outputs: Iterable[str], root: Path) -> dict[str, str]:
 
 
 def write_crate(run: Path, license_url: str) -> Path:
-    """Write `ro-crate-metadata.json` into a folder of results, which makes it an RO-Crate. Return the path of the file.
+    """Write `ro-crate-metadata.json`, which turns a folder of results into an RO-Crate, and return the file's path.
 
-    The profile is Process Run Crate. There is one action for each job of `provenance.json`, with its inputs and
-    outputs. Inputs from elsewhere and files that no longer exist are only listed with their digests.
+    The file follows the profile Process Run Crate, and describes each job of `provenance.json` as an action with inputs
+    and outputs. Files outside the folder and files that no longer exist are only listed with their digests.
 
     Parameters
     ----------
@@ -253,13 +255,13 @@ def write_crate(run: Path, license_url: str) -> Path:
     known: dict[str, Entity] = {}
 
     def entity(path: str, digest: str) -> Entity:
-        """Return the crate's entity for a path of a job.
+        """Return the RO-Crate entity of a file or folder of a job.
 
-        If the file is not in the crate, the entity has name and digest.
+        For a path outside the crate, the entity contains only name and digest.
         """
         if path in known:
             return known[path]
-        _, _, inside = path.partition(f"results/{name}/")  # in a module with a prefix, the prefix precedes this folder
+        _, _, inside = path.partition(f"results/{name}/")  # the path may begin with the prefix of a Snakemake module
         place = run / inside
         if not inside or not place.exists():
             said = {"name": path, **({"sha256": digest} if digest else {})}

@@ -1,7 +1,7 @@
-"""Tables for readers as CSV, and a data dictionary with type, unit and meaning of every column that a run writes.
+"""Write CSV tables for readers, and a data dictionary with type, unit and meaning of every column of a run.
 
-The meanings of columns are in `afa/paper/experiments/columns.csv`. In the dictionary, a table of a stage is named
-`stage/table`, and a table for readers has its file name.
+The meanings of columns are in `afa/paper/experiments/columns.csv`. The dictionary names a table of a workflow stage
+`stage/table`, and a CSV table for readers by its file name.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def publish(
     *,
     n_features: int,
 ) -> None:
-    """Write the folder of tables for readers. If an error occurs, no partial folder remains.
+    """Write the folder of tables for readers. If an error occurs, no incomplete folder remains.
 
-    The folder has the tables that compare the paper with this run, and `data_dictionary`. The dictionary also describes
-    `summary.csv` and the Parquet files of the stages. Numbers of the summary are not repeated.
+    The folder contains the tables that compare the paper with this run, and `data_dictionary`, which also describes
+    `summary.csv` and the Parquet files of the stages.
 
     Parameters
     ----------
@@ -49,14 +49,14 @@ def publish(
     parts = {str(name): part.dropna(axis="columns", how="all") for name, part in summary.groupby("table", sort=False)}
     schemas |= {name: pa.Schema.from_pandas(table, preserve_index=False) for name, table in (parts | tables).items()}
     tables[DICTIONARY] = dictionary_of(schemas)
-    names = {*tables, *TABLES, "binary_form", "binary_form_support"}  # the last two were written by an earlier version
+    names = {*tables, *TABLES, "binary_form", "binary_form_support"}  # an earlier version wrote binary_form*
     with atomic_folder(folder, [f"{name}.csv" for name in names]) as temporary:
         for name, table in tables.items():
             write_csv(marked_table(table), temporary / f"{name}.csv", float_format="%.10g")
 
 
 def dictionary_of(schemas: Mapping[str, pa.Schema]) -> pd.DataFrame:
-    """Return a table with one line for each column of each table.
+    """Return the data dictionary, with one line for each column of each table.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The first screen of the report: twelve effects of the paper, with the values of this run and of other runs."""
+"""Compute the report's first screen: twelve effects, with the values in the paper, in this run and in other runs."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ CARRIED_ROUNDING = 0.015
 
 
 class Statement(Strict):
-    """One effect: the places of the printed number and of this run's number, and an explanation of their difference.
+    """One effect: where the paper's number and this run's number are found, and why the two numbers differ.
 
-    The effect comes from a claim or from a printed cell. Alternatively, its printed number is the difference of two
-    cells, and this run's number is a line of the summary.
+    `claim` or `cell` names the line of the comparison with both numbers. Alternatively, the printed number is the
+    difference of the two cells in `less`, and this run's number is in the summary line `line`.
 
     Attributes
     ----------
-    said, because : sentences with placeholders for numbers in braces. A placeholder is `{paper}`, `{ours}` or a reading
-    constant : reading of the best constant answer
-    beats : reading of the better of two methods. Its number must exceed the best constant answer
-    alone : reading that has the number if only one voter's answers are used, or the reason why there is no such number
+    said, because : sentences with placeholders in braces: `{paper}`, `{ours}` or a name of a summary line (reading)
+    constant : name of the summary line of the best constant answer
+    beats : name of the summary line of the better of two methods, whose number must exceed the best constant answer
+    alone : text on the effect with one voter's answers: which patients it uses, or why it has no number
 
     """
 
@@ -70,21 +70,21 @@ class Statement(Strict):
 
 
 class Statements(Strict):
-    """The content of `headlines.yaml`: the effects in the order of the page."""
+    """The content of `headlines.yaml`: the effects on the first screen, in the order of the page."""
 
     statements: tuple[Statement, ...]
 
 
 class Carried(Strict):
-    """The same effects in another run.
+    """Stored values of the paper's effects in another run.
 
-    `rows` maps the id of an effect to value, low and high, in percentage points or per cent.
+    `rows` maps the id of an effect to its value and the ends of its interval, in percentage points or per cent.
 
     Attributes
     ----------
     version : version of afa
-    settings, data : two digests. `settings` is the digest of the settings of the stages that compute the effects
-        (`basis`), and `data` is the digest of the encoded patients and the bundle
+    settings : digest of the settings of the stages that compute the effects (`basis`)
+    data : digest of the encoded patients and the bundle
 
     """
 
@@ -98,7 +98,7 @@ class Carried(Strict):
 def screen_table(statements: Sequence[Statement], comparison: pd.DataFrame, reader: Reader) -> pd.DataFrame:
     """Return a table with one row for each effect, and the columns `COLUMNS`.
 
-    Numbers are in percentage points or per cent.
+    The numbers of effects are in percentage points or per cent.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def screen_table(statements: Sequence[Statement], comparison: pd.DataFrame, read
 
 
 def _row(statement: Statement, places: Mapping[str, Row], reader: Reader) -> dict[str, Any]:
-    """Return one row of the first screen. A sentence with a missing number is empty."""
+    """Return one row of `screen_table`. A text of the row is empty if a number in the text is missing."""
     row = statement.model_dump(include=set(KNOWN)) | _numbers(statement, places, reader)
     constant = None if statement.constant is None else reader.line(statement.constant)
     best = None if statement.beats is None else reader.line(statement.beats)
@@ -128,9 +128,9 @@ def of_voters(
     answers: Mapping[str, pd.DataFrame],
     reader: Reader,
 ) -> pd.DataFrame:
-    """Return the effects with the answers of each voter alone.
+    """Return the effects as computed from the answers of each voter (one run of a language model) alone.
 
-    There is one row for each voter and each effect that has a number.
+    The table has one row for each voter and each effect that has a number.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def _filled(text: str, row: Row, reader: Reader) -> str:
 
 
 def spoken(value: float) -> str:
-    """Return a number as it is spoken. A number below ten has one decimal, and halves are rounded up.
+    """Return a number as text: one decimal below ten, else no decimals; halves are rounded up.
 
     >>> spoken(3.185), spoken(10.5), spoken(-0.053), spoken(-0.01)
     ('3.2', '11', '−0.1', '0')
@@ -190,10 +190,10 @@ def spoken(value: float) -> str:
 
 
 def _numbers(statement: Statement, places: Mapping[str, Row], reader: Reader) -> dict[str, Any]:
-    """Return the paper's number, this run's number and the verdict for an effect. A share is in per cent.
+    """Return the paper's number, this run's number and the verdict for an effect; shares are in per cent.
 
-    The verdict on a claim or a cell is the verdict of its line in the comparison. If the effect is a difference of two
-    printed shares, this difference is compared with the paired difference of this run.
+    The verdict on a claim or a printed cell is copied from the line of the comparison. If the effect is a difference of
+    two printed shares, the printed difference is compared with the paired difference of this run.
     """
     if statement.less is None or statement.line is None:
         row = places[statement.claim or statement.cell or ""]
@@ -216,7 +216,7 @@ def _numbers(statement: Statement, places: Mapping[str, Row], reader: Reader) ->
 
 
 def carried_of(run: Path) -> Carried:
-    """Return the effects of a finished run in the form in which they are stored."""
+    """Return the effects of a finished run as a `Carried` object, which can be stored."""
     table = read_table(run / "comparison", "screen")
     rows = table[table["ours"].notna()].fillna({"low": table["ours"], "high": table["ours"]}).set_index("id")
     numbers_of = {str(name): tuple(numbers) for name, *numbers in rows[["ours", "low", "high"]].round(2).itertuples()}
@@ -231,9 +231,9 @@ def carried_of(run: Path) -> Carried:
 
 
 def basis(config: Mapping[str, Any]) -> str:
-    """Return a digest of the settings that affect the effects.
+    """Return a digest of the settings that affect a run's values of the paper's effects.
 
-    `config` is a whole configuration as in `config.json`.
+    `config` is a run's complete configuration, as in its `config.json`.
     """
     described = [STAGES[name] for name in CARRIED_STAGES]
     keys = {key.partition(".")[0] for stage in described for key in (*stage.settings, *(stage.summary or ()))}
@@ -242,10 +242,7 @@ def basis(config: Mapping[str, Any]) -> str:
 
 
 def stale(carried: Carried, found: Carried) -> list[str]:
-    """Return in words the differences between stored effects and a run of the same cohort.
-
-    The list is empty if they agree.
-    """
+    """Return one text for each difference between stored effects and a new run of the same cohort."""
     said = [f"other {name}" for name in ("settings", "data") if getattr(carried, name) != getattr(found, name)]
     for name in sorted({*carried.rows, *found.rows}):
         stored, now = carried.rows.get(name), found.rows.get(name)
@@ -255,5 +252,5 @@ def stale(carried: Carried, found: Carried) -> list[str]:
 
 
 def load_carried(folder: Path) -> list[Carried]:
-    """Return the stored runs of a folder, sorted by cohort. The list is empty if the folder does not exist."""
+    """Return the stored effects in a folder, sorted by cohort, or an empty list if the folder does not exist."""
     return [load_model(path, Carried) for path in sorted(folder.glob("*.yaml"))]

@@ -1,6 +1,6 @@
-"""Texts and figures on the comparison with the paper: the first screen, the paper's tables, and every line.
+"""Write the texts, tables and figures of the report that compare a run with the paper.
 
-The sections on language models and the sentence above each figure are also made here.
+This module also writes the sections on language models and the sentence above each figure.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ TINTS = {"": "same", NEAR: "same", ALIKE: "same", CLOSE: "near", TWOFOLD: "near"
 
 
 class ShownCell(NamedTuple):
-    """A cell of a printed table: the paper's number, this run's number, and the tint.
+    """A table cell in the report: the paper's number, this run's number, and the background tint.
 
-    If this run has no number, `ours` has the reason.
+    If this run has no number, `ours` contains the verdict instead.
     """
 
     paper: str
@@ -106,7 +106,7 @@ class ShownCell(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """The effects with one outcome, and the first sentence of their paragraph."""
+    """All effects with the same outcome, and the first sentence of the paragraph about these effects."""
 
     outcome: str
     lead: str
@@ -156,10 +156,10 @@ def counted_as(n: int) -> str:
 
 
 def sentences(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
-    """Return the paragraphs of the first screen as pairs of the first sentence and the other sentences.
+    """Return the paragraphs of the first screen, each as its first sentence and its other sentences.
 
-    The text is made only from `table`. The first paragraph counts the effects that reproduce. The next paragraphs are
-    the groups of `tallies`. The last paragraph has the causes of differences.
+    The first paragraph counts the effects that reproduce. One paragraph for each group of `tallies` follows. The last
+    paragraph explains why effects differ from the paper.
     """
     groups = tallies(table)
     judged = [row for group in groups for row in group.rows]
@@ -177,7 +177,7 @@ def sentences(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
 
 
 def spread(voters: pd.DataFrame) -> dict[str, tuple[float, float]]:
-    """Return the smallest and the largest value of each effect over voters, by id.
+    """Return a mapping of each effect's id to its smallest and largest value over the voters (runs of language models).
 
     Parameters
     ----------
@@ -192,9 +192,9 @@ def spread(voters: pd.DataFrame) -> dict[str, tuple[float, float]]:
 
 
 def voters_said(table: pd.DataFrame, voters: pd.DataFrame) -> tuple[str, list[str]] | None:
-    """Return a paragraph on how the outcomes of effects change with the answers of each voter alone.
+    """Return a paragraph on the effects whose outcome changes if only one voter's answers are used.
 
-    The result is None if no effect is judged with the answers of a single voter.
+    The function returns None if no effect can be judged from one voter's answers.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ def voters_said(table: pd.DataFrame, voters: pd.DataFrame) -> tuple[str, list[st
 
 
 def _causes(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield one sentence for each cause of a difference, with its effects. Causes of many effects come first."""
+    """Yield a sentence for each cause of a difference from the paper, the cause of the most effects first."""
     said: dict[str, list[Row]] = {}
     for row in rows:
         if row["because"]:
@@ -241,7 +241,7 @@ def _causes(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _constants(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a sentence on the accuracy of constant answers in the tasks of these effects, if some accuracy is high."""
+    """Yield a sentence on the accuracy of constant answers, if the accuracy reaches `HIGH` for some effect."""
     if high := [row["constant"] for row in rows if row["constant"] >= HIGH]:
         ends = " to ".join(dict.fromkeys((f"{min(high):.0f}", f"{max(high):.0f}")))
         where = f"in {counted_as(len(high)) if len(high) < len(rows) else 'all'} of these effects"
@@ -253,7 +253,7 @@ def _listed(rows: Sequence[Row]) -> str:
 
 
 def title_of(table: pd.DataFrame) -> str:
-    """Return a sentence with three counts: judged effects that reproduce, have another size, and do not reproduce."""
+    """Return a sentence that counts the effects that reproduce, have another size, or do not reproduce."""
     found = {group.outcome: len(group.rows) for group in tallies(table)}
     judged = sum(found.values())
     if not judged:
@@ -269,11 +269,11 @@ def title_of(table: pd.DataFrame) -> str:
 
 
 def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str, voters: pd.DataFrame) -> Markup:
-    """Return a figure of the effects that are differences, as SVG: the paper, this run and other runs.
+    """Return an SVG figure of all effects that are differences, in the paper, in this run and in other runs.
 
-    The paper's value is a diamond, the value of this run is a disc, and values of other runs are squares. Ticks above a
-    disc are the values with single voters. The figure is narrow, and names are above the rows, so that it fits the
-    screen of a telephone.
+    The paper's value is a diamond, the value of this run is a disc, and values of other runs are squares. Each tick
+    above a disc is the value computed from one voter's answers. The figure is narrow, and names are above the rows, so
+    that the figure fits the screen of a telephone.
     """
     rows = table[(table["unit"] == DIFFERENCE) & table["ours"].notna() & table["paper"].notna()].set_index("id")
     ours = rows[["ours", "low", "high"]].set_axis(["value", "low", "high"], axis=1).bfill(axis=1)
@@ -305,9 +305,9 @@ def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str, voters: p
 
 
 def counted(verdicts: pd.DataFrame) -> Iterator[tuple[str, dict[str, int]]]:
-    """Yield a description and counts, first for printed cells, then for claims.
+    """Yield how many verdicts have each direction and each size, first for printed numbers, then for claims.
 
-    The counts are the numbers of lines with each direction and each size.
+    Each item is a description and a mapping of directions and sizes to counts.
 
     Parameters
     ----------
@@ -321,7 +321,7 @@ def counted(verdicts: pd.DataFrame) -> Iterator[tuple[str, dict[str, int]]]:
 
 
 def errata_title(text: str) -> str:
-    r"""Return a title with the numbers of errata, remarks and withdrawn errata in `errata.md`.
+    r"""Return a title that counts the errata, remarks and withdrawn errata in `errata.md`.
 
     >>> errata_title("# Errata\n\n**E1, A.** *Remark.* *Erratum.*\n\n**E2, B.** *Remark.*\n\n**E3, C.** *Withdrawn.*")
     '1 erratum of the paper, 1 remark, and 1 erratum that we withdrew'
@@ -336,9 +336,9 @@ def errata_title(text: str) -> str:
 
 
 def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return name, title and blocks of every printed table. Rows and columns are in the paper's order.
+    """Return name, title and blocks of every printed table, in the paper's order of rows and columns.
 
-    A block has rows with the same columns. Each row has a name and cells.
+    A block contains the rows of a table that have the same columns, as a mapping of row names to cells.
 
     Parameters
     ----------
@@ -358,7 +358,7 @@ def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _side_by_side(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the columns in parts of at most `WIDEST`. Columns of the same t are in the same part.
+    """Yield column names in parts of at most `WIDEST` columns; columns of the same t are in the same part.
 
     >>> list(_side_by_side(["t=1 a", "t=1 b", "t=2 a", "t=2 b", "t=3 a", "t=3 b", "t=4 a", "t=4 b"]))
     [('t=1 a', 't=1 b', 't=2 a', 't=2 b', 't=3 a', 't=3 b'), ('t=4 a', 't=4 b')]
@@ -376,7 +376,7 @@ def _side_by_side(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
 def _cell(cell: Mapping[Any, Any]) -> ShownCell:
     if pd.isna(cell["ours"]):
         return ShownCell(cell["paper"], cell["verdict"])
-    has_interval = pd.notna(cell["low"])  # counts have no interval and no decimals
+    has_interval = pd.notna(cell["low"])  # a count has no interval and no decimals
     digits = max(int(has_interval), min(3, len(cell["paper"].partition(".")[2])))
     ours = f"{cell['ours']:.{digits}f}"
     if has_interval:
@@ -386,10 +386,10 @@ def _cell(cell: Mapping[Any, Any]) -> ShownCell:
 
 
 def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the results of the planner's default score and of `mrf_llm`, by task, target and t.
+    """Return the accuracy of the planner and of the language model `mrf_llm`, by task, target and t.
 
-    The list is empty if no model was run. `planner` and `model` are shares. `gap` is the model's share minus the
-    planner's share in points, and has an interval over patients.
+    `planner` and `model` are shares between 0 and 1. `gap` is `model` minus `planner` in percentage points, with an
+    interval over patients. The list is empty if no language model was run.
     """
     lines, constants = SummaryLines(summary[summary["table"] == "llm_baselines"]), SummaryLines(summary)
     ways: dict[str, tuple[str, dict[str, Any]]] = {
@@ -414,11 +414,11 @@ def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def choosing(summary: pd.DataFrame) -> tuple[str, list[str]] | None:
-    """Return a paragraph on a language model that chooses its own features, as first sentence and other sentences.
+    """Return a paragraph (first sentence, other sentences) on a language model that chooses features itself.
 
-    The model is compared with the planner, with the planner on the model's features, and with the best constant answer.
-    All are evaluated at each t above 0 by the answer at full observation. The result is None if no model chose
-    features.
+    The model is compared with the planner, with the planner's decision from the features that the model chose, and with
+    the best constant answer. At each t above 0, every method's answer is compared with the answer at full observation.
+    The function returns None if no language model chose features.
     """
     lines = SummaryLines(summary[(summary["table"] == "llm_choosing") & (summary["target"] == "likelihood")])
     keys = {"table": "llm_choosing", "target": "likelihood"}
@@ -489,10 +489,10 @@ def settings_beside(printed: pd.DataFrame, config: Mapping[str, Any], entities: 
 
 
 def complexity(summary: pd.DataFrame, bundle: Bundle, cases: int) -> list[Row]:
-    """Return the paper's statements on the cost of a round, and the counts of this run.
+    """Return the paper's statements on the computing cost of a round, beside the counts of this run.
 
-    The list is empty if there are no counts. In a row, `what` is the operation, `paper` is the paper's statement, and
-    `counted` is the number in this run.
+    The list is empty if the run has no counts. In each row, `what` is the operation, `paper` is the paper's statement,
+    and `counted` is the number in this run.
 
     Parameters
     ----------
@@ -542,7 +542,7 @@ def rounds_said(features: int) -> str:
 
 
 def f_target_said(summary: pd.DataFrame, jobs: pd.DataFrame, patients: int) -> str:
-    """Return a sentence on accuracy and cost of the F-target gain on the whole cohort, or "" if it was not run.
+    """Return a sentence on the accuracy and run time of the gain `f_target` on all patients, or "" if it was not run.
 
     Parameters
     ----------
@@ -583,7 +583,7 @@ def not_run(comparison: pd.DataFrame, cohort: str) -> list[str]:
 
 
 def findings(summary: pd.DataFrame) -> dict[str, str]:
-    """Return figure -> a sentence made from the summary. Figures with missing numbers are skipped."""
+    """Return a mapping of figures to a sentence on the main numbers; figures with missing numbers are skipped."""
     lines, said = SummaryLines(summary), {}
     for name, (words, readings) in SENTENCES.items():
         values = [np.nan if (line := lines.find(keys)) is None else 100 * line["value"] for keys in readings]

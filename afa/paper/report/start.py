@@ -1,7 +1,7 @@
-"""The messages of the workflow before a run's first job: the estimated time, and possible obstacles.
+"""Write the messages before a run's first job: the estimated time and memory, and possible obstacles.
 
-Time and memory come from stored runs (`resources/benchmarks`), which were measured on another machine. Other settings
-and another bundle are not considered.
+Time and memory come from stored runs (`resources/benchmarks`), which were measured on another machine. The estimate
+ignores differences in settings and bundle.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def start_notes(
 
 
 def estimate(stored: StoredRun, cores: int) -> str:
-    """Return one sentence on how long a whole run with all its jobs took."""
+    """Return a sentence on the time and memory of a stored run, and on its time with `cores` processors."""
     rules = stored.rules
     work, longest = float(rules["seconds"].sum()), float(rules["longest_seconds"].max())
     on_cores = f"some {minutes(max(longest, work / cores))} on {cores} core{'s' if cores != 1 else ''}"
@@ -76,13 +76,13 @@ def estimate(stored: StoredRun, cores: int) -> str:
 
 
 def _memory(rules: pd.DataFrame, cores: int) -> tuple[float, float]:
-    """Return two amounts of memory in MB: that of the largest job, and that of the `cores` largest jobs together."""
+    """Return the memory in MB of the largest job, and of the `cores` largest jobs together."""
     jobs = rules.loc[rules.index.repeat(rules["jobs"]), "max_rss_mb"].sort_values(ascending=False)
     return float(jobs.max()), float(jobs.head(cores).sum())
 
 
 def _existing(path: Path) -> Path:
-    """Return the path, or the nearest existing folder above it."""
+    """Return `path` if it exists, else the nearest parent folder that exists."""
     place = path.absolute()
     while not place.exists():
         place = place.parent
@@ -90,7 +90,7 @@ def _existing(path: Path) -> Path:
 
 
 def free_memory(meminfo: Path = MEMINFO, cgroup: Path = CGROUP) -> float | None:
-    """Return the memory for new processes in MB, as the kernel or the container reports it, or None if unknown."""
+    """Return the memory in MB available to new processes, as the kernel or container reports, or None if unknown."""
     lines = _text(meminfo).splitlines()
     available = [float(line.split()[1]) * 1024 / MEGABYTE for line in lines if line.startswith("MemAvailable:")]
     limit, used = _text(cgroup / "memory.max").strip(), _text(cgroup / "memory.current").strip()
@@ -107,7 +107,7 @@ def _text(path: Path) -> str:
 
 
 def size_text(megabytes: float) -> str:
-    """Return a size in words.
+    """Return a size in megabytes as text with a unit.
 
     >>> size_text(0.2), size_text(60), size_text(1500)
     ('under 1 MB', '60 MB', '1.5 GB')
@@ -118,7 +118,7 @@ def size_text(megabytes: float) -> str:
 
 
 def minutes(seconds: float) -> str:
-    """Return a time in words. Times of ninety minutes or more are in hours.
+    """Return a time in seconds as text, in minutes, or in hours from ninety minutes on.
 
     >>> minutes(20), minutes(720), minutes(9000)
     ('1 min', '12 min', '2.5 h')

@@ -1,6 +1,6 @@
-"""Tables for notebooks and `afa bundle show`: contents of a bundle, cost of inference, cells of the allocation grid.
+"""Compute tables for notebooks and `afa bundle show`: contents of bundles, cost of inference, allocation results.
 
-Cells keep the order of the summary, and intervals are texts.
+Rows keep the order of the summary, and intervals are shown as text.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ third is the first claim for `priority_all`.
 
 
 def supports(bundle: Bundle, order: Sequence[str]) -> pd.DataFrame:
-    """Return a table of entities (in `order`) by features.
+    """Return a table of entities (rows, in `order`) by features (columns).
 
     An entry is 1 if the feature is in the entity's support, else 0.
     """
@@ -44,7 +44,7 @@ def supports(bundle: Bundle, order: Sequence[str]) -> pd.DataFrame:
 def overlaps(bundle: Bundle, apart: Floats, order: Sequence[str]) -> pd.DataFrame:
     """Return each pair of entities once, with the number of shared features and the distance.
 
-    Pairs with most shared features come first.
+    Rows are sorted by the number of shared features, largest first.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def overlaps(bundle: Bundle, apart: Floats, order: Sequence[str]) -> pd.DataFram
 
 
 def named_solves(rounds: pd.DataFrame, convergence: pd.DataFrame) -> pd.DataFrame:
-    """Return the lines of both tables. The column `solve` names the solved model.
+    """Return the rows of two tables of mean-field solves, with a column `solve` that names the solved model.
 
     Parameters
     ----------
@@ -78,15 +78,15 @@ def named_solves(rounds: pd.DataFrame, convergence: pd.DataFrame) -> pd.DataFram
 
 
 def work_of(solves: pd.DataFrame, *keys: str) -> pd.DataFrame:
-    """Return sums of the columns `WORK` by `keys`, the mean number of `sweeps` of a solve, and the `capped_share`."""
+    """Return, by `keys`, the sums of the columns `WORK`, the mean `sweeps` of a solve, and the `capped_share`."""
     work = solves.groupby(list(keys), sort=False)[WORK].sum()
     return work.assign(sweeps=work["iterations"] / work["solves"], capped_share=work["capped"] / work["solves"])
 
 
 def contraction_by_entity(contraction: pd.DataFrame) -> pd.DataFrame:
-    """Return beta L^2 of each entity's model (`alone`), of its `closure`, and of its duels. Rows are sorted by `alone`.
+    """Return beta L^2 of each entity's model (`alone`), of the entity's `closure`, and of the entity's duels.
 
-    The duels are summarised by minimum, median and maximum.
+    Rows are sorted by the column `alone`. The values of the duels are summarised by minimum, median and maximum.
     """
     duels = contraction[contraction["model"] == "duel"]
     sides = [duels[[side, "contraction"]].set_axis(["name", "contraction"], axis=1) for side in ("entity", "opponent")]
@@ -100,7 +100,7 @@ def contraction_by_entity(contraction: pd.DataFrame) -> pd.DataFrame:
 
 
 def log_odds_error(odds: pd.DataFrame) -> pd.Series:
-    """Return mean-field log-odds minus exact log-odds in nats, by `ERROR_KEYS`. States without both are left out."""
+    """Return mean-field log-odds minus exact log-odds, in nats, for each state (`ERROR_KEYS`) that has both."""
     both = odds.pivot(index=ERROR_KEYS, columns="inference", values="raw").reindex(columns=["mean_field", "exact"])
     both = both.dropna()
     return (both["mean_field"] - both["exact"]).rename("error")
@@ -109,8 +109,8 @@ def log_odds_error(odds: pd.DataFrame) -> pd.Series:
 def bundle_table(bundle: Bundle) -> pd.DataFrame:
     """Return a table with one row for each entity: size of the support, unaries and couplings by sign, and log-odds.
 
-    For a bundle with probabilities, also return the number of features with probabilities and the number of couplings
-    that both classes share.
+    For a bundle with probabilities, the table also contains the number of features with probabilities and the number of
+    couplings that both classes share.
     """
     packed, entities = bundle.packed, len(bundle.entities)
     entity = np.repeat(np.arange(entities), np.diff(packed.pointer))  # entity of each coupling
@@ -135,11 +135,11 @@ def bundle_table(bundle: Bundle) -> pd.DataFrame:
 
 
 def feature_table(bundle: Bundle) -> pd.DataFrame:
-    """Return a table with one row for each feature.
+    """Return a table with one row for each feature of a bundle.
 
-    A row has the numbers of entities with a positive and with a negative unary, the numbers of couplings by sign, and
-    the cost, if there are costs. If the bundle has features.csv or probabilities, a row also has the possible values,
-    the range, and the background probabilities of low and high values.
+    A row contains the numbers of entities with a positive and with a negative unary, the numbers of couplings by sign,
+    and the cost if the bundle has costs. If the bundle has features.csv or probabilities, a row also contains the
+    possible values, the range, and the background probabilities of low and high values.
     """
     features, packed = len(bundle.features), bundle.packed
     ends, signs = np.concatenate([packed.row, packed.column]), np.tile(np.sign(packed.value), 2)
@@ -165,28 +165,28 @@ def feature_table(bundle: Bundle) -> pd.DataFrame:
 
 
 def _range(low: float, high: float) -> str:
-    """Return a range in words: `60 to 140`, `from 60` or `up to 140`. The text is empty if there is no cut point."""
+    """Return the range between cut points as text: `60 to 140`, `from 60`, `up to 140`, or "" without cut points."""
     if np.isfinite(low) and np.isfinite(high):
         return f"{low:g} to {high:g}"
     return f"from {low:g}" if np.isfinite(low) else f"up to {high:g}" if np.isfinite(high) else ""
 
 
 def gains_of(rows: pd.DataFrame) -> list[str]:
-    """Return the gains in a summary's rows, in order. If no rule uses a gain, return [""]."""
+    """Return the distinct gains in a summary's rows, in order of appearance, or [""] if no rule uses a gain."""
     return [str(gain) for gain in rows["gain"].dropna().unique()] or [""]
 
 
 def schedules_of(rows: pd.DataFrame) -> list[str]:
-    """Return the schedules, in order. The schedule of random orders is included only if there is no other schedule."""
+    """Return the distinct schedules of rules, in order of appearance; `random` counts only if no other rule ran."""
     named = rows.dropna(subset=["allocation"])
     scheduled = named[named["allocation"] != RANDOM]
     return [str(schedule) for schedule in (named if scheduled.empty else scheduled)["schedule"].unique()]
 
 
 def rules_under(rows: pd.DataFrame, gain: str, schedule: str) -> dict[str, pd.DataFrame]:
-    """Return rule -> rows for the rules with this gain or without any gain, under one schedule, in order.
+    """Return a mapping of each rule to its summary rows with the given schedule, and with the given gain or no gain.
 
-    `random` is included under every schedule.
+    The rule `random` is included under every schedule.
     """
     here = rows[rows["gain"].isna() | (rows["gain"] == gain)].dropna(subset=["allocation"])
     here = here[(here["schedule"] == schedule) | (here["allocation"] == RANDOM)]
@@ -194,11 +194,9 @@ def rules_under(rows: pd.DataFrame, gain: str, schedule: str) -> dict[str, pd.Da
 
 
 def few(parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Return only the rules of the paper's table, in order.
+    """Return at most four rules, because a figure panel with more lines is hard to read.
 
-    If the paper's rule is missing, return the first four rules.
-
-    More than four lines in a panel are hard to read. The tables of the notebook have all rules.
+    The rules are those of the paper's table, or the first four rules if the paper's own rule is missing.
     """
     known = {rule: part for rule, part in parts.items() if rule in ALLOCATIONS.values()}
     chosen = known if PRIORITY in known else parts
@@ -206,14 +204,14 @@ def few(parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
 
 
 def printed_schedule(schedules: Sequence[str]) -> str:
-    """Return the paper's schedule if the run has it, else the first schedule."""
+    """Return the paper's schedule if the run used this schedule, else the first schedule."""
     return "paper" if "paper" in schedules else schedules[0]
 
 
 def by_cell(rows: pd.DataFrame, column: str, *, index: Sequence[str] = CELL) -> pd.DataFrame:
-    """Return a table with one line for each cell and one column for each entry of `column`.
+    """Return a table with one row for each combination of `index`, and one column for each entry of `column`.
 
-    The entries are taken from the column `shown` if the rows have it, else from `value`.
+    The values are taken from the column `shown` if the rows have this column, else from `value`.
     """
     index = list(index)
     named = rows.fillna(dict.fromkeys(index, ""))
@@ -222,15 +220,15 @@ def by_cell(rows: pd.DataFrame, column: str, *, index: Sequence[str] = CELL) -> 
 
 
 def by_round(rows: pd.DataFrame, rounds: Sequence[int], *, index: Sequence[str] = CELL) -> pd.DataFrame:
-    """Return the table of `by_cell` for some rounds. The columns are the rounds."""
+    """Return the table of `by_cell` with one column for each of the given rounds t."""
     wide = by_cell(rows[rows["t"].isin(rounds)], "t", index=index)
     return wide.set_axis([f"t={t:.0f}" for t in wide.columns], axis="columns")
 
 
 def with_interval(rows: pd.DataFrame, *, scale: float = 1.0, digits: int = 0, signed: bool = False) -> pd.DataFrame:
-    """Return the rows with a column `shown`: value and interval as text, `+2.5 [+2.2, +2.8]`.
+    """Return the rows with a column `shown`: value and interval as text, such as `+2.5 [+2.2, +2.8]`.
 
-    A missing value is a dash.
+    A missing value is shown as a dash.
     """
 
     def text(number: float) -> str:
@@ -257,7 +255,7 @@ def verdict(low: float, high: float) -> str:
 def priority_claims(rows: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
     """Return the differences between the rules in `CLAIMS` at t = 150, in points (sec:eval_alloc).
 
-    The columns are `CLAIM_COLUMNS`. Cells that the grid does not have are skipped.
+    The columns are `CLAIM_COLUMNS`. Pairs of rules that the run did not compare are skipped.
 
     Parameters
     ----------

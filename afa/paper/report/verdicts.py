@@ -1,14 +1,15 @@
-"""Verdicts: the answer to each printed cell and claim of the paper, and the rules that judge a number of a run.
+"""Judge a run's numbers against the printed numbers and claims of the paper.
 
-A verdict has two parts. The *direction* is whether an effect or a statement holds, according to the intervals. The
-*size* of an effect is its ratio to the printed effect; the size of any other number is its distance in points. The
-error of a printed number is estimated from the spread over this run's patients and the paper's n. `outcome` combines
-both parts into one word. docs/comparison.md has the rules in words.
+The *direction* of a verdict is whether an effect or a statement holds, judged by intervals over patients. The *size* of
+a verdict is the ratio of an effect to the printed effect, or the distance of any other number from the printed number,
+in points. The error of a printed number is estimated from the spread over this run's patients and the paper's number of
+patients. The function `outcome` combines direction and size into one word (see docs/comparison.md).
 
-`resources/paper/answers.yaml` lists the cells and the claims that are judged. A *reading* is a short name of a line of
-the summary, such as `chaos t=10 stratum=chaotic`. It has a name in `lines`, which stands for key columns, and keys that
-are added or changed. `t=M` means full observation. A *relation* compares two readings, or a reading and a number, by
-`>`, `<` or `=`. `2 *` before a reading doubles its number.
+`resources/paper/answers.yaml` lists the printed cells and the claims that are judged. A *reading* is a short name of a
+line of the summary, such as `chaos t=10 stratum=chaotic`. A reading consists of a name in `lines` of answers.yaml,
+which stands for key columns, and of key columns to add or change. `t=M` means full observation. A *relation* compares
+two readings, or a reading and a number, by `>`, `<` or `=`. In a relation, `2 *` before a reading doubles the reading's
+number.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Number:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Return the ends of the interval. If there is no interval, both ends are the number."""
+        """Return the ends of the interval, or the number twice if the number has no interval."""
         return (self.value, self.value) if math.isnan(self.low) or math.isnan(self.high) else (self.low, self.high)
 
     @property
@@ -91,13 +92,13 @@ class Number:
         return replace(self, value=self.value * factor, low=self.low * factor, high=self.high * factor)
 
     def complement(self) -> Number:
-        """Return 1 minus the share."""
+        """Return 1 minus the share, with the interval of the complement."""
         return replace(self, value=1 - self.value, low=1 - self.high, high=1 - self.low)
 
     def in_unit(self, unit: str) -> Number:
-        """Return the number in the paper's unit.
+        """Return the number converted to the paper's unit.
 
-        A share that the paper does not print in per cent is between 0 and 1.
+        Per cent become a share between 0 and 1, unless the paper prints per cent or percentage points.
         """
         in_hundredths = self.unit in HUNDREDTHS and unit not in HUNDREDTHS
         return replace(self.scaled(0.01) if in_hundredths else self, unit=unit)
@@ -133,16 +134,17 @@ class Printed:
         return 0.0 if "/" in self.text else 0.5 * 10.0 ** -len(self.text.partition(".")[2])
 
     def error(self, ours: Number, patients: float) -> float:
-        """Return an estimate of half the width of the paper's interval, or 0 if the paper's n is unknown.
+        """Return an estimate of half the width of the paper's interval, or 0 if its number of patients is unknown.
 
-        The estimate scales this run's interval by the root of the ratio of the numbers of patients.
+        The estimate is half the width of this run's interval, times the root of (this run's patients / the paper's
+        patients).
         """
         return 0.0 if self.patients is None else ours.half * math.sqrt(patients / self.patients)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A verdict. `direction` is empty for a level, and `size` can be empty. `reason` is a text."""
+    """A verdict in three texts: direction (empty for a number that is no effect), size (may be empty) and reason."""
 
     direction: str
     size: str = ""
@@ -152,7 +154,7 @@ class Verdict:
 def judge(printed: Printed, ours: Number, patients: float) -> Verdict:
     """Return the verdict on a number of this run, compared with a printed number in the same unit.
 
-    `patients` is the number of patients behind this run's number.
+    `patients` is the number of patients from whom this run's number was computed.
     """
     if abs(printed.value) <= EQUAL and abs(ours.value) <= EQUAL:
         return Verdict(IDENTITY, reason="0 = 0")
@@ -168,7 +170,7 @@ def judge(printed: Printed, ours: Number, patients: float) -> Verdict:
 
 
 def _apart(apart: float, together: float) -> str:
-    """Return a distance in words, and compare it with the error of both numbers."""
+    """Return a text that compares the distance `apart` of two numbers with `together`, their combined error."""
     said = "no further apart than the error of both" if apart <= together else "further apart than the error of both"
     return f"{number(apart)} apart; {said}, {number(together)}" if together else f"{number(apart)} apart"
 
@@ -176,10 +178,10 @@ def _apart(apart: float, together: float) -> str:
 def _judge_effect(printed: float, ours: Number, error: float) -> Verdict:
     """Return the verdict on a difference, by its interval and by its ratio to the printed difference.
 
-    An effect exists if its interval excludes 0. If both effects exist, their signs and their ratio determine the
-    verdict. An effect that only this run has contradicts the paper if its distance from the printed number exceeds
-    the errors of both numbers. If only the paper has an effect, the verdict is that there is no effect here. In this
-    case, the verdict is unclear if this run's interval contains the printed number.
+    An effect exists if its interval excludes 0. If the printed effect and this run's effect exist, their signs and
+    their ratio determine the verdict. An effect that exists only in this run contradicts the paper if its distance from
+    the printed number exceeds the combined error of both numbers. If an effect exists only in the paper, the verdict is
+    "unclear" if this run's interval contains the printed number, else "no effect here".
 
     Parameters
     ----------
@@ -215,16 +217,16 @@ def outcome(row: Mapping[Any, Any]) -> str:
 
 
 def verdict_words(row: Mapping[Any, Any]) -> str:
-    """Return direction and size of a line as one phrase. The size *another size* replaces the direction *holds*."""
+    """Return direction and size of a verdict as one phrase. The size *another size* replaces the direction *holds*."""
     if row["size"] == OTHER_SIZE and row["verdict"] == HOLDS:
         return OTHER_SIZE
     return ", ".join(word for word in (row["verdict"], row["size"]) if word)
 
 
 def size_of(printed: Printed, difference: float) -> str:
-    """Return the word for the distance between a number that is no effect and the printed number.
+    """Return the size word for a number that is no effect, by its distance from the printed number.
 
-    `difference` is in the paper's unit.
+    `difference` is this run's number minus the printed number, in the paper's unit.
     """
     whole = {"correlation": 1.0, **SCALE}.get(printed.unit, abs(printed.value))
     apart = abs(difference)
@@ -236,7 +238,7 @@ def size_of(printed: Printed, difference: float) -> str:
 
 
 def factor_of(ratio: float) -> str:
-    """Return the word for a positive ratio of two effects. A ratio and its inverse get the same word.
+    """Return the size word for a positive ratio of two effects, which is the same for the inverse ratio.
 
     >>> factor_of(0.85), factor_of(1.9), factor_of(0.45)
     ('within a factor of 1.25', 'within a factor of 2', 'another size')
@@ -246,7 +248,7 @@ def factor_of(ratio: float) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number for a sentence. It has three significant digits; counts have no exponent."""
+    """Return a number as text with three significant digits, or without decimals from 1000 on."""
     if value == 0 or abs(value) >= 1000:
         return f"{value:.0f}"
     return f"{value:.3g}" if abs(value) >= 1e-4 else f"{value:.0e}"
@@ -254,12 +256,13 @@ def number(value: float) -> str:
 
 @dataclass(frozen=True)
 class Relation:
-    """A statement that a number is above, below or equal to another number: `left > right`. `right` can be a constant.
+    """A statement that a number is above, below or equal to another number: `left > right`.
+
+    The right side can be a constant.
 
     Attributes
     ----------
-    shown : the number shown in a table. It is the left side if the right side is a constant, else the difference of
-        both sides
+    shown : number shown in a table: the left side if the right side is a constant, else left minus right
 
     """
 
@@ -271,7 +274,7 @@ class Relation:
 
     @property
     def holds(self) -> bool:
-        """Return True if the relation holds.
+        """Return True if the relation between the two numbers holds.
 
         For `>` and `<`, the intervals must be disjoint; for `=`, the values must agree.
         """
@@ -285,7 +288,7 @@ class Relation:
 
     @property
     def reversed(self) -> bool:
-        """Return True if the opposite relation holds. The opposite of `=` is that the numbers differ."""
+        """Return True if the opposite relation holds, which for `=` means that the numbers differ."""
         if self.operator == "=":
             return not self.holds
         turned = {">": "<", "<": ">"}[self.operator]
@@ -295,7 +298,7 @@ class Relation:
     def is_null(self) -> bool:
         """Return True if the statement says that a difference is not 0, but the difference is 0 in this run.
 
-        A difference is 0 if its interval contains 0 and is within half a point of 0.
+        A difference counts as 0 if its interval contains 0 and lies within half a percentage point of 0.
         """
         low, high = self.left.ends
         is_effect = self.operator != "=" and self.left.unit == DIFFERENCE and self.right.value == 0
@@ -303,7 +306,7 @@ class Relation:
 
 
 def judge_statement(relations: Sequence[Relation]) -> Verdict:
-    """Return the verdict on a statement. The statement holds if all its relations hold."""
+    """Return the verdict on a statement, which holds if all its relations hold."""
     failing = [relation for relation in relations if not relation.holds]
     if not failing:
         return Verdict(HOLDS, reason="; ".join(relation.text for relation in relations))
@@ -325,9 +328,9 @@ END = "M"
 
 
 class ClaimAnswer(Strict):
-    """The answer to a claim: one of `cell`, `line`, `fact` and `holds`, or the reason why there is no answer.
+    """The number in `cell`, `line`, `fact` or `holds` by which a claim is judged, or the reason why it is not judged.
 
-    If `less` is given, the line is a paired difference. It is compared with the difference of the two printed cells in
+    If `less` is given, `line` is a paired difference, which is compared with the difference of the two printed cells in
     `less`.
     """
 
@@ -349,9 +352,9 @@ class ClaimAnswer(Strict):
 
 
 class CellRule(Strict):
-    """A rule for cells, which are given by patterns of row and column.
+    """A rule for all printed cells whose row and column match two patterns.
 
-    The cells are not judged, for the reason in `why`, or they are judged with the note in `why`.
+    `why` contains the reason why the matching cells are not judged, or a note on their verdicts.
     """
 
     table: str
@@ -367,7 +370,7 @@ class CellRule(Strict):
 
 
 class ClaimAnswers(Strict):
-    """The content of `answers.yaml`. A test checks each answer and each name in the file.
+    """The content of `answers.yaml`, which says how each printed cell and each claim is judged.
 
     Attributes
     ----------
@@ -385,11 +388,11 @@ class ClaimAnswers(Strict):
     claims: Mapping[str, ClaimAnswer]
 
     def reason(self, why: str | None) -> str:
-        """Return the text of a reason that is given by its name. Any other text is returned unchanged."""
+        """Return the text of a reason in `reasons`. Any other text is returned unchanged."""
         return "" if why is None else self.reasons.get(why, why)
 
     def keys(self, reading: str) -> dict[str, str | int | float]:
-        """Return the key columns of a reading."""
+        """Return the values of the summary's key columns that a reading stands for."""
         name, *pairs = shlex.split(reading)
         keys = dict(self.lines[name])
         for key, _, value in (pair.partition("=") for pair in pairs):
@@ -398,14 +401,14 @@ class ClaimAnswers(Strict):
 
 
 def relation_of(text: str) -> tuple[str, str, str]:
-    """Return left side, operator and right side of a relation."""
+    """Split a relation into left side, operator and right side."""
     (operator,) = (word for word in shlex.split(text) if word in OPERATORS)
     left, _, right = text.partition(f" {operator} ")
     return left.strip(), operator, right.strip()
 
 
 def scaled_reading(side: str) -> tuple[float, str]:
-    """Split a side such as `2 * chaos t=10` into its factor and its reading. Without a factor, return 1.
+    """Split a side such as `2 * chaos t=10` into factor and reading; the factor is 1 if it is missing.
 
     >>> scaled_reading("2 * chaos t=10"), scaled_reading("chaos t=10")
     ((2.0, 'chaos t=10'), (1.0, 'chaos t=10'))
@@ -415,7 +418,7 @@ def scaled_reading(side: str) -> tuple[float, str]:
 
 
 def is_number(side: str) -> bool:
-    """Return True if a side of a relation is a number, False if it is a reading."""
+    """Return True if one side of a relation is a number, False if it is a reading (name of a summary line)."""
     try:
         float(side)
     except ValueError:
