@@ -149,7 +149,7 @@ class States:
 
     @classmethod
     def of(cls, cohort: Cohort, patients: int, seed: int, rounds: Sequence[int]) -> States:
-        """Choose at most `patients` patients by a hash of their names and `seed`. Each patient gets a random order."""
+        """Choose at most `patients` patients by a hash of their names and `seed`, and give each one random order."""
         rows = random_order(cohort.patients, patient="", seed=seed, experiment="accurate")[:patients]
         names = [cohort.patients[row] for row in rows]
         orders = random_orders(cohort.features, names, [seed])[:, 0]
