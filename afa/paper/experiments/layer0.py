@@ -191,9 +191,10 @@ def layer0_lift(
     solver: Solver | None = None,
     threads: int | None = 1,
 ) -> pd.DataFrame:
-    """Return how many duels `greedy` decides correctly after t observations, with and without removal of entities.
+    """Return how many duels are decided correctly after t features that `greedy` chose, with and without Layer 0.
 
-    The table has rows by (n_clusters, criterion, rule, patient, t), with t from 0 to `rounds`. All duels are counted.
+    The table has rows by (n_clusters, criterion, rule, patient, t), with t from 0 to `rounds`. Duels of removed
+    entities are included.
 
     Parameters
     ----------
