@@ -7,9 +7,9 @@ also covers the whole of every module that is imported before the function runs.
 
 Text for people is excluded from digests: comments, docstrings, `help=` of an option, and the words of a `Fault` (see
 `_words_of_errors`). Imports under `if TYPE_CHECKING:` are ignored, because they do not run. Modules that afa itself
-imports by `importlib.import_module` are ignored, too. `afa.cli.stage` imports only the declarations of stages and the
-models of the settings by this function. Changes of these modules are still noticed, because the parameters of a rule
-contain its declaration and settings.
+imports by `importlib.import_module` are ignored, too. `afa.cli.stage` uses `import_module` only for the declarations of
+stages and the models of the settings. Changed declarations and settings are still noticed, because they are parameters
+of the rules.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Code:
         return digest.hexdigest()[:DIGEST_LENGTH]
 
     def parts(self, *roots: str) -> dict[str, str]:
-        """Return name -> digest for every module and function that `roots` use.
+        """Return the digest of every module and function that `roots` use, by name.
 
         A root is a module (`afa.cohort.encode`), a function (`afa.paper.experiments.sign:run`), or the path of a
         notebook (`notebooks/chaos.ipynb`). For a notebook, the result has only the modules that its cells import. The
@@ -143,7 +143,7 @@ class Code:
         return self._modules[module]
 
     def _function(self, module: str, name: str) -> tuple[dict[str, str], set[str]]:
-        """Return function name -> digest, and the modules that are imported before the function runs.
+        """Return the digest of a function, by its name, and the modules that are imported before the function runs.
 
         If the module only imports the function (`from afa.module import run`), the digest is that of the function in
         the other module.
@@ -205,8 +205,8 @@ def _read(known: Path) -> dict[str, tuple[Piece, ...]]:
 def needed(pieces: Sequence[Piece], name: str) -> list[Piece]:
     """Return the statements of a module on which a name depends, in order.
 
-    They are the statements that set the name, and the statements on which these depend in turn. A statement that sets
-    no name, such as a top-level call, always runs, so that every name depends on it.
+    The result contains the statements that set the name, and all statements on which these statements depend in turn. A
+    statement that sets no name, such as a top-level call, always runs, so that every name depends on it.
     """
     binding: dict[str, list[int]] = {}
     for number, piece in enumerate(pieces):
@@ -364,10 +364,10 @@ def _words_of_errors(statement: ast.stmt, nodes: Sequence[ast.AST]) -> set[int]:
     """Return the `id` of every constant in a statement that is certainly text for people, such as an error message.
 
     Strings in the arguments of `Fault(...)` and of `help=` are text for people: whole strings, constant parts of
-    f-strings, both branches of a conditional, and both parts of a sum. If a function uses a name only in these
-    arguments, the value or default of the name is also text for people, as is the return value of `Fault.__str__`. The
-    texts of other exceptions are part of a digest, because a language model receives the text of the `ValueError` that
-    refuses its answer.
+    f-strings, both branches of a conditional, and both parts of a sum. If a function uses a name only in arguments of
+    `Fault(...)` and `help=`, the value or default of the name is also text for people, as is the return value of
+    `Fault.__str__`. The texts of other exceptions are part of a digest, because a language model receives the text of
+    the `ValueError` that refuses its answer.
     """
     spoken: list[ast.expr] = []
     for node in nodes:

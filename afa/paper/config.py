@@ -46,7 +46,7 @@ class Asking(Section):
 
     @property
     def terms(self) -> str:
-        """Return the command-line options for the caps of a live run. The text is empty if no model is asked."""
+        """Return the command-line options for the caps of a live run, or an empty text if no model is asked."""
         given = {name: getattr(self, name) for name in Asking.model_fields if name != "live"}
         words = [f"--{name.replace('_', '-')} {value}" for name, value in given.items() if value is not None]
         return " ".join(words) if self.live else ""
@@ -182,7 +182,7 @@ class RunConfig(StageSettings, _Inputs):
 
 
 def check_run_config(document: dict[str, Any]) -> RunConfig:
-    """Validate a configuration after Snakemake has merged its parts. One `ConfigError` lists all faults."""
+    """Validate a configuration after Snakemake has merged its parts. One `ConfigError` lists all invalid settings."""
     return check_model({key: value for key, value in document.items() if value != ""}, RunConfig, "the configuration")
 
 
@@ -217,10 +217,10 @@ def carried_extract(settings: RunConfig, series: str, home: Path = Path()) -> Pa
 
 
 def language_models(settings: RunConfig, home: Path = Path()) -> dict[str, Baselines]:
-    """Return name of a summary table -> settings of the language models in it, or an empty result if no model is run.
+    """Return the settings of the language models in each table of the summary. No model is run if the result is empty.
 
     The table `llm_baselines` has the settings of the run. If the record is `carried`, `llm_baselines` has the settings
-    of the bundled answers, and the table `llm_choosing` has those of the answers in which models chose their own
+    of the bundled answers, and the table `llm_choosing` has the settings of the bundled answers in which models chose
     features. The bundled answers were made with the default values of all settings that affect the prompts. If one of
     these settings has another value, the bundled answers are not used.
 

@@ -1,7 +1,7 @@
 """Detection of source and input files that change while the jobs of a run use them.
 
 Before its first job, a run records the digest of every file of the package, and of every input file of a rule in the
-project. At its end, each job compares the files that it used with the recorded digests. The job fails if a module,
+project. When a job ends, it compares the files that it used with the recorded digests. The job fails if a module,
 template or input has been edited in the meantime. Thus, every recorded result comes from the recorded sources.
 """
 
@@ -24,7 +24,7 @@ LARGEST = 10_000_000
 
 
 def sources(inputs: Iterable[str | Path] = ()) -> dict[str, str]:
-    """Return path -> SHA-256 for every file of the package and for every input that is a file."""
+    """Return the SHA-256 of every file of the package and of every input that is a file, by path."""
     package = [path for path in PACKAGE.rglob("*") if "__pycache__" not in path.parts]
     files = [path for path in (*package, *map(Path, inputs)) if path.is_file() and path.stat().st_size <= LARGEST]
     return {str(path): sha256_of(path) for path in files}

@@ -49,8 +49,8 @@ def remove_shards(run: Path) -> None:
 def workflow_folder(rules: SourceFile, state: str | Path) -> Path:
     """Return the folder of the workflow whose rules are in `rules`.
 
-    If the workflow is in a git repository, Snakemake reads its files one by one and creates no folder. Therefore, this
-    function unpacks the whole commit once, into a folder in `state` that is named after the commit.
+    If the workflow is in a git repository, Snakemake reads the workflow's files one by one and creates no folder.
+    Therefore, this function unpacks the whole commit once, into a folder in `state` that is named after the commit.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def join_the_living(state: str | Path) -> str | None:
 
 
 def _remove_dead_lock(folder: Path, file: IO[str], *, alone: bool) -> str | None:
-    """Remove Snakemake's lock if it must belong to a dead run. Otherwise, return a message about possible owners."""
+    """Remove Snakemake's lock if no live run can own it. Otherwise, return a message about possible owners."""
     locks = list((folder / "locks").glob("*.lock"))
     here = socket.gethostname()
     file.seek(0)

@@ -93,7 +93,7 @@ class Protocol:
         return [name for i, name in enumerate(names) if i in chosen]
 
     def entities_of(self, bundle: Bundle) -> list[str]:
-        """Return the entities of the binary questions, in the bundle's order."""
+        """Return the entities about which binary questions are asked, in the bundle's order."""
         chosen = {bundle.entities[bundle.index(name)] for name in self.asked.entities} or set(bundle.entities)
         return [name for name in bundle.entities if name in chosen]
 
@@ -172,7 +172,7 @@ class Trial:
 def briefings(
     bundle: Bundle, protocol: Protocol, *, disease: str, abstracts: Abstracts | None
 ) -> dict[tuple[str, str, str], Briefing]:
-    """Return (method, task, entity) -> the fixed part of the prompts. The entity of the top-k task is "".
+    """Return the fixed part of the prompts for each (method, task, entity). The top-k task has the entity "".
 
     Raises
     ------
@@ -212,8 +212,8 @@ def _knowledge(bundle: Bundle, method: str, about: Sequence[str], abstracts: Abs
 def _literature(entities: Sequence[str], abstracts: Abstracts | None) -> list[Mapping[str, str]]:
     """Return the abstracts about some phenotypes, without duplicates.
 
-    A question about one phenotype gets all its abstracts. A question about several phenotypes gets the best
-    `PER_PHENOTYPE` abstracts on each phenotype.
+    A question about one phenotype contains all abstracts about the phenotype. A question about several phenotypes
+    contains the best `PER_PHENOTYPE` abstracts about each phenotype.
     """
     found: dict[str, Mapping[str, str]] = {}
     for entity in entities:

@@ -1,15 +1,16 @@
 """Dialogues in which a language model decides about a patient and chooses the next feature, round by round.
 
-An answer has two parts: the feature to measure, and the labels of the decision. Each valid part of an answer is used.
-If an answer names another patient, both parts are invalid (app. llm-planning-prompts).
+An answer has two parts: the feature to measure, and the labels of the decision. Each part of an answer is used if it is
+valid. If an answer names another patient, both parts are invalid (app. llm-planning-prompts).
 
 If an answer breaks a rule, the question is asked again, and the new prompt states the broken rule (decision N2). A turn
 has at most `Protocol.answers` answers; the valid parts of the last answer are used. An invalid or missing choice is
 replaced by the unobserved feature that is first in alphabetical order. A missing decision counts as wrong. The tables
 count replaced choices and missing decisions.
 
-Many dialogues run at once: each wave asks the next question of every unfinished dialogue. Answers come from a record or
-from a live model. The calls to a live model are capped, and their number is estimated before the first question.
+Many dialogues run at once: each wave asks the next question of every unfinished dialogue. Answers are read from a
+record, or requested from a live model. The calls to a live model are capped, and their number is estimated before the
+first question.
 """
 
 from __future__ import annotations
@@ -356,9 +357,8 @@ def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, clien
     """Return an upper estimate of the calls and tokens of the questions that have no recorded answer.
 
     The estimate assumes that each turn is answered at the first call. If the order of features is given, all prompts
-    are known in advance. If the model chooses features, prompts depend on earlier answers. In this case, the program
-    counts the calls and tokens for the first patient, with the longest labels as answers, and multiplies them by the
-    number of patients.
+    are known in advance. If the model chooses features, prompts depend on earlier answers. The use is then estimated
+    for the first patient, with the longest labels as answers, and multiplied by the number of patients.
     """
     patients = list(dict.fromkeys(trial.patient for trial, _ in trials))
     counted = [each for each in trials if protocol.at_checkpoints or each[0].patient == patients[0]]
@@ -376,7 +376,7 @@ def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, clien
 
 
 def _stand_in(trial: Trial, briefing: Briefing) -> str:
-    """Return an artificial answer with the longest labels and no chosen feature. It is only used for estimates."""
+    """Return an artificial answer for estimates, with the longest labels and without a chosen feature."""
     labels = sorted(briefing.labels, key=len)[-briefing.size :]
     answer: dict[str, Any] = {"patient_id": trial.alias, "next_gene_to_measure": None, "top_k_labels": labels}
     if trial.entity:

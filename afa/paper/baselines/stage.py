@@ -1,9 +1,8 @@
 """Run language models that choose features, and return the tables of the experiment.
 
 The tables contain the decisions of the models and of the planner at some rounds, and the targets. The planner is
-evaluated along two orders of observation. The comparison along the planner's own order shows the effect of its choices
-and decisions together. The comparison along a model's order shows the effect of the decisions alone, because planner
-and model have the same observations.
+evaluated along two orders of observation. Along the planner's own order, planner and model differ in both choices and
+decisions. Along a model's order, planner and model have the same observations and differ only in their decisions.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ class OneTask:
         self.order = follow(allocation=BINARY_RULE, gain=GAIN, k=1, solver=solver, threads=threads).order
 
     def readouts(self, orders: Orders, seen: Orders) -> Mapping[str, Mapping[str, NDArray[Any]]]:
-        """Return score -> `decision` -> the signs of the score after `seen` features of each order, 0 for a tie.
+        """Return, for each score, the decisions by its sign after `seen` features of each order.
 
         Parameters
         ----------
@@ -123,7 +122,7 @@ class TopK:
         self._targets, self.order = Targets.of(truth, labels_of(bundle, cohort), k, k_clinical), self._own.order
 
     def readouts(self, orders: Orders, seen: Orders) -> Mapping[str, Mapping[str, NDArray[Any]]]:
-        """Return score -> the precisions of the score's top k after `seen` features of each order, as in `precisions`.
+        """Return, for each score, the precisions of its top k after `seen` features of each order (see `precisions`).
 
         Parameters
         ----------
@@ -136,7 +135,7 @@ class TopK:
         return {name: self.precisions(places[:, :, i]) for i, name in enumerate(READOUTS)}
 
     def constant(self, rounds: int) -> Mapping[str, NDArray[np.float64]]:
-        """Return the precisions of the one answer that, given to all patients, is best in hindsight.
+        """Return the precisions of the best constant answer in hindsight (the same k entities for all patients).
 
         Parameters
         ----------
@@ -256,7 +255,7 @@ def readouts(setting: BaselineSetting, courses: Sequence[TrialDialogue]) -> pd.D
 
 
 def _of_model(setting: BaselineSetting, courses: Sequence[TrialDialogue], evidence: str) -> pd.DataFrame:
-    """Return a language model's decisions at the evaluated rounds. The precision of a missing top k is 0."""
+    """Return a language model's decisions at the evaluated rounds. If the top k is missing, its precision is 0."""
     method, task, entity, _ = courses[0].trial.key
     shown = [[turn for turn in course.turns if turn.t in set(setting.rounds)] for course in courses]
     rows = [
@@ -276,7 +275,7 @@ def _of_model(setting: BaselineSetting, courses: Sequence[TrialDialogue], eviden
 def _places(bundle: Bundle, labels: Sequence[str]) -> list[int]:
     """Return for each entity the number of entities that a model's answer ranks before it.
 
-    The labels of the answer rank in the order of the answer. All other entities are tied for the next rank
+    The answer ranks its labels in the order in which it names them. All other entities are tied for the next rank
     (decisions.md S10).
     """
     place = {label: i for i, label in enumerate(labels)}

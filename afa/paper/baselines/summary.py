@@ -22,7 +22,7 @@ ACCURACY, BALANCED, P_AT_K = "accuracy", "balanced_accuracy", "p_at_k"
 
 
 class Cut(NamedTuple):
-    """The keys of one evaluated quantity.
+    """The key columns of one evaluated quantity.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def _ends(turns: pd.DataFrame, faults: pd.DataFrame) -> Iterator[pd.DataFrame]:
 
 
 def _usage(calls: pd.DataFrame, prices: Prices) -> Iterator[pd.DataFrame]:
-    """Yield the numbers of calls and tokens, and the cost, of each language model. The planner makes no calls."""
+    """Yield the numbers of calls and tokens, and the cost, of each language model and of the planner (0 calls)."""
     used: list[tuple[str, str, dict[str, int]]] = []
     for (method, task), rows in calls.groupby(["method", "task"], sort=False):
         counts = {"calls": len(rows)} | {name: int(rows[name].sum()) for name in ("prompt_tokens", "answer_tokens")}

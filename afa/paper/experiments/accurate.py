@@ -1,10 +1,10 @@
-"""Comparison of decisions by mean-field inference with decisions by exact inference on the same states, by t.
+"""Comparison of decisions by mean-field inference and by exact inference from the same observations.
 
 Some patients of a cohort are followed, each along one random order of features. After some numbers t of observed
 features, two scores decide every duel, and every entity is decided as a binary task under both closures. Each decision
-is made by mean-field and by exact inference with elimination. Both use the same models, so that any difference is due
-to the approximation. If the exact inference of a state would exceed the setting `limit`, the state is excluded and
-counted in the table `left_out`.
+is made by mean-field and by exact inference with elimination. Both kinds of inference use the same models, so that any
+difference is due to the approximation. If the exact inference of a state would exceed the setting `limit`, the state is
+excluded and counted in the table `left_out`.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def run(
     """Return decisions on some patients by mean-field and by exact inference.
 
     The score `linearity` is computed only for the first `linearity_patients` patients. All tables have rows by
-    (patient, t), where the number t of observed features is 0, one of `rounds`, or M. States without exact inference
-    are excluded.
+    (patient, t), where the number t of observed features is 0, one of `rounds`, or M. States that are too expensive for
+    exact inference are excluded.
 
     Returns
     -------
@@ -129,7 +129,7 @@ def run(
 
 @dataclass(frozen=True)
 class States:
-    """The states of P patients after T numbers of observations each.
+    """The states of P patients, each at T numbers of observed features.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def log_z(mrf: PairwiseMRF, states: States, limit: float, threads: int | None) -
 def expectations(bundle: Bundle, states: States, limit: float, threads: int | None) -> Floats:
     """Return E[S_v | x_obs] in every state, for each entity v under the model of each entity u.
 
-    All patients have the same state without observations. This state is solved once.
+    Without observations, all patients have the same state, which is solved only once.
 
     Returns
     -------

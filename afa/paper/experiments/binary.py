@@ -63,9 +63,9 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Compute the scores of all patients in the binary tasks of all entities, along every order of observation.
 
-    There is one random order over all M features for each patient and seed. The informed orders are those of `greedy`,
-    `largest_unary` and `static_unary`. `greedy` is followed with the gain `cmi` and, except under the closure
-    `explicit`, with the gain `f_target` of two scores. `largest_unary` chooses the feature with the largest absolute
+    There is one random order over all M features for each patient and seed. The rules `greedy`, `largest_unary` and
+    `static_unary` choose informed orders. `greedy` is run with the gain `cmi` and, except under the closure `explicit`,
+    with the gain `f_target` of two scores. `largest_unary` chooses in each round the feature with the largest absolute
     effective unary. `static_unary` observes features by descending absolute unary, in the same order for all patients.
 
     Returns
@@ -189,7 +189,7 @@ LAYER_ONE = ("random", "largest_unary", "static_unary")
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstrap) -> pd.DataFrame:
-    """Return summary rows `binary` and `bracket_rate` of the tables, over all patients.
+    """Return summary rows `binary` and `bracket_rate`, computed from all patients.
 
     There is one row for each target, method, order and t. Rows about a single entity exist only at the values of t that
     the paper prints.
@@ -268,7 +268,7 @@ def _parts(cube: Cube, method: str, truth: Signs) -> dict[str, list[Part]]:
 def _accuracies(
     parts: dict[str, list[Part]], random: dict[str, list[Part]], resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
-    """Yield the accuracy for every way of counting, and its difference between an informed and the random order."""
+    """Yield the accuracy for every way of counting, and the lead of an informed order over the random order."""
     for cut, keys in CUTS.items():
         yield by_t(resampled.mean(parts[cut])).assign(**keys)
     for cut, variant in (("accuracy", None), ("support", "support")) if parts is not random else ():
@@ -316,9 +316,9 @@ def _beside(truth: dict[str, Signs], target: str, resampled: Resampled) -> Itera
 def _bracket_rates(
     cubes: dict[tuple[str, str | None, str | None], Cube], truth: Signs, resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
-    """Yield by t the share of cases that a bracket decides, and the share of wrong ones (tab:layer1_informed, M1).
+    """Yield by t the share of cases that a bracket decides, and the share of wrong decisions (tab:layer1_informed).
 
-    Cases that are tied at full observation are excluded, as in the rates of duels (`layer1`).
+    Cases that are tied at full observation are excluded, as in the rates of duels (`layer1`; M1).
     """
     decided = truth[:, :, None, None] != 0
     followed = [allocation for allocation in LAYER_ONE if (allocation, None, None) in cubes]

@@ -188,9 +188,7 @@ def sums_by(unit: NDArray[np.int64], column: NDArray[np.int64], n_units: int, n_
 
 @dataclass(frozen=True)
 class ProbabilitySums:
-    """Sums over the cases of each of P units, from which calibration error and Brier score are computed.
-
-    The units, such as patients, can have any weights.
+    """Sums over the cases of each unit (patient), from which calibration error and Brier score are computed.
 
     Parameters
     ----------

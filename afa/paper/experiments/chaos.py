@@ -2,9 +2,9 @@
 
 A patient is chaotic if the signs of the patient's duels often change as features are observed. A duel *flips* when the
 sign of its score changes. A tied duel keeps its previous sign. Patients are classified by the flips of the score `wald`
-along one set of random orders. On the same orders, this selection puts `wald` at a disadvantage. The lead of
-`linearity` over `wald` is therefore also measured on other orders (decisions.md A10). `summarise` computes the
-classification, because it needs all patients of the cohort.
+along one set of random orders. Selecting patients by flips of `wald` puts `wald` at a disadvantage on the same orders.
+The lead of `linearity` over `wald` is therefore also measured on other orders (decisions.md A10). `summarise` computes
+the classification, because it needs all patients of the cohort.
 """
 
 from __future__ import annotations
@@ -196,8 +196,8 @@ def magnitudes(bundle: Bundle, values: NDArray[np.int8], orders: NDArray[np.int6
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return summary rows `chaos_gap` of the tables, over all patients.
 
-    Intervals resample patients; the groups stay fixed. If no duel of a group has a winner, only the size of the group
-    is reported.
+    Intervals are computed by resampling patients in fixed groups. If no duel of a group has a winner, only the size of
+    the group is reported.
 
     Returns
     -------
@@ -277,8 +277,8 @@ def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataF
     `variant` is the definition of the predicting classification, which uses the selecting orders. `reference` is the
     definition of the predicted classification: `plain` is `wald` over all rounds, and `itself` is the definition in
     `variant`. The predicted classification uses the selecting orders, or, in the stratum `other_orders`, the measuring
-    orders. Each comparison has one row for each `quantity`. Intervals resample patients; memberships and ranks stay
-    fixed.
+    orders. Each comparison has one row for each `quantity`. Intervals are computed by resampling patients with fixed
+    memberships and ranks.
 
     Returns
     -------
@@ -310,7 +310,7 @@ def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataF
 
 
 def _chance(first: Floats, second: Floats, weights: Floats) -> Floats:
-    """Return the expected agreement of two independent classifications with these group sizes, (R, 1).
+    """Return the expected agreement of independent classifications with the same group sizes, (R, 1).
 
     Parameters
     ----------
@@ -328,7 +328,7 @@ def _cell(strata: pd.DataFrame, definition: str, seed_set: str, patients: Sequen
 
 
 def _rank_correlation(first: pd.Series, second: pd.Series, resampled: Resampled) -> pd.DataFrame:
-    """Return Spearman's correlation over patients. Resamples use the ranks among all patients."""
+    """Return Spearman's correlation over patients. In resamples, patients keep their ranks."""
     ranks = (np.asarray(values.rank(), dtype=np.float64)[:, None, None] for values in (first, second))
     return resampled.statistic(Moments.of(*ranks).only, len(first))
 

@@ -1,8 +1,8 @@
 """Comparison of scores by the closure of a duel with scores by the true gauge (tab:m1agree, tab:m1acc).
 
-A duel is scored with two class models. In the true gauge, they are the models of the two entities of the duel. The
-closure, which the paper calls `maxent`, derives both models from the difference of the two entities. Features are
-observed in the random orders of the stage `sign`.
+A duel is scored with two class models. The true gauge uses the models of the two entities of the duel. The closure,
+which the paper calls `maxent`, derives both models from the difference of the two entities. Features are observed in
+the random orders of the stage `sign`.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def run(
 def agreement_of(paths: GaugePaths, by_round: pd.DataFrame) -> pd.DataFrame:
     """Return the number of duels that true gauge and closure decide alike (the table `agreement` of `run`).
 
-    `by_round` contains the key columns of the table: one row for each patient, seed and t.
+    `by_round` contains the key columns of the result, with one row for each patient, seed and t.
     """
     tables = []
     for method in TRACKS:
@@ -141,7 +141,8 @@ def clinical_winners(bundle: Bundle, cohort: Cohort) -> Floats:
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return summary rows of the stage `gauge`, computed from all patients.
 
-    Rows with the target `clinical` use only conclusive pairs. If no pair is conclusive, these rows are only counts.
+    Rows with the target `clinical` use only conclusive pairs. If no pair is conclusive, the target `clinical` has only
+    counts.
 
     Returns
     -------

@@ -1,6 +1,7 @@
-"""Labels as binary tasks: the patients' scores, by several encodings of one cohort and several closures.
+"""Scores of patients in binary tasks about their labels, by encoding of the cohort and by closure.
 
-t is the observed share of the entity's support, in per cent. Labels are used only in metrics.
+t is the observed share of the entity's support (the features of its model), in per cent. Labels are used only in
+metrics.
 """
 
 from __future__ import annotations
@@ -186,8 +187,8 @@ def by_model(
 ) -> list[pd.DataFrame]:
     """Return one table for each task, in the order of `tasks`.
 
-    Tasks that differ only in the encoding have the same model and share many states. `follow` therefore gets them
-    together.
+    Tasks that differ only in the encoding have the same model and share many states. `follow` is therefore called once
+    for all tasks of a model.
     """
     models: dict[tuple[Any, ...], list[int]] = {}
     for i, task in enumerate(tasks):
@@ -206,7 +207,7 @@ def by_model(
 def in_random_order(
     task: LabelTask, values: Values, percents: Sequence[int], seed: int, solver: Solver | None
 ) -> tuple[Floats, float]:
-    """Return F_1 - F_0 along a random order of the support, and the value of F_1 - F_0 at t = 0 (shift).
+    """Return the log-odds F_1 - F_0 along a random order of the support, and their value at t = 0 (shift).
 
     A state that several patients share is solved once.
 
@@ -236,7 +237,7 @@ def in_random_order(
 
 @lru_cache(maxsize=64)
 def places(features: tuple[str, ...], patients: tuple[str, ...], seed: int) -> NDArray[np.int64]:
-    """Return the position of each feature in each patient's random order. The array must not be changed.
+    """Return the position of each feature in each patient's random order. The result is cached: do not change it.
 
     Returns
     -------
@@ -325,13 +326,13 @@ def label_null(
 
     A shuffled bundle has all potentials of the original, with their signs and their places in the graph, but each
     potential belongs to a random gene of the same panel. A shuffled bundle has no knowledge about genes, so that an
-    elicited bundle must be more accurate. The code shuffles the values of the genes instead of the potentials, which is
-    equivalent.
+    elicited bundle should be more accurate than shuffled bundles. The code shuffles the values of the genes instead of
+    the potentials, which is equivalent.
 
     At each of `percents`, `permutations` shuffled bundles are evaluated along the random order of the first seed and
     along the order of greedy CMI. At full observation, where the order does not matter, `whole_permutations` shuffled
     bundles are evaluated. `balanced_accuracy` uses the sign of the raw score. `balanced_accuracy_calibrated` uses the
-    sign of the raw score minus its value without observations.
+    sign of the raw score minus the raw score without observations.
     """
 
     def follow(own: Sequence[LabelTask]) -> list[pd.DataFrame]:
@@ -392,7 +393,7 @@ def _metrics(task: LabelTask, scores: Floats, shift: float) -> pd.DataFrame:
 
 
 def _balanced(scores: Floats, positive: NDArray[np.bool_]) -> Floats:
-    """Return the balanced accuracy, (T,), of decisions by the signs of scores, (P, T). A score of 0 is half right."""
+    """Return the balanced accuracy, (T,), of decisions by the signs of scores, (P, T). A score of 0 is half correct."""
     signs = np.sign(scores)
     share: Floats = 0.5 + 0.25 * (signs[positive].mean(axis=0) - signs[~positive].mean(axis=0))
     return share

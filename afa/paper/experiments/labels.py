@@ -149,9 +149,9 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     """Return summary rows `labels`, `controls`, `specificity` and `null` of the tables of the stage `labels`.
 
     Rows without an `entity` are means over labels. The variants `threshold`, `strength` and `threshold_at_strength_...`
-    are variations of the settings that were fixed in advance; `level` has the varied value. The method `two_elbo`
-    decides by the sign of the raw score, like the paper. The method `posterior` decides for class 1 if the posterior
-    probability exceeds one half. AUROC and average precision are the same for both methods.
+    are variations of the settings that were fixed in advance; the column `level` contains the varied value. The method
+    `two_elbo` decides by the sign of the raw score, like the paper. The method `posterior` decides for class 1 if the
+    posterior probability exceeds one half. AUROC and average precision are the same for both methods.
     """
     labels = tables["labels"]
     sample = Resampled.of(tables["whole"]["patient"].unique(), **dict(bootstrap), purpose="labels")
@@ -196,7 +196,7 @@ def _named(variant: str) -> tuple[str, float]:
 
 
 def _metrics(scores: pd.DataFrame, sample: Resampled) -> Iterator[Labelled]:
-    """Yield every metric by setting, order and t. A metric is averaged over the runs of a label, then over labels."""
+    """Yield every metric by setting, order and t. A metric is averaged over random orders, then over labels."""
     by = ["reference", "coupling", "variant", "allocation", "t"]
     for (reference, coupling, variant, allocation, t), part in groups(scores, *by):
         by_entity = dict(groups(part, "entity"))
@@ -225,7 +225,7 @@ def _controls(scores: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
 
 
 def measured(run: pd.DataFrame, weights: Floats) -> dict[tuple[str, str], Floats]:
-    """Return (metric, method) -> value of the metric in each resample.
+    """Return the value of each (metric, method) in each resample.
 
     Parameters
     ----------

@@ -211,7 +211,7 @@ def predicted(
         # Train on the support alone, and predict from the features that the zero-shot score uses.
         known = train(method, support[labelled], answers == 1, generator_of(*names, "support"))
         along = known.log_odds(known_values, seen)
-        # Train on all features without knowledge of the support. The classifier chooses equally many features.
+        # Train on all features. The classifier chooses as many features as the zero-shot score uses.
         own = trained(method, panel, 1 - answers, task.bundle.features, generator_of(*names, "panel"))
         chosen = own.planned(others, task.counts(near))[..., 0]
         for allocation, shown, log_odds in ((RANDOM, percents, along), (GREEDY, near, chosen)):
@@ -238,9 +238,10 @@ class RepeatedTests:
     weights: Floats
 
     def auroc(self, scores: Floats) -> Floats:
-        """Return the AUROC in each resample: the share of correctly ordered pairs of patients. A tie counts one half.
+        """Return the AUROC in each resample: the share of correctly ordered pairs of patients.
 
-        Both patients of a pair belong to the same repeat. The AUROC is NaN if a resample has no pair.
+        A pair with equal scores counts one half. Both patients of a pair belong to the same repeat. The AUROC is NaN if
+        a resample has no pair.
 
         Parameters
         ----------
@@ -258,8 +259,8 @@ class RepeatedTests:
     def balanced_accuracy(self, scores: Floats) -> Floats:
         """Return the balanced accuracy of decisions by the signs of scores in each resample.
 
-        A score of 0 is half right. The result is the mean over the repeats that have patients of both classes, or NaN
-        if no repeat has.
+        A score of 0 is half correct. The result is the mean over the repeats with patients of both classes, or NaN if
+        there are no such repeats.
 
         Parameters
         ----------
@@ -398,8 +399,8 @@ def _found(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> tuple[Fo
 def _answers(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return the classifiers' predictions and the zero-shot scores of the same patients in the same states.
 
-    The column `rival` is True for zero-shot scores. The scores in a repeat use the same random order as the
-    classifiers.
+    The column `rival` is True for zero-shot scores. In a repeat, zero-shot scores and classifiers use the same random
+    order of features.
     """
     predictions = tables["predictions"][[*TRAINED, *RUN, "repeat", "patient", "log_odds"]]
     splits = tables["splits"][["entity", "size", "repeat", "seed"]]
@@ -430,14 +431,14 @@ def _curves(found: Found, cases: Cases, confidence: float) -> pd.DataFrame:
 
 
 def _of(key: Key) -> dict[str, object]:
-    """Return the columns of the summary for a key. The coupling of a classifier is empty."""
+    """Return the columns of the summary for a key. For a classifier, the column `coupling` is empty."""
     coupling = {ZERO_SHOT: COUPLINGS[key.reference], EXPLICIT: EXPLICIT}.get(key.method)
     names = key._asdict() | {"method": ZERO_SHOT if key.method == EXPLICIT else key.method, "coupling": coupling}
     return names | {"variant": "permuted" if names.pop("permuted") else None}
 
 
 def _gaps(found: Found, key: Key) -> dict[int, dict[str, Floats]]:
-    """Return size -> label -> metric of a classifier minus metric of the zero-shot score in the same state.
+    """Return, by size and label, the metric of a classifier minus that of the zero-shot score in the same state.
 
     The zero-shot score by the bundle's probabilities is used only if there is no other zero-shot score.
     """

@@ -1,7 +1,8 @@
 """Layer 1 for duels: when each bracket resolves each duel, along random and informed orders (tab:layer1_informed).
 
-A bracket calls a duel when the bracket excludes 0. Each call is compared with full observation (decisions.md B4). A
-single wrong call of a rigorous bracket stops the stage. Wrong calls of the heuristic brackets are counted.
+A bracket calls a duel when it excludes 0, which decides the sign of D(x). Each call is compared with full observation
+(decisions.md B4). A single wrong call of a rigorous bracket stops the stage. Wrong calls of the heuristic brackets are
+counted.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ SHOWN_FAULTS = 5
 
 
 class Runs(NamedTuple):
-    """The calls along all orders of one kind. `seeds` is [None] if the kind has only one order."""
+    """The calls of all brackets along all orders of one kind. `seeds` is [None] if the kind has only one order."""
 
     allocation: str
     seeds: Sequence[int | None]

@@ -2,9 +2,9 @@
 
 The bundle of each field is scored in several ways (`afa.evaluate.entrants`). Patients are followed along the planner's
 order, random orders and one fixed order, and the answers after each number of observations are compared with the
-labels. Two comparisons show the value of the bundle's knowledge: a null, and classifiers trained on labels. The null
-shuffles the knowledge among features with the same possible values. Equal rows of a data set are resampled together, so
-that intervals are over distinct rows.
+labels. The value of the bundle's knowledge is shown by two comparisons: with the null, and with classifiers trained on
+labels. The null is a bundle whose knowledge is shuffled among features with the same possible values. Equal rows of a
+data set are resampled together, so that intervals are over distinct rows.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def follow_field(entrant: Entrant, settings: LeagueSettings) -> dict[str, pd.Dat
 
 @dataclass(frozen=True, eq=False)
 class _Question:
-    """The evaluation of one field on one task, a question about its patients."""
+    """The evaluation of one field on one task (a question about the patients)."""
 
     entrant: Entrant
     task: FieldTask
@@ -209,8 +209,8 @@ class _Question:
         The models are the classifiers, the bundle updated with the labelled patients, a model with a flat prior updated
         in the same way, and the bundle alone. All models use the same samples of labelled patients, and are evaluated
         on other patients. The first table has rows for each number of labelled patients and each sample. The second
-        table, the ladder, has means over samples, and the differences of the pairs in `STEPS`. Intervals of the ladder
-        are over samples and patients together.
+        table, the ladder, has means over samples, and the differences of the pairs of models in `STEPS`. Intervals of
+        the ladder are over samples and patients together.
 
         Parameters
         ----------
@@ -249,7 +249,7 @@ class _Question:
     def updated(
         self, given: NDArray[np.intp], tested: NDArray[np.intp], rounds: list[int], generator: np.random.Generator
     ) -> dict[str, Floats]:
-        """Update models with the labelled patients. Return model -> log-evidence for the tested patients, (P, T, C).
+        """Update models with the labelled patients, and return each model's log-evidence for `tested`, (P, T, C).
 
         Parameters
         ----------
@@ -299,8 +299,8 @@ class _Question:
     def reliability(self, name: str, own: Floats) -> pd.DataFrame:
         """Return predicted probabilities and observed shares of correct answers in ten bins of the probability.
 
-        In a binary task, the probability is that of the first hypothesis. In other tasks, it is that of the most likely
-        hypothesis.
+        In a binary task, the probability is that of the first hypothesis. In other tasks, the probability is that of
+        the most likely hypothesis.
         """
         answers = self.task.answers[self.asked]
         probability = np.exp(log_softmax(own, axis=2))

@@ -1,6 +1,6 @@
 """Models of the configuration sections that stages read.
 
-Each field has a default. The docstring below a field is its meaning in `config.yaml` and `config/README.md`.
+Each field has a default. `config.yaml` and `config/README.md` print the docstring below a field as its meaning.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Closure(Section):
 
 
 class RandomOrder(Section):
-    """How soon scores decide as at full observation, with features in random order (sec:eval_score)."""
+    """Accuracy of scores, by number of features observed in random order (sec:eval_score)."""
 
     seeds: Seeds = (0, 1, 2)
     """seeds of the random orders; each seed gives every patient one order"""
@@ -154,7 +154,7 @@ class Gauge(Section):
 
 
 class Chaos(Section):
-    """Chaotic patients, selected on some random orders and measured on others (decisions.md A10)."""
+    """Chaotic patients, selected on some random orders and evaluated on other random orders (decisions.md A10)."""
 
     selecting_seeds: Seeds = (0, 1, 2)
     """seeds of the random orders that decide which patients are chaotic"""
@@ -170,7 +170,7 @@ class Chaos(Section):
 
 
 class Layer1(Section):
-    """Duels resolved along random and informed orders (tab:layer1_informed)."""
+    """How many duels are resolved along random and informed orders (tab:layer1_informed)."""
 
     seeds: Seeds = (0,)
     """seeds of the random orders along which resolved duels are counted"""

@@ -1,4 +1,4 @@
-"""How early each score decides each duel as at full observation, with features in random order (tab:m2_random_sign).
+"""How early each score decides each duel correctly, with features in random order (tab:m2_random_sign).
 
 The correct decision of a duel is the sign of D_ab at full observation. A duel that is tied at full observation is
 excluded (S11). A score of exactly 0 is half correct (S5).
@@ -43,8 +43,8 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Count the correct decisions of each score for the chosen patients, along one random order for each seed.
 
-    With the first of the `starts` of mean-field solves (M6), all scores are evaluated. With other starts, only scores
-    that need inference are evaluated.
+    All scores are evaluated for the first of the `starts` of mean-field solves (M6). Only scores that need inference
+    are evaluated for other starts.
 
     Returns
     -------
@@ -131,8 +131,8 @@ def _sweeps(rounds: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
     """Return the mean number of damped sweeps of a mean-field solve by start (decisions.md M6).
 
     The mean is over the solves of all entities. The solved states are the same for every start. Starts are compared
-    only after the first round, because the first round has no previous solution to start from. Without solves, there is
-    no row.
+    only after the first round, because the first round has no previous solution to start from. If there are no solves,
+    no row is returned.
     """
     tables: list[pd.DataFrame] = []
     later: dict[str, Part] = {}

@@ -63,8 +63,8 @@ def run(
 
     The top-k task uses the orders that the stage `allocation` chose, and a random order. Binary tasks use the order of
     `greedy` and a random order. Binary tasks use the run's closure and, for a bundle with probabilities, every other
-    closure. The top-k task uses only the run's closure. The stage `allocation` chose its orders by directions. Under
-    the closure `explicit`, planners therefore choose new orders by probabilities.
+    closure. The top-k task uses only the run's closure. The stage `allocation` chose its orders by directions, without
+    probabilities. Under the closure `explicit`, planners therefore choose new orders by probabilities.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ Halt = tuple[str, float]
 
 
 def stops(levels: settings.Stopping, watched: Watched | WatchedTask) -> Iterator[tuple[Halt, NDArray[np.int64]]]:
-    """Yield each stopping rule with the first round at which its condition holds, or M if it does not hold before M.
+    """Yield each stopping rule with the first round at which its condition holds, or M if there is none before M.
 
     The first item of each pair is the rule (`Halt`), the second item is (P,) int64, the rounds of the patients.
     """
@@ -183,7 +183,7 @@ def watch_planners(
 
 
 def check_certain(tables: Mapping[str, pd.DataFrame]) -> None:
-    """Raise a `SanityError` if an answer that was certain differs from the answer at full observation."""
+    """Raise a `SanityError` if an answer declared certain differs from the answer at full observation."""
     for name, table in tables.items():
         certain = table[(table["stopping"] == "certain") & table["stopped"]]
         differs = certain["wrong"] > 0 if name == "top_k" else certain["decision"] != certain["likelihood"]
@@ -199,7 +199,7 @@ def check_certain(tables: Mapping[str, pd.DataFrame]) -> None:
 def stored_orders(
     folder: Path, bundle: Bundle, names: Sequence[str], rules: Sequence[str]
 ) -> dict[str, NDArray[np.int64]]:
-    """Return allocation rule -> the order in which the rule observed the features of each patient.
+    """Return, for each allocation rule, the order in which the rule observed the features of each patient.
 
     The orders are read from the table `choices` of the stage `allocation`, for the gain `cmi` and the schedule `every`.
     A rule that the table lacks is skipped, and the log names the rule.
@@ -296,7 +296,7 @@ def _rows_of(
     stopped = column("stopped") > 0
     if binary:
         decision, truth, label = column("decision"), column("likelihood"), 2 * column("clinical") - 1
-        if keys["allocation"] == GREEDY:  # these counts are the same for all orders
+        if keys["allocation"] == GREEDY:  # the numbers of ties and labels are the same for all orders
             tied, known = truth[..., 0] == 0, ~np.isnan(label[..., 0])
             counts = ("tied_at_full_observation", "likelihood", tied), ("labelled", "clinical", known)
             for quantity, target, mask in counts:

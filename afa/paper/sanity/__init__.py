@@ -1,10 +1,9 @@
 """Acceptance tests ("gates"): checks that must pass (supp:sanity), and perturbed inputs on which they must fail.
 
-A check tests every case of a subject and counts the cases that fail. There are two kinds of subjects: the bundle and
-patients of the run, and small synthetic bundles and patients that never change. A passing check proves little if the
-check cannot fail. Therefore, each gate also runs on inputs that are perturbed in a known way. If the check passes on a
-perturbed input, the gate is faulty. Only the synthetic subjects are perturbed, because a user's bundle may hide the
-perturbation.
+A check tests every case of a subject (a bundle with patients) and counts the cases that fail. There are two kinds of
+subjects: the bundle and patients of the run, and small synthetic bundles and patients that never change. To show that a
+check can fail, each gate also runs on inputs that are perturbed in a known way. If the check passes on a perturbed
+input, the gate is faulty. Only the synthetic subjects are perturbed, because a user's bundle may hide the perturbation.
 """
 
 from __future__ import annotations
@@ -208,11 +207,11 @@ class Outcome:
 
     @classmethod
     def of(cls, wrong: NDArray[np.bool_], describe: Callable[..., Failure]) -> Outcome:
-        """Return the outcome for an array of cases of any shape.
+        """Return the outcome of a check whose cases are in an array of any shape.
 
         Parameters
         ----------
-        wrong : True for failed cases
+        wrong : bool of any shape, True for failed cases
         describe : function from the indices of a case to its `Failure`
 
         """
@@ -237,7 +236,7 @@ def run_gates(gates: Sequence[Gate], run: Subject, synthetic: Sequence[Subject])
     """Run acceptance tests, and return a table with one row for each gate and input (`run`, `synthetic`).
 
     `cases` and `failures` are the numbers of cases and failures of the check. `perturbed_failures` is the number of
-    failures on the perturbed input with the fewest failures. It is missing for `run`.
+    failures on the perturbed input with the fewest failures, and is missing for `run`.
 
     Raises
     ------

@@ -1,10 +1,10 @@
 """Two acceptance tests along orders of observation: rigorous brackets are never wrong, and mean-field solves converge.
 
-A bracket is wrong if it contradicts full observation. A mean-field solve must end within tolerance, and its ELBO must
-not exceed the exact log Z. The tables count the calls of all brackets, including heuristic brackets (decisions.md B4).
-The tables also count sweeps, solves that reached the cap, and cases that do not converge (decisions.md M8), and contain
-the contraction constants. Models are the entities and the two half-potential classes of each entity, `class_1` and
-`class_0`.
+A bracket is wrong if its call differs from the decision at full observation. A mean-field solve must end within
+tolerance, and its ELBO must not exceed the exact log Z. The tables count the calls of all brackets, including heuristic
+brackets (decisions.md B4). The tables also count sweeps, solves that reached the cap, and cases that do not converge
+(decisions.md M8), and contain the contraction constants. Models are the entities and the two half-potential classes of
+each entity, `class_1` and `class_0`.
 """
 
 from __future__ import annotations
@@ -233,8 +233,8 @@ def nonconvergence_table(subject: Subject) -> pd.DataFrame:
     """Return the cases (model, patient, entity) in which a mean-field solve reached the cap on damped sweeps.
 
     `solves` is the number of solves of the case, and `capped` is the number of solves that reached the cap. A case is
-    `persistent` if for every seed at least half of its solves reached the cap. Mean-field results for such a case are
-    not reliable (supp:sanity).
+    `persistent` if for every seed at least half of its solves reached the cap. Mean-field results for a persistent case
+    are not reliable (supp:sanity).
     """
     by_patient = subject.once(solve_log).by_patient
     persistent = (2 * by_patient[..., CAPPED] >= by_patient[..., N_SOLVES]).all(axis=2)

@@ -37,7 +37,7 @@ Rank = Callable[..., list[str]]
 
 
 def check_energies(subject: Subject, *, altered: Callable[[Bundle], Bundle] | None = None) -> Outcome:
-    """Check that all scores at full observation (|B| = M) equal S or D.
+    """Check that all scores at full observation (|B| = M) equal the energy S or the difference D = S_a - S_b.
 
     The scores are the running constants, `linearity`, `stack_a` and the closure's `two_elbo`. S is computed from the
     potentials only.
@@ -194,8 +194,8 @@ def gauge_change(subject: Subject) -> pd.DataFrame:
 
     `states` is the number of pairs of a patient and a binary task. `changed` is the number of pairs whose decision
     changes: the sign of the score, or the side that the interval calls. `mean_change` and `max_change` are the mean and
-    the largest change of the score, in nats for `two_elbo`. The change of an interval is that of the end that moves
-    more.
+    the largest change of the score, in nats for `two_elbo`. For an interval, the change is the larger change of its two
+    ends.
     """
     compared = subject.once(gauge_readings)
     tables = []

@@ -194,7 +194,7 @@ class BlobAndOutliers(Coupled):
 
 
 def load_portfolio(path: str | Path) -> tuple[Configuration, ...]:
-    """Return the validated configurations in the order of the file. One `ConfigError` lists all faults."""
+    """Return the validated configurations in the order of the file. One `ConfigError` lists all invalid values."""
     configurations, faults = [], list[Fault]()
     for name, entry in read_mapping(path).items():
         try:
@@ -266,7 +266,7 @@ def pathway_enrichment(config: Blocks, draw: np.random.Generator) -> Model:
 
 
 def strain_identification(config: StrainIdentification, draw: np.random.Generator) -> Model:
-    """Return lineages of strains. A lineage has one allele at every marker.
+    """Return lineages of strains. All strains of a lineage have the same alleles.
 
     Markers are independent. At `private` random markers, a strain has a weaker or stronger effect than its lineage.
     """
@@ -317,7 +317,7 @@ def blob_and_outliers(config: BlobAndOutliers, draw: np.random.Generator) -> Mod
     """Return the geometry that defeats Layer 0 on IBD in the paper: one large cluster (the blob) and single outliers.
 
     All members of the blob have the same support, with potentials of +-`effect` that are mostly positive. Features at
-    most `reach` apart are coupled by +-`coupling`, again mostly positive. Members of the blob differ by normally
+    most `reach` apart are coupled by +-`coupling`, with mostly positive signs. Members of the blob differ by normally
     distributed amounts on all potentials and couplings. Every outlier has its own support, with potentials generated in
     the same way.
     """
