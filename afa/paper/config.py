@@ -36,7 +36,7 @@ class Asking(Section):
     tokens: int | None = Field(None, ge=0)
     """largest number of tokens, of prompts and answers together"""
     money: float | None = Field(None, ge=0)
-    """largest cost, in the currency of `prompt_price` and `answer_price`, which are then required"""
+    """largest cost, in the currency of `prompt_price` and `answer_price`, which this cap requires"""
     prompt_price: float = Field(0.0, ge=0)
     """price of a million tokens of prompts"""
     answer_price: float = Field(0.0, ge=0)
@@ -156,7 +156,7 @@ class _Inputs(Section):
     """name of the folder under `results/`; empty: the cohort's name"""
     source: Literal["extract", "geo"] = "extract"
     """where a series is read from. `extract`: the extract bundled with the project (resources/series/README.md), or GEO
-    if there is no extract. `geo`: always GEO. The numbers are the same
+    if there is no extract. `geo`: always GEO. Both give the same numbers
     """
     geo_mirror: Path | None = None
     """folder with series in GEO's layout, which is read instead of the extract and GEO"""

@@ -30,9 +30,9 @@ class Inference(Section):
     damping: float = Field(0.5, gt=0, le=1)
     """weight of the new marginals in each sweep; the old marginals have the remaining weight (the paper's eta)"""
     tolerance: float = Field(1e-4, gt=0, lt=1)
-    """a solve stops when no marginal probability changes by more than this (the paper's epsilon)"""
+    """the iteration stops when no marginal probability changes by more than this (the paper's epsilon)"""
     max_iterations: int = Field(200, ge=1)
-    """after this number of damped sweeps, coordinate ascent continues the solve (the paper's T_max)"""
+    """largest number of damped sweeps, after which coordinate ascent continues the iteration (the paper's T_max)"""
 
 
 class Closure(Section):
@@ -121,7 +121,8 @@ class Stopping(Section):
 
     rules: RuleNames = ("greedy", "priority_all")
     """allocation rules that choose the features of the stopped runs (docs/stopping.md), in addition to `random`. A rule
-    is skipped, with a line in the stage's log, unless the allocation grid has it with gain `cmi` and schedule `every`
+    is skipped, with a line in the stage's log, unless the stage `allocation` runs it with gain `cmi` and schedule
+    `every`
     """
     probabilities: tuple[Probability, ...] = Field((0.8, 0.9, 0.95, 0.99), min_length=1)
     """a run stops when the probability that its answer will not change is at least this; for the top k also when the
@@ -159,7 +160,9 @@ class Chaos(Section):
     selecting_seeds: Seeds = (0, 1, 2)
     """seeds of the random orders that decide which patients are chaotic"""
     measuring_seeds: Seeds = (3, 4, 5)
-    """seeds of the random orders on which chaotic and other patients are compared; none of `selecting_seeds`"""
+    """seeds of the random orders on which chaotic and other patients are compared; must not contain a seed of
+    `selecting_seeds`
+    """
 
     @model_validator(mode="after")
     def _apart(self) -> Self:
@@ -207,11 +210,11 @@ class LabelsNeeded(Section):
     scores of the stage `labels` (docs/real_labels.md)
     """
     repeats: int = Field(4, ge=1)
-    """number of times that patients for training are drawn"""
+    """number of random training sets of each size"""
     permuted: int = Field(2, ge=0)
-    """number of these draws for which classifiers are also trained on shuffled labels"""
+    """number of the random training sets on which classifiers are also trained with shuffled labels"""
     labels: int = Field(6, ge=1)
-    """largest number of labels that are compared; if the cohort has more, hashes of their names decide"""
+    """largest number of labels that are used; if the cohort has more labels, a hash of their names selects them"""
     tested: int = Field(20, ge=2)
     """smallest number of patients left for evaluation; a size that leaves fewer patients is skipped for this label"""
     of_each_class: int = Field(3, ge=1)
@@ -226,7 +229,7 @@ class Accurate(Section):
     decides which
     """
     linearity_patients: int = Field(12, ge=1)
-    """number of these patients for whom the score `linearity`, which takes longer, is compared too"""
+    """number of the compared patients for whom the score `linearity`, which takes longer, is compared too"""
     seed: int = Field(0, ge=0)
     """seed for the choice of patients and for each patient's random order"""
     rounds: Rounds = (10, 50, 100, 150, 200)
@@ -241,7 +244,7 @@ class Sanity(Section):
     """The acceptance tests (supp:sanity)."""
 
     seeds: Seeds = (0,)
-    """seeds of the random orders along which the acceptance tests check brackets and solves"""
+    """seeds of the random orders along which the acceptance tests check brackets and mean-field solves"""
 
 
 class StageSettings(Section):
