@@ -99,8 +99,8 @@ class Code:
         """Return the digest of every module and function that `roots` use, by name.
 
         A root is a module (`afa.cohort.encode`), a function (`afa.paper.experiments.sign:run`), or the path of a
-        notebook (`notebooks/chaos.ipynb`). For a notebook, the result has only the modules that its cells import. The
-        text of the notebook is excluded, because the notebook is an input of its rule.
+        notebook (`notebooks/chaos.ipynb`). For a notebook, the result contains only the modules that the notebook
+        imports. The text of the notebook is excluded, because the notebook is an input of its rule.
 
         Raises
         ------
@@ -143,7 +143,7 @@ class Code:
         return self._modules[module]
 
     def _function(self, module: str, name: str) -> tuple[dict[str, str], set[str]]:
-        """Return the digest of a function, by its name, and the modules that are imported before the function runs.
+        """Return {name: digest} of a function, and the modules that are imported before the function runs.
 
         If the module only imports the function (`from afa.module import run`), the digest is that of the function in
         the other module.

@@ -92,8 +92,8 @@ _joined: dict[Path, IO[str]] = {}  # files stay open, and therefore locked, unti
 def join_the_living(state: str | Path) -> str | None:
     """Hold a shared lock in the folder `state` (`.snakemake`) until this process ends.
 
-    If only a dead run can have left Snakemake's lock, that lock is removed. Otherwise, return the reason why
-    Snakemake's lock is kept. On a file system without kernel locks, nothing is done, and Snakemake's lock is kept.
+    If only a dead run can have left Snakemake's lock, that lock is removed. Otherwise, the function returns the reason
+    why Snakemake's lock is kept. On a file system without kernel locks, nothing is done, and Snakemake's lock is kept.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def join_the_living(state: str | Path) -> str | None:
 
 
 def _remove_dead_lock(folder: Path, file: IO[str], *, alone: bool) -> str | None:
-    """Remove Snakemake's lock if no live run can own it. Otherwise, return a message about possible owners."""
+    """Remove Snakemake's lock, or, if a live run may own it, return a message about possible owners."""
     locks = list((folder / "locks").glob("*.lock"))
     here = socket.gethostname()
     file.seek(0)

@@ -1,8 +1,9 @@
 """Run language models that choose features, and return the tables of the experiment.
 
-The tables contain the decisions of the models and of the planner at some rounds, and the targets. The planner is
-evaluated along two orders of observation. Along the planner's own order, planner and model differ in both choices and
-decisions. Along a model's order, planner and model have the same observations and differ only in their decisions.
+The tables contain the decisions of the language models and of the planner at some rounds, and the true answers. The
+planner is evaluated along two orders of observation. Along the planner's own order, planner and model differ in both
+choices and decisions. Along a model's order, planner and model have the same observations and differ only in their
+decisions.
 """
 
 from __future__ import annotations

@@ -285,7 +285,7 @@ def linearity_duels(expected: Floats, pairs: Pairs) -> Floats:
 
 
 def _left_out(quantity: str, states: States, values: Floats) -> pd.DataFrame:
-    """Return by t the number of pairs (state, entity), and the number of these pairs that have no exact value.
+    """Return by t the number of pairs (state, entity), and the number of pairs without an exact value.
 
     Parameters
     ----------
@@ -353,9 +353,9 @@ def _tasks(
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return summary rows `meanfield_vs_exact`, which docs/summary.md describes in full.
+    """Return the rows of the table `meanfield_vs_exact` in `summary.csv`, which docs/summary.md describes in full.
 
-    Duels have one row for each method, and binary tasks have one row for each method and coupling.
+    Duels have rows for each method. Binary tasks have rows for each method and coupling.
 
     Returns
     -------

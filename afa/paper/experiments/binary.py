@@ -63,7 +63,7 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Compute the scores of all patients in the binary tasks of all entities, along every order of observation.
 
-    There is one random order over all M features for each patient and seed. The rules `greedy`, `largest_unary` and
+    Each patient has one random order of all M features for each seed. The rules `greedy`, `largest_unary` and
     `static_unary` choose informed orders. `greedy` is run with the gain `cmi` and, except under the closure `explicit`,
     with the gain `f_target` of two scores. `largest_unary` chooses in each round the feature with the largest absolute
     effective unary. `static_unary` observes features by descending absolute unary, in the same order for all patients.
@@ -189,7 +189,7 @@ LAYER_ONE = ("random", "largest_unary", "static_unary")
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstrap) -> pd.DataFrame:
-    """Return summary rows `binary` and `bracket_rate`, computed from all patients.
+    """Return the rows of the tables `binary` and `bracket_rate` in `summary.csv`.
 
     There is one row for each target, method, order and t. Rows about a single entity exist only at the values of t that
     the paper prints.

@@ -253,7 +253,7 @@ class ProbabilitySums:
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return summary rows `calibration` on the cohort: expected calibration error and Brier score, by closure and t.
+    """Return the rows of the table `calibration` in `summary.csv`: calibration error and Brier score, by closure and t.
 
     Rows without a variant use the calibrated probability. The variant `raw` uses the logistic function of the raw
     log-odds as probability. The `rate` of the quantity `at_odds` is the share of cases in which raw and calibrated

@@ -46,7 +46,7 @@ ALL = sys.maxsize
 
 
 class Definition(NamedTuple):
-    """A definition of chaotic patients, by flips and magnitudes of a score.
+    """A definition of chaotic patients, by how often signs flip and by the magnitudes of a score.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def magnitudes(bundle: Bundle, values: NDArray[np.int8], orders: NDArray[np.int6
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return summary rows `chaos_gap` of the tables, over all patients.
+    """Return the rows of the table `chaos_gap` in `summary.csv`.
 
     Intervals are computed by resampling patients in fixed groups. If no duel of a group has a winner, only the size of
     the group is reported.
@@ -277,8 +277,8 @@ def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataF
     `variant` is the definition of the predicting classification, which uses the selecting orders. `reference` is the
     definition of the predicted classification: `plain` is `wald` over all rounds, and `itself` is the definition in
     `variant`. The predicted classification uses the selecting orders, or, in the stratum `other_orders`, the measuring
-    orders. Each comparison has one row for each `quantity`. Intervals are computed by resampling patients with fixed
-    memberships and ranks.
+    orders. Each pair of classifications has one row for each `quantity`. Intervals are computed by resampling patients
+    with fixed memberships and ranks.
 
     Returns
     -------

@@ -117,7 +117,7 @@ def agreement_of(paths: GaugePaths, by_round: pd.DataFrame) -> pd.DataFrame:
 
 
 def agreement_rows(agreement: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
-    """Return the summary rows `gauge_agreement`: the share of equal decisions by method and t, with intervals."""
+    """Return the rows of `gauge_agreement`: the share of duels decided alike, by method and t, with intervals."""
     shares = [
         resampled.share(table, "agree", "duels").assign(metric="rate", method=method, reference=BOTH)
         for method, table in agreement.groupby("method", sort=False)
@@ -139,7 +139,7 @@ def clinical_winners(bundle: Bundle, cohort: Cohort) -> Floats:
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return summary rows of the stage `gauge`, computed from all patients.
+    """Return the rows of the tables `gauge_agreement`, `gauge_correlation` and `gauge_accuracy` in `summary.csv`.
 
     Rows with the target `clinical` use only conclusive pairs. If no pair is conclusive, the target `clinical` has only
     counts.

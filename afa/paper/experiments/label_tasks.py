@@ -117,7 +117,7 @@ class LabelTask:
         return [cls(setting, bundle, entity, names, values, ill) for entity in bundle.entities if names]
 
     def row(self, shift: float) -> dict[str, object]:
-        """Return the row about this task in the table `tasks`."""
+        """Return the row that describes this task in the table `tasks`."""
         mrf, setting, shared = self.bundle.mrf(self.entity), self.setting, self.setting.coupling == "shared"
         return {
             **setting.keys,
@@ -209,7 +209,7 @@ def in_random_order(
 ) -> tuple[Floats, float]:
     """Return the log-odds F_1 - F_0 along a random order of the support, and their value at t = 0 (shift).
 
-    A state that several patients share is solved once.
+    For a state that several patients share, inference runs only once.
 
     Parameters
     ----------
@@ -278,7 +278,7 @@ def followed(
 ) -> list[pd.DataFrame]:
     """Return the table `scores` of each task, along random orders and the greedy order.
 
-    All tasks must have the same model.
+    All `tasks` must have the same model, and may differ in the encoding.
     """
     fixed = [i for i, task in enumerate(tasks) if not task.setting.variant]
     runs = [(RANDOM, seed, fixed if later else range(len(tasks))) for later, seed in enumerate(seeds)]

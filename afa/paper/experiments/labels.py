@@ -1,9 +1,9 @@
 """Comparison of scores with patients' labels, by reference of the encoding and by closure.
 
-Two alternatives to the paper's choices are evaluated, separately and together. One alternative encodes values by
-comparison with the cohort instead of the controls. The other alternative uses the same couplings in both classes
-instead of a contrast between the classes. Every label is the target of a binary task about its entity. No setting is
-selected by labels.
+Alternatives to the paper's encoding and to its couplings are evaluated, separately and together. One alternative
+encodes values by comparison with the cohort instead of the controls. The other alternative uses the same couplings in
+both classes instead of a contrast between the classes. Every label is the target of a binary task about its entity. No
+setting is selected by labels.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ NULL_METRICS = {
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return summary rows `labels`, `controls`, `specificity` and `null` of the tables of the stage `labels`.
+    """Return the rows of the tables `labels`, `controls`, `specificity` and `null` in `summary.csv`.
 
     Rows without an `entity` are means over labels. The variants `threshold`, `strength` and `threshold_at_strength_...`
     are variations of the settings that were fixed in advance; the column `level` contains the varied value. The method

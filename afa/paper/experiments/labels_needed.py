@@ -260,7 +260,7 @@ class RepeatedTests:
         """Return the balanced accuracy of decisions by the signs of scores in each resample.
 
         A score of 0 is half correct. The result is the mean over the repeats with patients of both classes, or NaN if
-        there are no such repeats.
+        no repeat has patients of both classes.
 
         Parameters
         ----------
@@ -336,7 +336,7 @@ Cases = dict[tuple[int, bool], dict[str, int]]
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return summary rows `labels_needed` of the tables of the stage `labels_needed`.
+    """Return the rows of the table `labels_needed` in `summary.csv`.
 
     The column `level` contains the number of labelled patients. Rows with an `entity` are about a single label.
 
@@ -360,7 +360,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
 
 def _counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return the numbers of used and unused labels."""
+    """Return summary rows with the numbers of used and unused labels."""
     splits, left_out = tables["splits"], tables["left_out"]
     not_used, sizes = int(left_out["size"].isna().sum()), sorted({*splits["size"], *left_out["size"].dropna()})
     counts = [("labels", None, splits["entity"].nunique()), ("labels_not_used", None, not_used)]

@@ -232,7 +232,7 @@ def layer0_lift(
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return summary rows `layer0_bundle` of the tables.
+    """Return the rows of the table `layer0_bundle` in `summary.csv`.
 
     Rows without a variant use the paper's number of clusters. The variant `clusters` has rows for each number of
     clusters, which the column `level` contains. The column `reference` names criterion and rule.

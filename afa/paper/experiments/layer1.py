@@ -66,7 +66,7 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Count the calls of each bracket for the chosen patients, along random and informed orders of observation.
 
-    There is one random order for each patient and seed. The order `informed` is the same for all pairs of entities.
+    Each patient has one random order for each seed. The order `informed` is the same for all pairs of entities.
     `informed_pair` has a separate order for each pair.
 
     Returns
@@ -213,9 +213,10 @@ def two_digits(numbers: Floats) -> tuple[Floats, NDArray[np.intp]]:
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return summary rows `bracket_rate`, computed from all patients. The column `reference` names the bracket.
+    """Return the rows of the table `bracket_rate` in `summary.csv`.
 
-    In the variant `support`, t counts only features in the support of either entity.
+    The column `reference` names the bracket. In the variant `support`, t counts only features in the support of either
+    entity.
 
     Returns
     -------
@@ -250,7 +251,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
 
 Orders = Mapping[tuple[str, str], pd.DataFrame]
-"""Rows of a table by allocation and bracket."""
+"""(allocation, bracket) -> rows of a table."""
 
 
 def _by_order(table: pd.DataFrame) -> Orders:

@@ -56,7 +56,7 @@ def run(
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return summary rows `sanity` of the tables. The column `quantity` names the acceptance test.
+    """Return the rows of the table `sanity` in `summary.csv`. The column `quantity` names the acceptance test.
 
     Returns
     -------
@@ -147,7 +147,7 @@ def _contraction(contraction: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gauge(changes: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows on changes by a gauge for the run's own bundle, for each t and for all t together."""
+    """Return summary rows on how a gauge changes scores of the run's bundle, for each t and for all t together."""
     own = changes[changes["input"] == "run"]
     over_all = own.assign(total=own["mean_change"] * own["states"], t=None).groupby("score", sort=False)
     sums = over_all[["states", "changed", "total"]].sum().reset_index()

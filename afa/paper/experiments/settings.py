@@ -96,7 +96,7 @@ class Allocation(Section):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Return the names of the parts of the grid. There is one job for each part and shard.
+        """Return the names of the parts of the grid of allocation rules. Each part and shard has its own job.
 
         The part `none` contains the rules without a gain. Each gain has its own part.
         """
@@ -105,7 +105,7 @@ class Allocation(Section):
         return ("none", *gains) if without else gains
 
     def part(self, name: str) -> dict[str, Any]:
-        """Return the settings of one part of the grid as a mapping."""
+        """Return the settings of one part of the grid of allocation rules, as a mapping."""
         rules = [rule for rule in self.rules if (rule in WITHOUT_GAIN) == (name == "none")]
         gains = ["cmi"] if name == "none" else [name]  # rules of the part `none` use no gain
         return {**self.model_dump(mode="json"), "rules": rules, "gains": gains}

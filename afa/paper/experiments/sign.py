@@ -93,7 +93,7 @@ def _orders(paths: SignPaths, names: Sequence[str]) -> pd.DataFrame:
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return summary rows `sign_accuracy_random`, computed from all patients.
+    """Return the rows of the table `sign_accuracy_random` in `summary.csv`.
 
     Returns
     -------
@@ -130,9 +130,9 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 def _sweeps(rounds: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
     """Return the mean number of damped sweeps of a mean-field solve by start (decisions.md M6).
 
-    The mean is over the solves of all entities. The solved states are the same for every start. Starts are compared
-    only after the first round, because the first round has no previous solution to start from. If there are no solves,
-    no row is returned.
+    The mean is over the solves of all entities. Every start solves the same states. Starts are compared only after the
+    first round, because the first round has no previous solution to start from. If there are no solves, no row is
+    returned.
     """
     tables: list[pd.DataFrame] = []
     later: dict[str, Part] = {}

@@ -1,9 +1,9 @@
 """The round at which each stopping rule stops, and the accuracy of the answer at this round (`afa.planner.Stop`).
 
 Every patient of a cohort is followed to full observation in the top-k task and in the binary task of each entity. A
-rule stops at the first round at which its condition holds. The answer at this round is compared with the answer at full
-observation. The compiled engine follows the patients. Only for the top k under the closure `explicit`, one planner
-follows each patient.
+stopping rule stops at the first round at which the rule's condition holds. The answer at this round is compared with
+the answer at full observation. The compiled engine follows the patients. Only for the top k under the closure
+`explicit`, one planner follows each patient.
 """
 
 from __future__ import annotations
@@ -240,11 +240,11 @@ def stored_orders(
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstrap) -> pd.DataFrame:
-    """Return summary rows `stopping`, computed from all patients.
+    """Return the rows of the table `stopping` in `summary.csv`.
 
-    There is one row for each method, allocation and stopping rule. The method is `linearity` for the top k and
-    `two_elbo` for binary tasks. The column `coupling` contains the closure of a binary task. The columns `reference`
-    and `level` contain the stopping rule and its level. The rule `certain` has no level.
+    There is one row for each method, allocation and stopping rule. The column `method` contains `linearity` for the top
+    k and `two_elbo` for binary tasks. The column `coupling` contains the closure of a binary task. The columns
+    `reference` and `level` contain the stopping rule and its level. The rule `certain` has no level.
 
     Returns
     -------

@@ -68,9 +68,9 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Build the bundle of each voter, and run some stages with this bundle.
 
-    The stages are `sign` and `chaos`, and parts of `allocation`, `binary` and `gauge`. Only `chaos` uses all its seeds;
-    the other stages use the random orders of the first seed. Only summary rows at the values of t that the paper prints
-    are returned.
+    `sign` and `chaos` are run completely, and `allocation`, `binary` and `gauge` in part. Only `chaos` uses all its
+    seeds; the other stages use the random orders of the first seed. Only summary rows at the values of t that the paper
+    prints are returned.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Acceptance tests ("gates"): checks that must pass (supp:sanity), and perturbed inputs on which they must fail.
+"""Acceptance tests ("gates"): checks that must pass (supp:sanity), and must fail on perturbed inputs.
 
 A check tests every case of a subject (a bundle with patients) and counts the cases that fail. There are two kinds of
 subjects: the bundle and patients of the run, and small synthetic bundles and patients that never change. To show that a
@@ -235,8 +235,8 @@ class Gate:
 def run_gates(gates: Sequence[Gate], run: Subject, synthetic: Sequence[Subject]) -> pd.DataFrame:
     """Run acceptance tests, and return a table with one row for each gate and input (`run`, `synthetic`).
 
-    `cases` and `failures` are the numbers of cases and failures of the check. `perturbed_failures` is the number of
-    failures on the perturbed input with the fewest failures, and is missing for `run`.
+    `cases` is the number of tested cases, and `failures` is the number of failed cases. `perturbed_failures` is the
+    number of failed cases on the perturbed input with the fewest failures, and is missing for `run`.
 
     Raises
     ------

@@ -2,9 +2,9 @@
 
 A bracket is wrong if its call differs from the decision at full observation. A mean-field solve must end within
 tolerance, and its ELBO must not exceed the exact log Z. The tables count the calls of all brackets, including heuristic
-brackets (decisions.md B4). The tables also count sweeps, solves that reached the cap, and cases that do not converge
-(decisions.md M8), and contain the contraction constants. Models are the entities and the two half-potential classes of
-each entity, `class_1` and `class_0`.
+brackets (decisions.md B4). The tables also count sweeps, mean-field solves that reached the cap on sweeps, and cases
+that do not converge (decisions.md M8), and contain the contraction constants. Models are the entities and the two
+half-potential classes of each entity, `class_1` and `class_0`.
 """
 
 from __future__ import annotations
@@ -138,9 +138,10 @@ def _counted(subject: Subject, axes: tuple[int, ...], by: str, cells: Sequence[o
 
 
 def solve_log(subject: Subject, solver: Solver | None = None) -> SolvePaths:
-    """Return counts of all mean-field solves along all orders of a subject. The first axis is `MODELS`.
+    """Return counts of all mean-field solves along all orders of a subject.
 
-    If `solver` is None, the subject's solver is used.
+    The first axis of each array is the kind of model, as in `MODELS`. If `solver` is None, the subject's solver is
+    used.
     """
 
     def paths(bundle: Bundle) -> SolvePaths:
@@ -171,7 +172,7 @@ def check_solves(subject: Subject, *, solver: Solver | None = None, entropies: f
 
 
 def _finished(subject: Subject, log: SolvePaths, solver: Solver) -> Outcome:
-    """Return the outcome for all solves. A solve fails if even coordinate ascent reaches its cap on sweeps."""
+    """Check that all mean-field solves ended within tolerance, if necessary by coordinate ascent."""
     unfinished, most = log.by_patient[..., UNFINISHED], ASCENT_FACTOR * solver.max_iterations
 
     def describe(i: int, p: int, s: int, v: int) -> Failure:
@@ -188,7 +189,7 @@ def _finished(subject: Subject, log: SolvePaths, solver: Solver) -> Outcome:
 
 
 def _below_exact(subject: Subject, bundle: Bundle, entropies: float) -> Outcome:
-    """Return the outcome of comparing ELBOs with the exact log Z, in states with few unobserved features.
+    """Check that no ELBO exceeds the exact log Z, in states with few unobserved features.
 
     Log Z minus an ELBO is a divergence and cannot be negative (eq:elbo-slack).
     """
@@ -218,8 +219,9 @@ def convergence_table(subject: Subject) -> pd.DataFrame:
     """Return the numbers of mean-field solves and sweeps by (model, entity, t), over patients and seeds.
 
     The model of an entity is solved at t = 0, and whenever a feature of its support is observed. `iterations` is the
-    number of damped sweeps. `capped` is the number of solves that reached the cap on damped sweeps, and `finished` is
-    the number of capped solves that coordinate ascent brought within tolerance. Rounds without a solve are excluded.
+    number of damped sweeps of all solves. `capped` is the number of solves that reached the cap on damped sweeps, and
+    `finished` is the number of capped solves that coordinate ascent brought within tolerance. Rounds without a solve
+    are excluded.
     """
     counts = subject.once(solve_log).by_round
     kinds = {"solves": N_SOLVES, "iterations": ITERATIONS, "capped": CAPPED}
@@ -232,9 +234,9 @@ def convergence_table(subject: Subject) -> pd.DataFrame:
 def nonconvergence_table(subject: Subject) -> pd.DataFrame:
     """Return the cases (model, patient, entity) in which a mean-field solve reached the cap on damped sweeps.
 
-    `solves` is the number of solves of the case, and `capped` is the number of solves that reached the cap. A case is
-    `persistent` if for every seed at least half of its solves reached the cap. Mean-field results for a persistent case
-    are not reliable (supp:sanity).
+    `solves` is the number of mean-field solves of a case, and `capped` is the number of solves that reached the cap. A
+    case is `persistent` if for every seed at least half of its solves reached the cap. Mean-field results for a
+    persistent case are not reliable (supp:sanity).
     """
     by_patient = subject.once(solve_log).by_patient
     persistent = (2 * by_patient[..., CAPPED] >= by_patient[..., N_SOLVES]).all(axis=2)

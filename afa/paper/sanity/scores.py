@@ -96,7 +96,7 @@ def _mean_and_sign(subject: Subject, names: Sequence[str], read: Snapshots, dire
 def _at_the_end(
     subject: Subject, names: Sequence[str], what: str, direct: Floats, found: Floats, tolerance: float
 ) -> Outcome:
-    """Return the outcome of comparing a score at full observation with the sum of the potentials.
+    """Check that a score at full observation equals the sum of the potentials.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def by_position(scores: Floats, names: Sequence[str], *, tie: float = 0.0) -> li
 
 
 def _matrices(subject: Subject, draw: np.random.Generator) -> Iterator[tuple[str, Floats, float]]:
-    """Yield score matrices, each with a name and the largest magnitude of a tie.
+    """Yield matrices of duel scores to rank, each with a name and the largest magnitude of a tie.
 
     The scores are `wald` and `linearity` without observations, at half and at full observation, and random numbers.
     """
@@ -255,7 +255,7 @@ def _read(subject: Subject, bundle: Bundle) -> Snapshots:
 
 
 def _same_decisions(subject: Subject, plain: Snapshots, other: Snapshots, names: Sequence[str]) -> Outcome:
-    """Return the outcome of comparing the results before and after a change of the models.
+    """Check that decisions are the same before and after a change of the models.
 
     At every round, `wald`, `l1` and the calls of brackets are compared. At full observation, the signs of all scores
     are compared.
@@ -279,7 +279,7 @@ def _same_decisions(subject: Subject, plain: Snapshots, other: Snapshots, names:
 
 
 def _constant_added(subject: Subject, *, everywhere: bool) -> Outcome:
-    """Return the outcome of adding a constant larger than any |S| to every S_v.
+    """Check the effect on decisions of adding a constant larger than any |S| to every S_v.
 
     The decisions of duels must stay the same, and the decision of every binary task must become 1.
     """
@@ -337,7 +337,7 @@ def _alike(
     tolerance: float = 0.0,
     said: str = ", as without the gauge",
 ) -> Outcome:
-    """Return the outcome of comparing two arrays by patient, round and duel. A NaN counts as a failure.
+    """Check that two arrays by patient, round and duel are equal. A NaN counts as a failure.
 
     Parameters
     ----------

@@ -69,12 +69,13 @@ def layer0_portfolio(
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return summary rows `layer0_synthetic` of the tables of `layer0_portfolio`.
+    """Return the rows of the table `layer0_synthetic` in `summary.csv`, from the tables of `layer0_portfolio`.
 
     The rows are those of `layer0_bundle`, with the configuration as `stratum`. Rows without a stratum are sums over all
     configurations. The quantity `configurations` counts the configurations in which Layer 0 removes a cluster.
-    `accuracy` is the accuracy of `greedy` with all entities by t, and `gap` is the accuracy of `greedy` with the
-    remaining entities minus `accuracy`. In rows without a stratum, `accuracy` and `gap` are means over configurations.
+    `accuracy` is the accuracy by t when `greedy` considers all entities. `gap` is the accuracy when `greedy` considers
+    only the remaining entities, minus `accuracy`. In rows without a stratum, `accuracy` and `gap` are means over
+    configurations.
     """
     layer0 = tables["layer0"]
     resampled = Resampled.of(tables["patients"]["patient"].unique(), **dict(bootstrap), purpose="layer0_synthetic")

@@ -410,7 +410,7 @@ def _own_blocks(config: Blocks, draw: np.random.Generator, *, shared: int = 0) -
 def _coupled(config: Blocks, unary: Floats, coherent: Floats) -> Model:
     """Return a model with couplings between neighbours in each block. A cluster has couplings only in its own block.
 
-    The couplings favour the signs of the cluster.
+    The couplings favour the signs of the cluster's unary potentials.
 
     Parameters
     ----------
