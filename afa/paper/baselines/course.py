@@ -168,7 +168,7 @@ class TrialDialogue:
         return Turn(t, entry.outcome, answer, asked)
 
     def _question(self, asked: int, fault: str) -> Request:
-        """Return the request of the current turn. `asked` is the number of the question within the turn, from 1.
+        """Return the request to the model in the current turn. `asked` numbers the questions of a turn, from 1.
 
         Parameters
         ----------

@@ -1,1 +1,1 @@
-"""The experiments of the paper, one in each module. `declared` lists them, and `base` explains how to write a stage."""
+"""The experiments of the paper. `declared` lists the stages, and `base` explains how to write a stage."""

@@ -209,7 +209,7 @@ def log_z(mrf: PairwiseMRF, states: States, limit: float, threads: int | None) -
 
     try:
         value = exactly(seen, known, threads=threads)[:, 0]
-    except InferenceError:  # at least one state exceeds the limit: test each separately
+    except InferenceError:  # at least one state exceeds the limit: run the states one by one
         value = np.array(each_in_threads(of_state, range(len(first)), threads))
     uniform = (~observed).sum(axis=1)
     found: Floats = (value[row] + LOG3 * (uniform - uniform[first][row])).reshape(states.shape)
@@ -355,7 +355,7 @@ def _tasks(
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return the rows of the table `meanfield_vs_exact` in `summary.csv`, which docs/summary.md describes in full.
 
-    Duels have rows for each method. Binary tasks have rows for each method and coupling.
+    Rows about duels are by method, and rows about binary tasks are by method and coupling.
 
     Returns
     -------

@@ -229,8 +229,8 @@ def chosen(keys: Iterable[str], known: type[Section], document: Mapping[str, Any
 def named(tables: Mapping[str, pd.DataFrame], expected: Mapping[str, Columns], **names: str) -> dict[str, pd.DataFrame]:
     """Arrange the columns of the tables of `run` as declared, and add the names of cohort and bundle.
 
-    The names are added to tables that declare the columns `cohort` and `bundle`. Undeclared columns come last. A table
-    without columns gets the declared columns.
+    The names of cohort and bundle are added to tables that declare the columns `cohort` and `bundle`. Undeclared
+    columns come last. A table without columns gets the declared columns.
     """
     found = {}
     for name, table in tables.items():

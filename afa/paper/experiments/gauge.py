@@ -141,8 +141,8 @@ def clinical_winners(bundle: Bundle, cohort: Cohort) -> Floats:
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return the rows of the tables `gauge_agreement`, `gauge_correlation` and `gauge_accuracy` in `summary.csv`.
 
-    Rows with the target `clinical` use only conclusive pairs. If no pair is conclusive, the target `clinical` has only
-    counts.
+    Rows with the target `clinical` use only pairs of entities that are `conclusive` in the table `targets`. If no pair
+    is conclusive, the target `clinical` has only counts.
 
     Returns
     -------

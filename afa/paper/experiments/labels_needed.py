@@ -319,7 +319,7 @@ EXPLICIT = "explicit"
 
 
 class Key(NamedTuple):
-    """The key of a curve over numbers of labelled patients. `permuted` is True if labels were shuffled."""
+    """The key of a learning curve (a metric by number of labelled patients). `permuted` means shuffled labels."""
 
     metric: str
     reference: str

@@ -1,4 +1,4 @@
-"""Layer 0 on a bundle and a cohort: the entities that each rule removes, and how often a removal is wrong.
+"""Layer 0, which removes entities before any observation: what each rule removes, and how often it is wrong.
 
 A removal is wrong if the removed entity is in a patient's top k at full observation. The stage also measures the effect
 of Layer 0 on the first features that `greedy` chooses. Two orders of features are compared: one chosen with all
@@ -63,9 +63,9 @@ def run(bundle: Bundle, cohort: Cohort, *, layer0: Layer0, top_k: int, inference
     """Run Layer 0 for each number of clusters in `layer0.clusters` and for the paper's number of clusters.
 
     The removed entities are compared with the top k of every patient at full observation. Numbers of clusters above the
-    number of entities are skipped. A variant is a pair (criterion, rule). The criteria `f1` and `f2` use the paper's
-    centroid score; each has the rules `n_minus_k` and `k`, the required number of dominating entities. The criterion
-    `sound` has only the rule `k`. All tables have the columns `cohort` and `bundle`.
+    number of entities are skipped. A variant of Layer 0 is a pair (criterion, rule). The criteria `f1` and `f2` use the
+    paper's centroid score; each has the rules `n_minus_k` and `k`, the required number of dominating entities. The
+    criterion `sound` has only the rule `k`. All tables have the columns `cohort` and `bundle`.
 
     Returns
     -------

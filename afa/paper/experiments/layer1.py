@@ -297,7 +297,7 @@ def _open_rows(table: pd.DataFrame, sample: Resampled) -> Iterator[pd.DataFrame]
 
 
 def quantile(counts: Floats, levels: Floats, share: float) -> Floats:
-    """Return the quantile at `share` of each row's distribution over `levels`. A row without counts gives NaN.
+    """Return the quantile at `share` of each row's distribution over `levels`, or NaN for a row without counts.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ class Inference(Section):
 class Closure(Section):
     """How the two class models of a binary task are made (`afa.model.closure`); the paper uses `differential`.
 
-    `explicit` needs a bundle with probabilities.
+    The closure `explicit` needs a bundle that states probabilities.
     """
 
     coupling: Literal["differential", "shared", "explicit"] = "differential"

@@ -273,7 +273,7 @@ def _rows_of(
 ) -> Iterator[pd.DataFrame]:
     """Yield the summary rows for one order of observation in one table, from arrays (P, E, rules).
 
-    The top-k task counts as a single entity without a name.
+    In the arrays, the top-k task is a single entity without a name.
     """
     binary, rule = name == "tasks", axis_of(part, ["stopping", "level"])
     method, words = "two_elbo" if binary else "linearity", [word for key, word in keys.items() if key != "gain"]

@@ -1,12 +1,12 @@
-"""Sensitivity of results to the elicited answers: effects on the report's first page, by each voter's answers alone.
+"""Sensitivity of results to the elicited answers: main effects, recomputed with the answers of each voter alone.
 
 All other stages use the consensus of all voters, so that their intervals are over patients only. This stage runs other
 stages with the bundle of each single voter (`afa.elicit.stages.of_one_voter`). All voters share the patients, the
 measured genes (the genes of the consensus), and the couplings of two genes. Couplings are shared because the questions
 about pairs of genes were asked only once, after the consensus.
 
-Two of the paper's main effects are not recomputed. Layer 0 on synthetic entities does not depend on answers. The
-prompts of language models that choose features contain the potentials of the consensus.
+This stage does not recompute two of the paper's main effects. Layer 0 on synthetic entities does not depend on answers.
+The prompts of language models that choose features contain the potentials of the consensus.
 """
 
 from __future__ import annotations

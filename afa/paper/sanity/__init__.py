@@ -116,17 +116,17 @@ class Subject:
 
     @cached_property
     def names(self) -> list[str]:
-        """Return the name of each entity in failure messages."""
+        """Return the name by which failure messages call each entity."""
         return [f"{self.bundle.name}, entity {entity}" for entity in self.bundle.entities]
 
     @cached_property
     def tasks(self) -> list[str]:
-        """Return the name of each entity's binary task in failure messages."""
+        """Return the name by which failure messages call each entity's binary task."""
         return [f"{name} as a binary task" for name in self.names]
 
     @cached_property
     def pairs(self) -> list[str]:
-        """Return the name of each pair of entities in failure messages, in the order of `engine.duels.all_pairs`."""
+        """Return the name by which failure messages call each pair of entities, in the order of `all_pairs`."""
         return [f"{self.bundle.name}, pair {a} against {b}" for a, b in combinations(self.bundle.entities, 2)]
 
 

@@ -218,10 +218,10 @@ def _below_exact(subject: Subject, bundle: Bundle, entropies: float) -> Outcome:
 def convergence_table(subject: Subject) -> pd.DataFrame:
     """Return the numbers of mean-field solves and sweeps by (model, entity, t), over patients and seeds.
 
-    The model of an entity is solved at t = 0, and whenever a feature of its support is observed. `iterations` is the
-    number of damped sweeps of all solves. `capped` is the number of solves that reached the cap on damped sweeps, and
-    `finished` is the number of capped solves that coordinate ascent brought within tolerance. Rounds without a solve
-    are excluded.
+    Mean-field inference solves the model of an entity at t = 0, and whenever a feature of its support is observed.
+    `iterations` is the number of damped sweeps of all solves. `capped` is the number of solves that reached the cap on
+    damped sweeps, and `finished` is the number of capped solves that coordinate ascent brought within tolerance. Rounds
+    without a solve are excluded.
     """
     counts = subject.once(solve_log).by_round
     kinds = {"solves": N_SOLVES, "iterations": ITERATIONS, "capped": CAPPED}

@@ -169,7 +169,8 @@ def _matrices(subject: Subject, draw: np.random.Generator) -> Iterator[tuple[str
 def check_gauge(subject: Subject, *, share: tuple[float, float] = WHOLE, everywhere: bool = True) -> Outcome:
     """Check that decisions stay the same after two changes of the models.
 
-    One change adds a gauge G to both classes of each binary task. The other change adds a constant to every S_v.
+    One change adds a gauge G (the same model) to both classes of each binary task, and the second change adds a
+    constant to every S_v.
 
     Parameters
     ----------

@@ -298,7 +298,7 @@ def hierarchy(config: SharedBlocks, draw: np.random.Generator) -> Model:
 
 
 def composition(config: Composition, draw: np.random.Generator) -> Model:
-    """Return entities that are mixtures of common components. The entities lie in a simplex, not in clusters.
+    """Return entities that are mixtures of common components. The entities fill a simplex and form no clusters.
 
     An entity takes the share 1 - spread from the component of its group. The share `spread` is divided over all
     components by a sample from a flat Dirichlet distribution. A component has normally distributed potentials on all
