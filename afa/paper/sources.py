@@ -40,7 +40,7 @@ def check_sources(words: Sequence[str]) -> None:
     """Raise an error if a file used by this process has changed since the run began.
 
     Files used by a process are its imported modules, the data files beside them, and the inputs that the command line
-    names. The command line can name an input or its folder.
+    names, directly or by their folder.
 
     Parameters
     ----------

@@ -242,7 +242,7 @@ def named(tables: Mapping[str, pd.DataFrame], expected: Mapping[str, Columns], *
 
 
 def check_tables(stage: str, tables: Mapping[str, pd.DataFrame], expected: Mapping[str, Columns]) -> None:
-    """Raise an error if the tables of a stage differ from their declaration. This check runs before tables are written.
+    """Raise an error if the tables of a stage differ from their declaration.
 
     Raises
     ------

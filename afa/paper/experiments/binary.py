@@ -1,8 +1,7 @@
 """Decisions on each phenotype as a binary task, along random and informed orders (tab:classification_with_llm).
 
 The target `likelihood` is the sign of S at full observation, where S is the score of the closure. The target `clinical`
-is the patient's label, if known. The tables contain scores, and `summarise` compares the decisions by these scores with
-the targets.
+is the patient's label, if known. `summarise` compares the decisions by the scores in the tables with the targets.
 """
 
 from __future__ import annotations

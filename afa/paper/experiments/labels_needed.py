@@ -414,10 +414,7 @@ def _answers(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _curves(found: Found, cases: Cases, confidence: float) -> pd.DataFrame:
-    """Return every metric, and the classifiers' leads over zero-shot scores, by number of labelled patients.
-
-    Metrics and leads are given as means over labels and for each label.
-    """
+    """Return every metric, and the classifiers' leads over zero-shot scores, by size, for each label and on average."""
     parts: list[Labelled] = []
     for key, by_size in found.items():
         gaps = _gaps(found, key) if key.method in METHODS and not key.permuted else {}
@@ -468,7 +465,7 @@ def _overtaken(found: Found, confidence: float) -> pd.DataFrame:
 
 
 def _first_ahead(ahead: Mask, sizes: Sequence[int]) -> Floats:
-    """Return the smallest size from which on `ahead` is always True, or inf if `ahead` ends with False, (R,).
+    """Return the smallest size from which on `ahead` is always True, (R,), or inf if `ahead` ends with False.
 
     Parameters
     ----------

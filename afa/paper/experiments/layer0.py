@@ -65,7 +65,7 @@ def run(bundle: Bundle, cohort: Cohort, *, layer0: Layer0, top_k: int, inference
     The removed entities are compared with the top k of every patient at full observation. Numbers of clusters above the
     number of entities are skipped. A variant of Layer 0 is a pair (criterion, rule). The criteria `f1` and `f2` use the
     paper's centroid score; each has the rules `n_minus_k` and `k`, the required number of dominating entities. The
-    criterion `sound` has only the rule `k`. All tables have the columns `cohort` and `bundle`.
+    criterion `sound` has only the rule `k`.
 
     Returns
     -------
@@ -268,10 +268,7 @@ def where(tables: Mapping[str, pd.DataFrame], column: str, value: object) -> dic
 
 
 def removal(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """Yield counts of removals, shares of wrong removals, and the change of the accuracy of `greedy` by t.
-
-    Shares and changes have intervals.
-    """
+    """Yield counts of removals, shares of wrong removals, and the change of the accuracy of `greedy` by t."""
     summed = ["clusters_out", "entities_out", "contradicted", "n_clusters", "entities"]
     total = tables["layer0"].groupby(ELIMINATION, sort=False)[summed].sum().reset_index()
     contradicted = total["contradicted"] / total["entities_out"].replace(0, np.nan)

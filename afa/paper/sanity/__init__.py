@@ -133,10 +133,9 @@ class Subject:
 def synthetic_subjects(*, threads: int | None = None) -> list[Subject]:
     """Return three synthetic subjects: bundles of 4 entities and 7 features, with 12 patients each.
 
-    The subjects are the same in every run. One patient of each subject has only values 0. The bundle `signs` has
-    potentials -1, 0 and +1, so that scores tie, and two identical entities. The bundle `real` has real-valued
-    potentials and priors. The bundle `opposed` has strong couplings of both signs, for which damped iteration often
-    fails.
+    One patient of each subject has only values 0. The bundle `signs` has potentials -1, 0 and +1, so that scores tie,
+    and two identical entities. The bundle `real` has real-valued potentials and priors. The bundle `opposed` has strong
+    couplings of both signs, for which damped iteration often fails.
     """
     made = []
     for name in ("signs", "real", "opposed"):

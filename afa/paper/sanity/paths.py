@@ -2,9 +2,9 @@
 
 A bracket is wrong if its call differs from the decision at full observation. A mean-field solve must end within
 tolerance, and its ELBO must not exceed the exact log Z. The tables count the calls of all brackets, including heuristic
-brackets (decisions.md B4). The tables also count sweeps, mean-field solves that reached the cap on sweeps, and cases
-that do not converge (decisions.md M8), and contain the contraction constants. Models are the entities and the two
-half-potential classes of each entity, `class_1` and `class_0`.
+brackets (decisions.md B4). The tables count sweeps, capped solves and cases that do not converge (decisions.md M8), and
+contain the contraction constants. Models are the entities and the two half-potential classes of each entity, `class_1`
+and `class_0`.
 """
 
 from __future__ import annotations
