@@ -153,7 +153,9 @@ def _usable_folder() -> Path | None:
 def _not_kept(folder: Path | None, error: OSError | None) -> None:
     found = "no home folder" if error is None else "too little room" if error.errno in NO_ROOM else error.strerror
     where, step = "kernel cache" if folder is None else f"kernel cache {folder}", "name one in NUMBA_CACHE_DIR"
-    expected = f"a folder to write to, with {CACHE_BYTES >> 20} MB free; until then each process compiles its own kernels"
+    expected = (
+        f"a folder to write to, with {CACHE_BYTES >> 20} MB free; until then each process compiles its own kernels"
+    )
     _log.warning("afa: %s", Fault(where, str(found), expected, step))
 
 

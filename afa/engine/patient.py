@@ -16,8 +16,8 @@ from afa.engine.patient_state import PatientState
 from afa.engine.ranks import RankTable, copy_table, new_table, rank_all, refresh_table
 from afa.engine.rules import total_unary
 from afa.engine.sharing import (
-    GainCache,
     FeatureMajorState,
+    GainCache,
     add_weighted,
     copy_mirror,
     gain_by_row,

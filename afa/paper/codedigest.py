@@ -1,15 +1,15 @@
-"""Digests of the code that a job runs: its functions, and all code of afa that these functions reach.
+"""Digests of the code that a job runs: the functions that the job calls, and all code of afa that they use.
 
-Snakemake notices a changed rule, but not a changed import. Each rule therefore has two parameters: the digest of the
-functions that its command calls, and the versions of the packages on which the numbers depend (`versions`). A digest
-covers a function and all names of its module that the function uses. It also covers the whole of every module that is
-imported before the function runs.
+Snakemake runs a job again if its rule has changed, but not if an imported module has changed. Each rule therefore has
+two parameters: the digest of the functions that its command calls, and the versions of the packages on which the
+numbers depend (`versions`). A digest covers a function and all names of its module that the function uses. A digest
+also covers the whole of every module that is imported before the function runs.
 
 Text for people is excluded from digests: comments, docstrings, `help=` of an option, and the words of a `Fault` (see
-`_words_of_errors`). Imports under `if TYPE_CHECKING:` are not followed, because they do not run. Imports by
-`importlib.import_module` in `afa` itself are not followed either. `afa.cli.stage` imports the declarations of stages
-and the models of the settings in this way. This is safe, because the parameters of a rule already contain its
-declaration and settings.
+`_words_of_errors`). Imports under `if TYPE_CHECKING:` are ignored, because they do not run. Modules that afa itself
+imports by `importlib.import_module` are ignored, too. `afa.cli.stage` uses `import_module` only for the declarations of
+stages and the models of the settings. Changed declarations and settings are still noticed, because they are parameters
+of the rules.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def versions() -> str:
 
 
 class Piece(NamedTuple):
-    """A top-level statement of a source, or one name of a top-level import.
+    """One top-level statement of a Python source, or one name of a top-level import.
 
     Parameters
     ----------
@@ -69,12 +69,11 @@ class Piece(NamedTuple):
 
 
 class Code:
-    """The current code of the package. A file is read only if a digest reaches it, and at most once.
+    """The Python sources of the package. A source file is read only if a digest needs it, and at most once.
 
     Parameters
     ----------
-    known
-        A cache file of parsed sources, keyed by the content of a source. It only saves time.
+    known : a cache file of parsed sources, keyed by the content of a source. It only saves time.
 
     """
 
@@ -90,18 +89,18 @@ class Code:
         self._modules: dict[str, tuple[str, set[str]]] = {}
 
     def digest(self, *roots: str) -> str:
-        """Return the SHA-256 of the code that `parts` finds from `roots`."""
+        """Return the SHA-256 of all code that `roots` use, shortened to `DIGEST_LENGTH` digits."""
         digest = hashlib.sha256()
         for name, part in sorted(self.parts(*roots).items()):
             digest.update(f"{name}\0{part}\0".encode())
         return digest.hexdigest()[:DIGEST_LENGTH]
 
     def parts(self, *roots: str) -> dict[str, str]:
-        """Return the digests of the code reached from `roots`, by name of module or function.
+        """Return the digest of every module and function that `roots` use, by name.
 
         A root is a module (`afa.cohort.encode`), a function (`afa.paper.experiments.sign:run`), or the path of a
-        notebook (`notebooks/chaos.ipynb`). For a notebook, only the modules imported in its cells are reached. The
-        notebook itself is not part of the digest, because it is an input of its rule.
+        notebook (`notebooks/chaos.ipynb`). For a notebook, the result contains only the modules that the notebook
+        imports. The text of the notebook is excluded, because the notebook is an input of its rule.
 
         Raises
         ------
@@ -144,10 +143,10 @@ class Code:
         return self._modules[module]
 
     def _function(self, module: str, name: str) -> tuple[dict[str, str], set[str]]:
-        """Return function name -> digest, and the modules that are imported before the function runs.
+        """Return {name: digest} of a function, and the modules that are imported before the function runs.
 
-        If the module only imports the function (`from afa.module import run`), the function of the other module is
-        used.
+        If the module only imports the function (`from afa.module import run`), the digest is that of the function in
+        the other module.
         """
         pieces = self._pieces(module)
         own = [piece for piece in pieces if name in piece.binds]
@@ -180,7 +179,7 @@ class Code:
         return self._new[key]
 
     def _imported(self, pieces: Iterable[Piece]) -> set[str]:
-        """Return the modules of the package that some pieces import."""
+        """Return the modules of afa that the given pieces import."""
         pairs = chain.from_iterable(piece.imports for piece in pieces)
         return {next((name for name in pair if name in self._files), "") for pair in pairs} - {""}
 
@@ -190,7 +189,7 @@ def _listed(value: object) -> object:
 
 
 def _read(known: Path) -> dict[str, tuple[Piece, ...]]:
-    """Return the pieces of the sources in a cache file. The result is empty if the file is missing or incomplete."""
+    """Return the parsed sources of a cache file, or an empty result if the file is missing or incomplete."""
     try:
         return {
             key: tuple(
@@ -204,10 +203,10 @@ def _read(known: Path) -> dict[str, tuple[Piece, ...]]:
 
 
 def needed(pieces: Sequence[Piece], name: str) -> list[Piece]:
-    """Return the pieces of a module that a name needs, in order.
+    """Return the statements of a module on which a name depends, in order.
 
-    These are the pieces that bind the name, and the pieces that they need in turn. A piece that binds no name, such as
-    a top-level call, always runs, so that every name needs it.
+    The result contains the statements that set the name, and all statements on which these statements depend in turn. A
+    statement that sets no name, such as a top-level call, always runs, so that every name depends on it.
     """
     binding: dict[str, list[int]] = {}
     for number, piece in enumerate(pieces):
@@ -226,7 +225,7 @@ def needed(pieces: Sequence[Piece], name: str) -> list[Piece]:
 
 
 def pieces_of(source: bytes, file: Path) -> tuple[Piece, ...]:
-    """Return the top-level statements of a source that run at import, as pieces.
+    """Split a Python source into pieces: its top-level statements that run at import.
 
     Raises
     ------
@@ -277,7 +276,7 @@ def _pieces_of(source: bytes) -> tuple[Piece, ...]:
 
 
 def _that_run(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements that run. Texts, `pass`, and imports for type checking are left out."""
+    """Yield the statements that run at import: all except strings, `pass`, and imports for type checking."""
     for statement in body:
         if isinstance(statement, ast.If) and _is_for_types(statement):
             yield from _that_run(statement.orelse)
@@ -291,7 +290,7 @@ def _is_for_types(statement: ast.If) -> bool:
 
 
 def _is_text(node: ast.AST) -> bool:
-    """Return True if a statement is only a text, such as a docstring."""
+    """Return True if a statement is only a string, such as a docstring."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
@@ -304,7 +303,7 @@ def _with_names(statement: ast.Import | ast.ImportFrom, names: list[ast.alias]) 
 def _bound(node: ast.AST, *, changed: bool = True) -> Iterator[str]:
     """Yield the names that a statement binds in its scope.
 
-    If `changed`, also yield the names whose values it changes (`name[0] = ...`).
+    If `changed` is True, also yield the names whose values the statement changes (`name[0] = ...`).
     """
     if isinstance(node, _NAMED):
         yield node.name
@@ -324,7 +323,7 @@ def _bound(node: ast.AST, *, changed: bool = True) -> Iterator[str]:
 
 
 def _used(node: ast.AST) -> set[str]:
-    """Return the names in a node that may belong to its module. Local names of a function are excluded."""
+    """Return the names in a syntax node that may be global names of its module, without local names of functions."""
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         names = {node.id} if isinstance(node, ast.Name) else set()
         return names.union(*map(_used, ast.iter_child_nodes(node)))
@@ -347,10 +346,7 @@ def _piece(statement: ast.stmt, binds: frozenset[str], *, is_import: bool) -> Pi
 
 
 def _write(node: ast.AST, omitted: set[int], words: list[str]) -> None:
-    """Append a text form of the syntax tree below a node to `words`.
-
-    Line numbers, docstrings and `omitted` constants are left out.
-    """
+    """Append the syntax tree below a node to `words`, as text. Line numbers, docstrings and `omitted` are excluded."""
     words.append(type(node).__name__)
     for field in node._fields:
         value = getattr(node, field, None)
@@ -367,11 +363,11 @@ def _write(node: ast.AST, omitted: set[int], words: list[str]) -> None:
 def _words_of_errors(statement: ast.stmt, nodes: Sequence[ast.AST]) -> set[int]:
     """Return the `id` of every constant in a statement that is certainly text for people, such as an error message.
 
-    Arguments of `Fault(...)` and of `help=` are such text. An argument can be a string, an f-string (its constant parts
-    count), a conditional (both branches count) or a sum (both parts count). If a function uses a name only in these
-    places, the value or default of the name is also such text, as is the return value of `Fault.__str__`. The texts of
-    other exceptions are part of a digest, because a language model receives the text of the `ValueError` that refuses
-    its answer.
+    Strings in the arguments of `Fault(...)` and of `help=` are text for people: whole strings, constant parts of
+    f-strings, both branches of a conditional, and both parts of a sum. If a function uses a name only in arguments of
+    `Fault(...)` and `help=`, the value or default of the name is also text for people, as is the return value of
+    `Fault.__str__`. The texts of other exceptions are part of a digest, because a language model receives the text of
+    the `ValueError` that refuses its answer.
     """
     spoken: list[ast.expr] = []
     for node in nodes:
@@ -393,10 +389,7 @@ def _words_of_errors(statement: ast.stmt, nodes: Sequence[ast.AST]) -> set[int]:
 
 
 def _leaves(node: ast.expr) -> Iterator[ast.expr]:
-    """Yield the strings and names in an expression for a text.
-
-    The expression may have conditionals, sums and f-strings.
-    """
+    """Yield the strings and names in an expression that builds a text from conditionals, sums and f-strings."""
     if isinstance(node, ast.IfExp):
         yield from chain(_leaves(node.body), _leaves(node.orelse))
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
@@ -408,7 +401,7 @@ def _leaves(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _values_of_names(function: ast.FunctionDef | ast.AsyncFunctionDef, in_place: set[int]) -> Iterator[ast.expr]:
-    """Yield values and defaults of names that a function uses only in texts of errors (`in_place`)."""
+    """Yield the values and defaults of names that a function uses only in error texts (`in_place`)."""
     nodes = list(ast.walk(function))
     used = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
     spoken = {node.id for node in used if id(node) in in_place} - {node.id for node in used if id(node) not in in_place}
@@ -456,9 +449,9 @@ def _calls_import_module(node: ast.AST) -> TypeGuard[ast.Call]:
 
 
 def user_files(module: str) -> list[Path]:
-    """Return the files of a user's module and of the modules that it imports.
+    """Return the files of a user's module and of the modules that it imports, or an empty list if there is no module.
 
-    Modules of afa, of Python and of installed packages are excluded. The list is empty if there is no such module.
+    Modules of afa, of Python and of installed packages are excluded.
 
     Raises
     ------
@@ -501,7 +494,7 @@ def _is_installed(file: Path) -> bool:
 
 
 def _found(module: str) -> tuple[Path | None, str | None]:
-    """Return the source of a module and the name of its package. Both are None if there is no such module."""
+    """Return the source file of a module and the name of its package, or (None, None) if the module does not exist."""
     try:
         spec = find_spec(module)
     except (ImportError, ValueError):

@@ -24,7 +24,7 @@ DEPENDED_ON = ("bundle", "top_k", "elicitation", "encoding", "inference")
 
 
 class Asking(Section):
-    """Whether a model is asked, and the caps on its use."""
+    """Settings for live calls to a language model, and the caps on these calls."""
 
     live: bool = False
     """true: ask a language model for the answers that the record lacks, and add its answers to the record. The
@@ -32,11 +32,11 @@ class Asking(Section):
     key. At least one of the caps `calls`, `tokens` and `money` is required
     """
     calls: int | None = Field(None, ge=0)
-    """largest number of calls, those of earlier runs in the record included"""
+    """largest number of calls, including the recorded calls of earlier runs"""
     tokens: int | None = Field(None, ge=0)
     """largest number of tokens, of prompts and answers together"""
     money: float | None = Field(None, ge=0)
-    """largest cost, in the currency of `prompt_price` and `answer_price`, which are then required"""
+    """largest cost, in the currency of `prompt_price` and `answer_price`, which this cap requires"""
     prompt_price: float = Field(0.0, ge=0)
     """price of a million tokens of prompts"""
     answer_price: float = Field(0.0, ge=0)
@@ -46,14 +46,14 @@ class Asking(Section):
 
     @property
     def terms(self) -> str:
-        """Return the command-line options for the caps of a live run. The text is empty if no model is asked."""
+        """Return the command-line options for the caps of a live run, or an empty text if no model is asked."""
         given = {name: getattr(self, name) for name in Asking.model_fields if name != "live"}
         words = [f"--{name.replace('_', '-')} {value}" for name, value in given.items() if value is not None]
         return " ".join(words) if self.live else ""
 
 
 class Elicitation(Asking):
-    """How answers of models become a bundle; not used if `bundle` names a folder."""
+    """How answers of language models are combined into a bundle; ignored if `bundle` names a folder."""
 
     min_agree: int = Field(2, ge=1)
     """a gene is used if at least this number of the study's voters name it, all with the same direction"""
@@ -64,15 +64,15 @@ class Elicitation(Asking):
 
 
 class Encoding(Section):
-    """The ternary code, by a test against the controls (decisions.md D1) or by the cohort; its file may override it."""
+    """How measured values are coded as -1, 0 or +1 (decisions.md D1); a cohort's file may override these settings."""
 
     test: Literal["empirical", "normal", "t"] = "empirical"
     """test that compares a value with the controls; `empirical` needs at least 20 controls at level 0.05"""
     level: float = Field(0.05, gt=0, lt=1)
     """significance level: a value whose p is below this is coded -1 or +1"""
     reference: Literal["controls", "cohort"] = "controls"
-    """what a value is compared with. `controls`: the controls, by `test` and `level`. `cohort`: the cohort's median, by
-    `threshold` (docs/real_labels.md)
+    """what a value is compared with: the controls, by `test` and `level` (`controls`), or the cohort's median, by
+    `threshold` (`cohort`; docs/real_labels.md)
     """
     threshold: float = Field(0.5, ge=0)
     """with the reference `cohort`, a value farther than this from the median is coded -1 or +1. The unit is a robust
@@ -81,14 +81,14 @@ class Encoding(Section):
 
 
 class Explorer(Section):
-    """The page that steps through the acquisition of some patients."""
+    """The page `explorer.html`, which shows step by step how features of some patients are chosen."""
 
     patients: int = Field(8, ge=1, le=40)
     """number of patients on the page `explorer.html`"""
 
 
 class Baselines(Asking):
-    """Language models that plan on their own (app. llm-planning-prompts); run only if live or with a record."""
+    """Language models that choose features without the planner (app. llm-planning-prompts): live, or from a record."""
 
     record: Literal["carried"] | Path | None = "carried"
     """folder of the answers of a language model that plans on its own (docs/baselines.md). `carried`: the answers
@@ -122,11 +122,11 @@ class Baselines(Asking):
     rounds: tuple[PositiveInt, ...] = (10, 50, 100, 150)
     """numbers of observed features at which decisions are evaluated, in addition to 0 and all"""
     patients: int = Field(10, ge=1)
-    """number of patients"""
+    """number of patients about whom the language models are asked"""
     seed: int = 0
     """seed for the choice of patients and for the random order"""
     entities: tuple[str, ...] = ()
-    """phenotypes of the binary questions; empty: all"""
+    """phenotypes about which binary questions are asked; empty: all"""
     abstracts: int = Field(8, ge=1)
     """number of abstracts on a phenotype in the prompts of `rag_llm`"""
 
@@ -139,7 +139,7 @@ class Baselines(Asking):
 
     @property
     def asked(self) -> str:
-        """Return the settings that determine the questions, as JSON."""
+        """Return the settings that determine the questions to a language model, as JSON."""
         return self.model_dump_json(exclude={"record", *Asking.model_fields})
 
 
@@ -156,7 +156,7 @@ class _Inputs(Section):
     """name of the folder under `results/`; empty: the cohort's name"""
     source: Literal["extract", "geo"] = "extract"
     """where a series is read from. `extract`: the extract bundled with the project (resources/series/README.md), or GEO
-    if there is no extract. `geo`: always GEO. The numbers are the same
+    if there is no extract. `geo`: always GEO. Both give the same numbers
     """
     geo_mirror: Path | None = None
     """folder with series in GEO's layout, which is read instead of the extract and GEO"""
@@ -171,7 +171,7 @@ class _Inputs(Section):
 
 
 class RunConfig(StageSettings, _Inputs):
-    """One run: a cohort, a bundle and the settings of every stage."""
+    """The settings of one run: its cohort, its bundle, and the settings of every stage."""
 
     baselines: Baselines = Baselines()
     explorer: Explorer = Explorer()
@@ -182,15 +182,16 @@ class RunConfig(StageSettings, _Inputs):
 
 
 def check_run_config(document: dict[str, Any]) -> RunConfig:
-    """Validate a configuration after Snakemake has merged its parts. All faults are raised as one `ConfigError`."""
+    """Validate a configuration after Snakemake has merged its parts. One `ConfigError` lists all invalid settings."""
     return check_model({key: value for key, value in document.items() if value != ""}, RunConfig, "the configuration")
 
 
 def cohort_file(settings: RunConfig, *folders: Path) -> Path:
-    """Return the file of a run's cohort, from the first folder that has it.
+    """Return the file of a run's cohort, from the first of some folders that contains it.
 
-    The `folders` are `config/cohorts` of the workflow and of its users. The folder `resources/fields` next to each
-    `config` is searched as well. If there is no such file, raise a `ConfigError` that lists the known cohorts.
+    `folders` are the folders `config/cohorts` of the workflow and of the user. The folder `resources/fields` next to
+    each `config` is searched as well. If no folder contains the file, raise a `ConfigError` that lists the known
+    cohorts.
     """
     paths = [folder / f"{settings.cohort}.yaml" for folder in folders]
     fields = [folder.parents[1] / FIELDS for folder in folders]
@@ -216,12 +217,12 @@ def carried_extract(settings: RunConfig, series: str, home: Path = Path()) -> Pa
 
 
 def language_models(settings: RunConfig, home: Path = Path()) -> dict[str, Baselines]:
-    """Return table of the summary -> settings of its language models. The result is empty if no language model is run.
+    """Return the settings of the language models in each table of the summary. No model is run if the result is empty.
 
-    `llm_baselines` has the settings of the run. If the record is `carried`, it has the settings of the bundled answers,
-    and `llm_choosing` is added, in which models chose their own features. The bundled answers were made with the
-    default values of all settings that affect the prompts. If one of these settings has another value, the bundled
-    answers are not used.
+    The table `llm_baselines` has the settings of the run. If the record is `carried`, `llm_baselines` has the settings
+    of the bundled answers, and the table `llm_choosing` has the settings of the bundled answers in which models chose
+    features. The bundled answers were made with the default values of all settings that affect the prompts. If one of
+    these settings has another value, the bundled answers are not used.
 
     Parameters
     ----------

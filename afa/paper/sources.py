@@ -1,8 +1,8 @@
-"""Detection of source and input files that change while a run's jobs use them.
+"""Detection of source and input files that change while the jobs of a run use them.
 
-Before its first job, a run records the digest of every file of the package, and of every file of the project that a
-rule has as input. At its end, each job compares the files that it used with these digests. The job fails if a module,
-template or input has been edited in the meantime. Thus, no result is recorded with sources that did not produce it.
+Before its first job, a run records the digest of every file of the package, and of every input file of a rule in the
+project. When a job ends, it compares the files that it used with the recorded digests. The job fails if a module,
+template or input has been edited in the meantime. Thus, every recorded result comes from the recorded sources.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ LARGEST = 10_000_000
 
 
 def sources(inputs: Iterable[str | Path] = ()) -> dict[str, str]:
-    """Return path -> SHA-256 for every file of the package and for every input that is a file."""
+    """Return the SHA-256 of every file of the package and of every input that is a file, by path."""
     package = [path for path in PACKAGE.rglob("*") if "__pycache__" not in path.parts]
     files = [path for path in (*package, *map(Path, inputs)) if path.is_file() and path.stat().st_size <= LARGEST]
     return {str(path): sha256_of(path) for path in files}
 
 
 def note_sources(found: dict[str, str], file: str | Path) -> None:
-    """Write the result of `sources` to a file at the start of a run."""
+    """Write the digests that `sources` returned to a file, at the start of a run."""
     with atomic_file(Path(file)) as path:
         path.write_text(json.dumps(found), encoding="utf-8")
 
@@ -39,8 +39,8 @@ def note_sources(found: dict[str, str], file: str | Path) -> None:
 def check_sources(words: Sequence[str]) -> None:
     """Raise an error if a file used by this process has changed since the run began.
 
-    A process uses its imported modules, their data files, and the inputs that the command line names. The command line
-    can name an input or its folder.
+    Files used by a process are its imported modules, the data files beside them, and the inputs that the command line
+    names, directly or by their folder.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def check_sources(words: Sequence[str]) -> None:
 
 
 def _is_used(path: Path, packages: set[Path], named: set[Path]) -> bool:
-    """Return True if a file is data of one of the packages, has a named path, or is inside a named folder."""
+    """Return True if a process uses a file: as data of one of the `packages`, or as a path in `named` or inside one."""
     if not path.is_relative_to(PACKAGE):
         return path in named or not named.isdisjoint(path.parents[:-1])
     inside = next((folder for folder in path.parents if (folder / "__init__.py").is_file()), PACKAGE)

@@ -1,8 +1,9 @@
 """Tasks of a run that Snakemake does not do: locks of dead runs, the workflow's folder, leftovers of killed runs.
 
-Snakemake's own lock is a file. It outlives a killed Snakemake and does not name its owner. In addition, every run and
-every job (`workflow/scripts/job.sh`) holds a shared kernel lock on one file. A kernel lock ends with its process. If
-that file can be locked exclusively, no run is alive, and an existing lock of Snakemake belongs to a dead run.
+Snakemake's own lock is a file, which outlives a killed Snakemake and does not name its owner. In addition, every run
+and every job (`workflow/scripts/job.sh`) holds a shared kernel lock on the file `.snakemake/alive`. A kernel lock ends
+with its process. If a process can lock the file exclusively, no run is alive, and an existing lock of Snakemake belongs
+to a dead run.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from afa.io.files import atomic_folder
 
 
 def has_profile(words: Sequence[str], snakefile: str | Path) -> bool:
-    """Return True if a command line names a profile, or if Snakemake finds the default profile of a Snakefile."""
+    """Return True if a command line names a profile, or if Snakemake finds a default profile for the Snakefile."""
     if any(word.partition("=")[0] in ("--profile", "--workflow-profile") for word in words):
         return True
     places = (Path(), Path("profiles"), Path(snakefile).parent / "profiles")
@@ -33,10 +34,10 @@ def has_profile(words: Sequence[str], snakefile: str | Path) -> bool:
 
 
 def remove_shards(run: Path) -> None:
-    """Remove the shards of every stage whose joined tables exist. No job needs these shards.
+    """Remove the shards of every stage whose joined tables exist. No job needs these shards any more.
 
-    Snakemake removes shards after the job that joins them, but it leaves empty folders. If a run is killed before, all
-    shards remain.
+    Snakemake removes shards after the job that joins their tables, but leaves empty folders. If a run is killed before
+    the removal, all shards remain.
     """
     for shards in (run / "shards").glob("*"):
         if any((run / "tables" / shards.name).glob("*")):
@@ -48,8 +49,8 @@ def remove_shards(run: Path) -> None:
 def workflow_folder(rules: SourceFile, state: str | Path) -> Path:
     """Return the folder of the workflow whose rules are in `rules`.
 
-    For a workflow in a git repository, Snakemake reads the files of rules one by one and has no folder of the workflow.
-    In this case, the whole commit is unpacked once, into a folder in `state` that is named after the commit.
+    If the workflow is in a git repository, Snakemake reads the workflow's files one by one and creates no folder.
+    Therefore, this function unpacks the whole commit once, into a folder in `state` that is named after the commit.
 
     Parameters
     ----------
@@ -83,16 +84,16 @@ def workflow_folder(rules: SourceFile, state: str | Path) -> Path:
     return folder
 
 
-ALIVE = "alive"  # file in `.snakemake` that has the name of the machine on which runs are alive
+ALIVE = "alive"  # file in `.snakemake` with the name of the machine on which runs are alive
 
 _joined: dict[Path, IO[str]] = {}  # files stay open, and therefore locked, until this process ends
 
 
 def join_the_living(state: str | Path) -> str | None:
-    """Take this process's shared lock in the folder `state` (`.snakemake`) until the process ends.
+    """Hold a shared lock in the folder `state` (`.snakemake`) until this process ends.
 
-    If only a dead run can have left Snakemake's lock, the lock is removed. Otherwise, return the reason why the lock is
-    kept. On a file system without locks, nothing is done, and Snakemake's lock is kept.
+    If only a dead run can have left Snakemake's lock, that lock is removed. Otherwise, the function returns the reason
+    why Snakemake's lock is kept. On a file system without kernel locks, nothing is done, and Snakemake's lock is kept.
 
     Raises
     ------
@@ -116,17 +117,14 @@ def join_the_living(state: str | Path) -> str | None:
         except BlockingIOError:
             alone = False
         message = _remove_dead_lock(folder, file, alone=alone)
-        # After the line above, the exclusive lock is replaced by a shared lock.
+        # The exclusive lock is now replaced by a shared lock.
         fcntl.flock(file, fcntl.LOCK_SH)
         return message
     return None
 
 
 def _remove_dead_lock(folder: Path, file: IO[str], *, alone: bool) -> str | None:
-    """Remove Snakemake's lock if every possible owner would also lock `file`.
-
-    Otherwise, return who may own the lock.
-    """
+    """Remove Snakemake's lock, or, if a live run may own it, return a message about possible owners."""
     locks = list((folder / "locks").glob("*.lock"))
     here = socket.gethostname()
     file.seek(0)
@@ -137,8 +135,7 @@ def _remove_dead_lock(folder: Path, file: IO[str], *, alone: bool) -> str | None
             f"{folder}/locks: found the lock of a run, and processes at work here ({pids}); expected no other run on"
             " the same files. Next step: if Snakemake stops now, wait for them or end them, then type the same again."
         )
-    # A network file system may have separate locks for each machine. Then, live processes on other machines are not
-    # visible.
+    # On a network file system with separate locks for each machine, processes on other machines are invisible.
     if locks and last != here:
         place = last or "an unknown machine"
         return (
@@ -155,7 +152,7 @@ def _remove_dead_lock(folder: Path, file: IO[str], *, alone: bool) -> str | None
 
 
 def _holders(alive: Path) -> list[int]:
-    """Return the ids of all other processes on this machine that have opened the file."""
+    """Return the ids of all other processes on this machine that have the file open."""
     pids = set()
     for link in Path("/proc").glob("[0-9]*/fd/*"):
         with suppress(OSError):

@@ -1,6 +1,6 @@
-"""The protocol of language models that plan: models, tasks, patients, rounds, and the fixed part of the prompts.
+"""The evaluation of language models as planners: models, tasks, patients, rounds, and the fixed part of the prompts.
 
-The fixed part of a prompt states the condition or the candidates, and gives potentials or abstracts.
+The fixed part of a prompt names the phenotypes in question, and contains potentials or abstracts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 KNOWLEDGE: Mapping[str, str] = {"mrf_llm": "potentials", "rag_llm": "literature", "knowledge_llm": "literature"}
 """The prompt of each baseline: with the bundle's potentials, or with abstracts (app. llm-planning-prompts). The paper
-does not have `knowledge_llm`. It uses the prompt of `rag_llm` without abstracts, so that the model has only its own
+does not have `knowledge_llm`, which uses the prompt of `rag_llm` without abstracts, so that the model has only its own
 knowledge.
 """
 BINARY, TOP_K = TASKS = ("binary", "top_k")
@@ -39,17 +39,17 @@ CONTROL = "control"
 BASELINE_TABLES = ("turns", "faults", "calls", "readouts", "targets", "protocol")
 """Tables of `afa experiment baselines`."""
 CONSTANT = "fixed_top_k"
-"""Name of a constant answer: the k entities that are most often among the k best at full observation."""
+"""Name of a constant answer: the k entities that are most often in the top k at full observation."""
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """The protocol of the baselines.
+    """The settings of one evaluation of language models as planners.
 
     Parameters
     ----------
     asked : settings of the section `baselines`
-    k : size of the top set
+    k : number of entities in a top-k answer
     answers : largest number of answers to a turn. A turn is asked again while its answer breaks a rule
 
     Raises
@@ -75,42 +75,42 @@ class Protocol:
         return self.asked.turns == CHECKPOINTS
 
     def last_of(self, n_features: int) -> int:
-        """Return the last round at which a model is asked, for M features."""
+        """Return the largest number of observed features at which a model is asked, out of `n_features`."""
         return min(self.asked.horizon or n_features, n_features)
 
     def rounds_of(self, n_features: int) -> list[int]:
-        """Return the rounds that are evaluated, ascending, for M features."""
+        """Return the numbers of observed features at which answers are evaluated, in ascending order."""
         last = self.last_of(n_features)
         return sorted({0, last, *(t for t in self.asked.rounds if 0 < t < last)})
 
     def patients_of(self, names: Sequence[str]) -> list[str]:
-        """Return the patients of the questions, in the cohort's order.
+        """Return the names of the evaluated patients, in the cohort's order.
 
-        Patients are sampled by a hash of their names, so that the seed determines the set.
+        A hash of each name and the seed selects the patients, so that equal seeds select the same patients.
         """
         drawn = random_order(names, patient="", seed=self.asked.seed, experiment="llm_baselines")
         chosen = set(drawn[: self.asked.patients].tolist())
         return [name for i, name in enumerate(names) if i in chosen]
 
     def entities_of(self, bundle: Bundle) -> list[str]:
-        """Return the entities of the binary task, in the bundle's order."""
+        """Return the entities about which binary questions are asked, in the bundle's order."""
         chosen = {bundle.entities[bundle.index(name)] for name in self.asked.entities} or set(bundle.entities)
         return [name for name in bundle.entities if name in chosen]
 
     def evidence_of(self, method: str) -> str:
-        """Return the name of the given order of observation. If the model chooses, return its method instead."""
+        """Return the name of the order of observation: the given order, or `method` if the model chooses features."""
         return self.asked.order if self.at_checkpoints else method
 
 
 def prompts_of(protocol: Protocol) -> list[str]:
-    """Return the names of the prompts that the protocol uses."""
+    """Return the names of the prompt templates that the protocol uses."""
     return [
         f"{PROMPTS[task]}_{KNOWLEDGE[method]}" for method in protocol.asked.methods for task in protocol.asked.tasks
     ]
 
 
 def prompt_digests() -> str:
-    """Return a digest of the templates of all prompts."""
+    """Return one digest of the prompt templates of all methods and tasks."""
     names = [f"{PROMPTS[task]}_{knowledge}" for task in TASKS for knowledge in dict.fromkeys(KNOWLEDGE.values())]
     return "".join(prompt_digest(name)[:DIGEST_LENGTH] for name in names)
 
@@ -123,7 +123,7 @@ Abstracts = Callable[[str], Sequence[Mapping[str, str]]]
 
 @dataclass(frozen=True, eq=False)
 class Briefing:
-    """The part of a prompt that is the same in all turns.
+    """The part of a task's prompts that is the same in all turns of a dialogue.
 
     Parameters
     ----------
@@ -143,12 +143,11 @@ class Briefing:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One patient and one model.
+    """One patient, to be decided by one language model in one task.
 
-    Attributes
+    Parameters
     ----------
     order : the order in which features are observed, or None if the model chooses
-    alias : the patient's name in prompts and records, which does not reveal the sample of a public series
 
     """
 
@@ -161,18 +160,19 @@ class Trial:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """Return method, task, entity and patient."""
+        """Return the keys of the trial: (method, task, entity, patient)."""
         return self.method, self.task, self.entity, self.patient
 
     @property
     def alias(self) -> str:
+        """Return the patient's name in prompts and records, which hides the sample's name in a public series."""
         return f"P{hashlib.sha256(self.patient.encode()).hexdigest()[:8]}"
 
 
 def briefings(
     bundle: Bundle, protocol: Protocol, *, disease: str, abstracts: Abstracts | None
 ) -> dict[tuple[str, str, str], Briefing]:
-    """Return the briefings by method, task and entity ("" for the top k).
+    """Return the fixed part of the prompts for each (method, task, entity). The top-k task has the entity "".
 
     Raises
     ------
@@ -196,7 +196,7 @@ def briefings(
 
 
 def _knowledge(bundle: Bundle, method: str, about: Sequence[str], abstracts: Abstracts | None) -> dict[str, Any]:
-    """Return the values of the template that depend on the method, for some entities."""
+    """Return the template values with a method's knowledge about some entities: potentials or abstracts."""
     if method != "mrf_llm":
         return {"abstracts": _literature(about, abstracts) if method == "rag_llm" else []}
     tables = []
@@ -210,9 +210,10 @@ def _knowledge(bundle: Bundle, method: str, about: Sequence[str], abstracts: Abs
 
 
 def _literature(entities: Sequence[str], abstracts: Abstracts | None) -> list[Mapping[str, str]]:
-    """Return the distinct abstracts on some phenotypes.
+    """Return the abstracts about some phenotypes, without duplicates.
 
-    For one phenotype, these are all abstracts on it. For several phenotypes, they are the best few on each of them.
+    A question about one phenotype contains all abstracts about the phenotype. A question about several phenotypes
+    contains the best `PER_PHENOTYPE` abstracts about each phenotype.
     """
     found: dict[str, Mapping[str, str]] = {}
     for entity in entities:

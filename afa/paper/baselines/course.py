@@ -1,15 +1,16 @@
-"""Dialogues of a language model about a patient: ask, measure the chosen feature, ask again, until the last round.
+"""Dialogues in which a language model decides about a patient and chooses the next feature, round by round.
 
-An answer has two parts: the feature to measure, and the labels of the decision. Each part is used if it is valid. An
-answer about another patient has no valid part (app. llm-planning-prompts).
+An answer has two parts: the feature to measure, and the labels of the decision. Each part of an answer is used if it is
+valid. If an answer names another patient, both parts are invalid (app. llm-planning-prompts).
 
-Invalid answers are handled as follows (decision N2). If an answer breaks a rule, the turn is asked again, and the
-prompt states the broken rule. After `Protocol.answers` answers, the valid parts of the last answer are used. An invalid
-or missing choice is replaced by the first unobserved feature by name. A missing decision counts as wrong. Replaced
-choices and missing decisions are counted.
+If an answer breaks a rule, the question is asked again, and the new prompt states the broken rule (decision N2). A turn
+has at most `Protocol.answers` answers; the valid parts of the last answer are used. An invalid or missing choice is
+replaced by the unobserved feature that is first in alphabetical order. A missing decision counts as wrong. The tables
+count replaced choices and missing decisions.
 
-Many dialogues run at once: each wave asks the next question of every open dialogue. Answers come from a record or from
-a live model. A live model has caps on its use, and an estimate of the use is made before the first question.
+Many dialogues run at once: each wave asks the next question of every unfinished dialogue. Answers are read from a
+record, or requested from a live model. The calls to a live model are capped, and their number is estimated before the
+first question.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ THRESHOLD = 0.5
 
 @dataclass(frozen=True)
 class Said:
-    """The content of one answer.
+    """The parsed answer of a language model to one question.
 
     Parameters
     ----------
@@ -79,7 +80,7 @@ STANDS = "stands"
 
 @dataclass(frozen=True)
 class Turn:
-    """The result of a turn after t observations.
+    """The model's last answer in one turn of a dialogue, after t observations, and the feature measured next.
 
     Parameters
     ----------
@@ -99,7 +100,7 @@ class Turn:
 
 @dataclass
 class TrialDialogue:
-    """The dialogue of a trial: its turns, its requests, and the rules that were broken.
+    """The dialogue of a trial: its turns, the requests to the model, and the rules that the answers broke.
 
     Parameters
     ----------
@@ -118,10 +119,10 @@ class TrialDialogue:
     path: list[str] = field(default_factory=list)
 
     def follow(self) -> Asking:
-        """Yield the requests of the dialogue to its end.
+        """Yield each request to the model, receive its answer, and return the finished dialogue.
 
-        If the order is given, the model is asked only at the evaluated rounds. If the model chooses, it is asked at
-        every round.
+        If the order of features is given, the model is asked only at the evaluated rounds. If the model chooses
+        features, it is asked in every round.
         """
         last, order = self.protocol.last_of(len(self.briefing.features)), self.trial.order
         rounds = range(last + 1) if order is None else self.protocol.rounds_of(len(self.briefing.features))
@@ -142,12 +143,15 @@ class TrialDialogue:
 
     @property
     def unobserved(self) -> list[str]:
-        """Return the features that may be chosen, sorted by name."""
+        """Return the unobserved features, sorted by name."""
         seen = set(self.path)
         return [feature for feature in self.briefing.features if feature not in seen]
 
     def _asked(self, *, picks: bool) -> Generator[Request, Entry, Turn]:
-        """Ask one turn until its answer is valid. If `picks` is False, the choice of a feature may be invalid."""
+        """Repeat the question of one turn until the answer is valid, at most `Protocol.answers` times.
+
+        If `picks` is False, the answer needs no valid choice of a feature.
+        """
         fault, t = "", len(self.path)
         for asked in range(1, self.protocol.answers + 1):
             question = self._question(asked, fault)
@@ -164,7 +168,7 @@ class TrialDialogue:
         return Turn(t, entry.outcome, answer, asked)
 
     def _question(self, asked: int, fault: str) -> Request:
-        """Return the question of a turn, asked for the `asked`-th time.
+        """Return the request to the model in the current turn. `asked` numbers the questions of a turn, from 1.
 
         Parameters
         ----------
@@ -194,7 +198,7 @@ class TrialDialogue:
         return Request(Question(briefing.prompt, names, run), render(briefing.prompt, values))
 
     def _said(self, entry: Entry) -> Said:
-        """Return the content of an answered entry at this turn."""
+        """Parse the model's answer in the current turn, and check its two parts."""
         prompt = self.briefing.prompt
         try:
             answer = read_answer(ANSWERS[prompt], entry.raw)
@@ -249,9 +253,9 @@ Asking = Generator[Request, Entry, TrialDialogue]
 
 
 def follow_all(courses: Sequence[Asking], source: AnswerSource, *, progress: bool = False) -> list[TrialDialogue]:
-    """Return the finished dialogues, in the order of `courses`.
+    """Run all dialogues to their end, and return the finished dialogues in the order of `courses`.
 
-    A terminal shows a progress bar of the waves of questions.
+    If `progress` is True, a terminal shows how many waves of questions have been asked.
 
     Raises
     ------
@@ -281,7 +285,7 @@ def follow_all(courses: Sequence[Asking], source: AnswerSource, *, progress: boo
 
 @dataclass(frozen=True)
 class AnswerSource:
-    """The recorded answers of one model, and optionally a client for questions without a recorded answer.
+    """The recorded answers of one model, and optionally a client that asks the questions without a recorded answer.
 
     Parameters
     ----------
@@ -298,7 +302,7 @@ class AnswerSource:
     def answers(self, requests: Sequence[Request]) -> list[Entry]:
         """Return the answer to each request.
 
-        If all attempts that `manner` allows have failed, return the last attempt.
+        If all attempts at a request have failed, its last attempt is returned. `manner` limits the number of attempts.
 
         Raises
         ------
@@ -325,7 +329,9 @@ class AnswerSource:
 
 
 def recorded(store: Record, model: str | None, manner: Manner, prompts: Sequence[str]) -> AnswerSource:
-    """Return the recorded answers of a model to these prompts. `model` may be None if the record has only one model.
+    """Return a source with the recorded answers of a model to the given prompts.
+
+    `model` may be None if the record has only one model.
 
     Raises
     ------
@@ -341,7 +347,7 @@ def recorded(store: Record, model: str | None, manner: Manner, prompts: Sequence
 
 
 def live(record: Path, endpoint: Endpoint, manner: Manner, terms: Terms, model: str | None = None) -> AnswerSource:
-    """Return a source that asks the model for answers that the record lacks. The caps apply to the whole record."""
+    """Return a source that asks the model for answers that the record lacks. Recorded calls count towards the caps."""
     budget = Budget(Record(record), terms.caps, terms.prices)
     client = Client(replace(endpoint, model=model or endpoint.model), budget, manner)
     return AnswerSource(budget.record, client.endpoint.model, manner, client, terms.concurrency)
@@ -351,8 +357,8 @@ def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, clien
     """Return an upper estimate of the calls and tokens of the questions that have no recorded answer.
 
     The estimate assumes that each turn is answered at the first call. If the order of features is given, all prompts
-    are known in advance. If the model chooses, prompts depend on earlier answers. In this case, the estimate is
-    the use for the first patient with the longest labels, times the number of patients.
+    are known in advance. If the model chooses features, prompts depend on earlier answers. The use is then estimated
+    for the first patient, with the longest labels as answers, and multiplied by the number of patients.
     """
     patients = list(dict.fromkeys(trial.patient for trial, _ in trials))
     counted = [each for each in trials if protocol.at_checkpoints or each[0].patient == patients[0]]
@@ -370,7 +376,7 @@ def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, clien
 
 
 def _stand_in(trial: Trial, briefing: Briefing) -> str:
-    """Return a valid answer with the longest labels and no choice. It is used only for estimates and never saved."""
+    """Return an artificial answer for estimates, with the longest labels and without a chosen feature."""
     labels = sorted(briefing.labels, key=len)[-briefing.size :]
     answer: dict[str, Any] = {"patient_id": trial.alias, "next_gene_to_measure": None, "top_k_labels": labels}
     if trial.entity:

@@ -1,8 +1,9 @@
-"""The experiment of the language models that plan: run the trials of a protocol and return its tables.
+"""Run language models that choose features, and return the tables of the experiment.
 
-The tables have the decisions of the models and of the planner at some rounds, and the targets. The planner is evaluated
-along two orders. Its own order shows the effect of its choices and decisions together. A model's order shows the effect
-of the decisions alone, because planner and model have the same observations.
+The tables contain the decisions of the language models and of the planner at some rounds, and the true answers. The
+planner is evaluated along two orders of observation. Along the planner's own order, planner and model differ in both
+choices and decisions. Along a model's order, planner and model have the same observations and differ only in their
+decisions.
 """
 
 from __future__ import annotations
@@ -56,17 +57,17 @@ TYPES = {
 
 
 def typed(columns: Sequence[str], rows: pd.DataFrame | list[dict[str, Any]]) -> pd.DataFrame:
-    """Return a table with these columns and their types, even if it has no rows."""
+    """Return a table with the given columns, in the types of `TYPES`, even if there are no rows."""
     return pd.DataFrame(rows, columns=list(columns)).astype({name: TYPES.get(name, "str") for name in columns})
 
 
 def top_k_rule(bundle: Bundle) -> str:
-    """Return the default rule of `TopKPlanner`."""
+    """Return the name of the rule by which `TopKPlanner` chooses features by default."""
     return "priority_all" if len(bundle.entities) <= ALL_DUELS_UP_TO else "priority_clusters"
 
 
 class OneTask:
-    """One entity as a binary task of P patients.
+    """The binary task of one entity for P patients.
 
     Attributes
     ----------
@@ -84,14 +85,16 @@ class OneTask:
         self.order = follow(allocation=BINARY_RULE, gain=GAIN, k=1, solver=solver, threads=threads).order
 
     def readouts(self, orders: Orders, seen: Orders) -> Mapping[str, Mapping[str, NDArray[Any]]]:
-        """Return for each score the `decision` along some orders after `seen` features.
-
-        A decision is a sign, or 0 for a tie.
+        """Return, for each score, the decisions by its sign after `seen` features of each order.
 
         Parameters
         ----------
         orders : (P, M) int64
         seen : (P, T) int64, numbers of observed features
+
+        Returns
+        -------
+        decision : (P T,) int64 in {-1, 0, +1}
 
         """
         paths = follow_orders(self.task, self.values, orders[:, None, :])
@@ -102,7 +105,7 @@ class OneTask:
 
 
 class TopK:
-    """The top-k task of P patients.
+    """The top-k task for P patients.
 
     Attributes
     ----------
@@ -120,7 +123,7 @@ class TopK:
         self._targets, self.order = Targets.of(truth, labels_of(bundle, cohort), k, k_clinical), self._own.order
 
     def readouts(self, orders: Orders, seen: Orders) -> Mapping[str, Mapping[str, NDArray[Any]]]:
-        """Return for each score the precisions along some orders after `seen` features.
+        """Return, for each score, the precisions of its top k after `seen` features of each order (see `precisions`).
 
         Parameters
         ----------
@@ -133,7 +136,7 @@ class TopK:
         return {name: self.precisions(places[:, :, i]) for i, name in enumerate(READOUTS)}
 
     def constant(self, rounds: int) -> Mapping[str, NDArray[np.float64]]:
-        """Return the precisions of the constant answer that is best for these patients in hindsight.
+        """Return the precisions of the best constant answer in hindsight (the same k entities for all patients).
 
         Parameters
         ----------
@@ -145,13 +148,16 @@ class TopK:
         return self.precisions(np.broadcast_to(place, (len(wanted), rounds, len(place))).astype(np.int16))
 
     def precisions(self, place: NDArray[np.int16]) -> Mapping[str, NDArray[np.float64]]:
-        """Return two arrays, `p_at_k` and `clinical_p_at_k`, with one precision for each patient and round.
-
-        `clinical_p_at_k` is NaN for a patient without a positive label.
+        """Return the precisions of the k best-ranked entities, for each patient and round.
 
         Parameters
         ----------
         place : (P, T, N) int16, number of entities ranked before each entity
+
+        Returns
+        -------
+        p_at_k : (P T,) float64 in [0, 1]
+        clinical_p_at_k : (P T,) float64 in [0, 1], or NaN for a patient without a positive label
 
         """
         made = self._targets.precisions(place, self._threads)
@@ -159,11 +165,11 @@ class TopK:
 
 
 class BaselineSetting:
-    """The patients of a protocol, and the planner's results for these patients.
+    """The evaluated patients of a protocol, and the planner's results for these patients.
 
     Attributes
     ----------
-    tasks : entity -> its binary task. The key "" has the top-k task. The protocol determines which tasks exist
+    tasks : entity -> its binary task, and "" -> the top-k task, for the tasks of the protocol
     rounds : rounds that are evaluated
 
     """
@@ -184,7 +190,13 @@ class BaselineSetting:
             self.tasks[""] = TopK(bundle, self.cohort, clinical, k=protocol.k, solver=solver, threads=threads)
 
     def orders(self, entity: str) -> Orders | None:
-        """Return the order along which models observe, (P, M) int64, or None if models choose."""
+        """Return the orders in which features are observed, or None if the models choose features.
+
+        Returns
+        -------
+        orders : (P, M) int64, or None
+
+        """
         if not self.protocol.at_checkpoints:
             return None
         if self.protocol.asked.order != PLANNER:
@@ -192,7 +204,7 @@ class BaselineSetting:
         return self.tasks[entity].order
 
     def trials(self, briefed: Mapping[tuple[str, str, str], Briefing]) -> list[tuple[Trial, Briefing]]:
-        """Return the trials of all patients for every model and task, in the order of the briefings."""
+        """Return a trial and its fixed prompt part for each method, task and patient, in the order of `briefed`."""
         made = []
         for (method, task, entity), briefing in briefed.items():
             orders = self.orders(entity)
@@ -203,7 +215,7 @@ class BaselineSetting:
         return made
 
     def readouts(self, entity: str, orders: Orders, evidence: str, observed: Sequence[int] | None = None) -> Rows:
-        """Yield the decisions of every score along some orders, with the columns `READOUT_COLUMNS`.
+        """Yield one table of the planner's decisions for each score, with the columns `READOUT_COLUMNS`.
 
         Parameters
         ----------
@@ -221,7 +233,7 @@ class BaselineSetting:
 
 
 def readouts(setting: BaselineSetting, courses: Sequence[TrialDialogue]) -> pd.DataFrame:
-    """Return the decisions of models and planner at the evaluated rounds."""
+    """Return the decisions of language models and planner at the evaluated rounds."""
     parts = [part for entity, one in setting.tasks.items() for part in setting.readouts(entity, one.order, PLANNER)]
     top_k = setting.tasks.get("")
     if isinstance(top_k, TopK) and not setting.protocol.at_checkpoints:
@@ -244,7 +256,7 @@ def readouts(setting: BaselineSetting, courses: Sequence[TrialDialogue]) -> pd.D
 
 
 def _of_model(setting: BaselineSetting, courses: Sequence[TrialDialogue], evidence: str) -> pd.DataFrame:
-    """Return a model's decisions at the evaluated rounds. A missing decision has precision 0."""
+    """Return a language model's decisions at the evaluated rounds. If the top k is missing, its precision is 0."""
     method, task, entity, _ = courses[0].trial.key
     shown = [[turn for turn in course.turns if turn.t in set(setting.rounds)] for course in courses]
     rows = [
@@ -262,25 +274,27 @@ def _of_model(setting: BaselineSetting, courses: Sequence[TrialDialogue], eviden
 
 
 def _places(bundle: Bundle, labels: Sequence[str]) -> list[int]:
-    """Return the number of entities ranked before each entity.
+    """Return for each entity the number of entities that a model's answer ranks before it.
 
-    The labels rank in their order. All other entities are tied after them (decisions.md S10).
+    The answer ranks its labels in the order in which it names them. All other entities are tied for the next rank
+    (decisions.md S10).
     """
     place = {label: i for i, label in enumerate(labels)}
     return [place.get(entity, len(labels)) for entity in bundle.entities]
 
 
 def _completed(bundle: Bundle, courses: Sequence[TrialDialogue]) -> Orders:
-    """Return complete orders, (P, M) int64: the observed features in their order, then all other features."""
+    """Return orders of all M features, (P, M) int64: first the observed features in their order, then all others."""
     index = {name: j for j, name in enumerate(bundle.features)}
     orders = [dict.fromkeys((*course.path, *bundle.features)) for course in courses]
     return np.array([[index[name] for name in order] for order in orders], dtype=np.int64)
 
 
 def targets(setting: BaselineSetting) -> pd.DataFrame:
-    """Return the targets by patient and entity.
+    """Return the true answers of the binary tasks, by patient and entity.
 
-    `likelihood` is the sign of S at full observation, or 0 for a tie. `clinical` is 0, 1 or missing.
+    `likelihood` is the sign of S at full observation, or 0 for a tie. `clinical` is the patient's label: 0, 1 or
+    missing.
     """
     parts = [
         targets_of(setting.bundle, setting.cohort, entity, "differential", one.task.tie)

@@ -1,4 +1,4 @@
-"""Compute summary rows for language models that choose features, and for our planner on the same patients."""
+"""Summary rows for language models that choose features, and for the planner on the same patients."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ACCURACY, BALANCED, P_AT_K = "accuracy", "balanced_accuracy", "p_at_k"
 
 
 class Cut(NamedTuple):
-    """Keys of one evaluation of a task.
+    """The key columns of one evaluated quantity.
 
     Parameters
     ----------
@@ -39,7 +39,10 @@ class Cut(NamedTuple):
 
 
 def credits_of(readouts: pd.DataFrame, targets: pd.DataFrame, resampled: Resampled) -> dict[Cut, list[Part]]:
-    """Return correct and total counts, (P, T), of every `Cut`. A target that no patient has is left out."""
+    """Return the numbers of correct and of all decisions, (P, T) each, for every `Cut`.
+
+    Targets that are missing for all patients are excluded.
+    """
     made: dict[Cut, list[Part]] = {}
     truth = targets.assign(clinical=2 * targets["clinical"] - 1)[["entity", "patient", *TARGETS]]
     whole = readouts.merge(truth, on=["entity", "patient"], how="left")
@@ -67,7 +70,7 @@ SCRIPTED = "scripted"
 """Prefix of the names of scripted models, which tests use."""
 SAME_ORDER = "same_order"
 DEFAULT_SCORE = {BINARY: "two_elbo", TOP_K: "linearity"}
-"""Default score of the planner for each task. The rows of this score have the planner's number of calls, which is 0."""
+"""Default score of the planner for each task. The rows of this score state that the planner makes 0 calls."""
 
 
 def summarise_baselines(
@@ -80,12 +83,13 @@ def summarise_baselines(
 ) -> pd.DataFrame:
     """Return the summary rows of one `table`, from the tables of `afa.paper.baselines.stage.run_baselines`.
 
-    All rows are over all patients. Shares are given by target and t. Counts are given by task, in the column `stratum`.
+    All rows are computed from all patients. Shares have one row for each target and number t of observed features.
+    Counts have one row for each task, which the column `stratum` names.
 
     Returns
     -------
     accuracy, balanced_accuracy : metrics of the binary task, for each model and for every score of the planner along
-        its own order. A missing decision is wrong
+        its own order. A missing decision counts as wrong
     p_at_k : precision of the top k, for each model and for every score of the planner along its own order. If models
         choose features, it is also given for the best constant answer
     gap : metric of the model minus metric of the score in `reference`
@@ -119,7 +123,7 @@ def summarise_baselines(
 
 
 def refuse_scripted(calls: pd.DataFrame) -> None:
-    """Raise an `ElicitationError` if the name of a requested or served model marks the model as scripted."""
+    """Raise an `ElicitationError` if the name of a model that was requested or that answered begins with `scripted`."""
     names = sorted({*calls["model"], *calls["served_model"]})
     scripted = [name for name in names if name.lower().startswith(SCRIPTED)]
     if scripted:
@@ -130,7 +134,10 @@ def refuse_scripted(calls: pd.DataFrame) -> None:
 def _shares(
     credit: Mapping[Cut, list[Part]], resampled: Resampled, rounds: Sequence[int], rules: Mapping[str, str]
 ) -> Iterator[pd.DataFrame]:
-    """Yield all shares. Also yield the gap of each model to each score, along the planner's and the model's order."""
+    """Yield the accuracies of models and planner, and the gap between each model and each score of the planner.
+
+    Gaps are computed along the planner's order and along the model's order.
+    """
     observed = {(cut.task, cut.method): cut.evidence for cut in credit if cut.method in KNOWLEDGE}
     for cut, parts in credit.items():
         shares = resampled.mean(parts).assign(t=rounds, metric=cut.metric, target=cut.target)
@@ -158,13 +165,13 @@ def _shares(
 
 
 def _own_order(task: str, rules: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the key columns of the planner along its own order."""
+    """Return the key columns of rows in which the planner follows its own order."""
     own = {"allocation": rules[task], "gain": GAIN, "schedule": "every", "start": "uniform"}
     return own | {"guide": "linearity" if task == TOP_K else None}
 
 
 def _missing(readouts: pd.DataFrame, resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """Yield the share of evaluated turns without a decision, by task, model and t."""
+    """Yield the share of evaluated turns without a decision, by task, language model and t."""
     models = readouts[readouts["method"].isin(list(KNOWLEDGE))]
     for (task, method), rows in models.groupby(["task", "method"], sort=False):
         lacks = rows.assign(lacks=~rows["decided"], one=1.0)
@@ -173,7 +180,7 @@ def _missing(readouts: pd.DataFrame, resampled: Resampled) -> Iterator[pd.DataFr
 
 
 def _beside(targets: pd.DataFrame, resampled: Resampled, patients: Sequence[str]) -> Iterator[pd.DataFrame]:
-    """Yield majority, prevalence and excluded targets of the binary task."""
+    """Yield for the binary task the majority accuracy, the prevalence, and the number of cases without a target."""
     if targets.empty:
         return
     for name in TARGETS:
@@ -186,7 +193,7 @@ def _beside(targets: pd.DataFrame, resampled: Resampled, patients: Sequence[str]
 
 
 def _ends(turns: pd.DataFrame, faults: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Yield the outcomes of turns and the rules that answers broke, by task and model."""
+    """Yield the number of turns with each outcome, and the number of broken rules by kind, for each task and model."""
     for (method, task), rows in turns.groupby(["method", "task"], sort=False):
         asked = rows[rows["outcome"] != STANDS]
         counts = {"turns": len(asked), "done": int((asked["done"]).sum()), "stands": len(rows) - len(asked)}
@@ -199,7 +206,7 @@ def _ends(turns: pd.DataFrame, faults: pd.DataFrame) -> Iterator[pd.DataFrame]:
 
 
 def _usage(calls: pd.DataFrame, prices: Prices) -> Iterator[pd.DataFrame]:
-    """Yield calls, tokens and cost of the models, and of the planner, which makes no calls."""
+    """Yield the numbers of calls and tokens, and the cost, of each language model and of the planner (0 calls)."""
     used: list[tuple[str, str, dict[str, int]]] = []
     for (method, task), rows in calls.groupby(["method", "task"], sort=False):
         counts = {"calls": len(rows)} | {name: int(rows[name].sum()) for name in ("prompt_tokens", "answer_tokens")}

@@ -1,1 +1,1 @@
-"""The experiments of the paper, one in each module. `declared` lists them; `base` explains how to write one."""
+"""The experiments of the paper. `declared` lists the stages, and `base` explains how to write a stage."""

@@ -1,9 +1,10 @@
-"""The decisions that the mean-field approximation changes, by t: mean-field and exact inference on the same states.
+"""Comparison of decisions by mean-field inference and by exact inference from the same observations.
 
-Some patients of a cohort are followed, each along one random order. At a few rounds, every duel is decided by two
-scores. Every entity is also decided as a binary task, under both closures. Each decision is made twice, by mean-field
-and by exact inference with elimination. The models are the same, so that any difference is due to the approximation. A
-state whose exact inference would exceed the setting `limit` is excluded and counted in the table `left_out`.
+Some patients of a cohort are followed, each along one random order of features. After some numbers t of observed
+features, two scores decide every duel, and every entity is decided as a binary task under both closures. Each decision
+is made by mean-field and by exact inference with elimination. Both kinds of inference use the same models, so that any
+difference is due to the approximation. If the exact inference of a state would exceed the setting `limit`, the state is
+excluded and counted in the table `left_out`.
 """
 
 from __future__ import annotations
@@ -66,8 +67,9 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Return decisions on some patients by mean-field and by exact inference.
 
-    `linearity` is computed only for the first of these patients. All tables are by (patient, t), where t is 0, one of
-    `rounds`, or M. States without exact inference are excluded.
+    The score `linearity` is computed only for the first `linearity_patients` patients. All tables have rows by
+    (patient, t), where the number t of observed features is 0, one of `rounds`, or M. States that are too expensive for
+    exact inference are excluded.
 
     Returns
     -------
@@ -127,7 +129,7 @@ def run(
 
 @dataclass(frozen=True)
 class States:
-    """P patients at T rounds, and their observed features.
+    """The states of P patients, each at T numbers of observed features.
 
     Parameters
     ----------
@@ -147,7 +149,7 @@ class States:
 
     @classmethod
     def of(cls, cohort: Cohort, patients: int, seed: int, rounds: Sequence[int]) -> States:
-        """Choose at most `patients` patients by a hash of their names and `seed`. Each patient gets a random order."""
+        """Choose at most `patients` patients by a hash of their names and `seed`, and give each one random order."""
         rows = random_order(cohort.patients, patient="", seed=seed, experiment="accurate")[:patients]
         names = [cohort.patients[row] for row in rows]
         orders = random_orders(cohort.features, names, [seed])[:, 0]
@@ -162,22 +164,35 @@ class States:
 
     @property
     def rows(self) -> tuple[Seen, Values]:
-        """Return the observed features and the values with one row for each state, (P T, M) each."""
+        """Return the observed features and the values, with one row for each state.
+
+        Returns
+        -------
+        observed : (P T, M) bool
+        values : (P T, M) int8, also of unobserved features
+
+        """
         return self.observed.reshape(-1, self.observed.shape[2]), np.repeat(self.values, len(self.rounds), axis=0)
 
     def first(self, patients: int) -> States:
-        """Return the states of the first patients only."""
+        """Return the states of the first `patients` patients."""
         part = slice(0, patients)
         return States(self.names[part], self.rounds, self.orders[part], self.values[part], self.observed[part])
 
     @property
     def axes(self) -> dict[str, Sequence[Any]]:
-        """Return the keys of a table with one row for each state."""
+        """Return the key columns of a table that has one row for each state."""
         return {"patient": self.names, "t": self.rounds}
 
 
 def log_z(mrf: PairwiseMRF, states: States, limit: float, threads: int | None) -> Floats:
-    """Return log Z(x_obs) of one model in every state, (P, T) nats. NaN means that elimination would exceed `limit`."""
+    """Return log Z(x_obs) of one model in every state.
+
+    Returns
+    -------
+    log_z : (P, T) float64, nats, or NaN if elimination would exceed `limit`
+
+    """
     observed, values = states.rows
     support = mrf.support
     codes = np.where(observed[:, support], values[:, support], UNOBSERVED).astype(np.int8)
@@ -194,7 +209,7 @@ def log_z(mrf: PairwiseMRF, states: States, limit: float, threads: int | None) -
 
     try:
         value = exactly(seen, known, threads=threads)[:, 0]
-    except InferenceError:  # at least one state exceeds the limit: test each separately
+    except InferenceError:  # at least one state exceeds the limit: run the states one by one
         value = np.array(each_in_threads(of_state, range(len(first)), threads))
     uniform = (~observed).sum(axis=1)
     found: Floats = (value[row] + LOG3 * (uniform - uniform[first][row])).reshape(states.shape)
@@ -202,10 +217,15 @@ def log_z(mrf: PairwiseMRF, states: States, limit: float, threads: int | None) -
 
 
 def expectations(bundle: Bundle, states: States, limit: float, threads: int | None) -> Floats:
-    """Return E[S_v | x_obs] under the model of entity u, (P, T, N, N) nats, with u on the third axis and v on the last.
+    """Return E[S_v | x_obs] in every state, for each entity v under the model of each entity u.
 
-    The value is NaN if the pair moments of u would take more than `limit` operations. At the first round nothing is
-    observed, so that all patients have the same state. This state is solved once.
+    Without observations, all patients have the same state, which is solved only once.
+
+    Returns
+    -------
+    expected : (P, T, N, N) float64, nats, with u on the third axis and v on the last. It is NaN if the pair moments of
+        u would take more than `limit` operations
+
     """
     n = len(bundle.entities)
     found = np.empty((*states.shape, n, n))
@@ -222,9 +242,17 @@ def expectations(bundle: Bundle, states: States, limit: float, threads: int | No
 
 
 def expected_scores(bundle: Bundle, entity: int, observed: Seen, values: Values, limit: float) -> Floats:
-    """Return the expected scores of all N entities in one state under the model of one entity, (N,) nats.
+    """Return the expected scores of all N entities in one state under the model of one entity.
 
-    The scores are NaN if exact inference would exceed `limit`.
+    Parameters
+    ----------
+    observed : (M,) bool
+    values : (M,) int8 in {-1, 0, +1}
+
+    Returns
+    -------
+    expected : (N,) float64, nats, or NaN if exact inference would exceed `limit`
+
     """
     mrf, packed = bundle.mrf(bundle.entities[entity]), bundle.packed
     evidence = Evidence.of(mrf, {mrf.features[j]: int(values[j]) for j in np.flatnonzero(observed)})
@@ -239,14 +267,25 @@ def expected_scores(bundle: Bundle, entity: int, observed: Seen, values: Values,
 
 
 def linearity_duels(expected: Floats, pairs: Pairs) -> Floats:
-    """Return mu_D = (E_a[D] + E_b[D]) / 2 of each duel (eq:mu-D), with D = S_a - S_b, (P, T, Q) nats."""
+    """Return mu_D = (E_a[D] + E_b[D]) / 2 of each duel, with D = S_a - S_b (eq:mu-D).
+
+    Parameters
+    ----------
+    expected : (P, T, N, N) float64, the result of `expectations`
+    pairs : (Q, 2), indices of the entities a and b
+
+    Returns
+    -------
+    mean : (P, T, Q) float64, nats
+
+    """
     a, b = pairs.T
     own = expected[..., a, a] - expected[..., b, b]
     return np.asarray(0.5 * (own + (expected[..., b, a] - expected[..., a, b])))
 
 
 def _left_out(quantity: str, states: States, values: Floats) -> pd.DataFrame:
-    """Return by t the number of pairs of a state and an entity, and the number of these pairs without an exact value.
+    """Return by t the number of pairs (state, entity), and the number of pairs without an exact value.
 
     Parameters
     ----------
@@ -258,12 +297,18 @@ def _left_out(quantity: str, states: States, values: Floats) -> pd.DataFrame:
 
 
 def settled(scores: Floats) -> Floats:
-    """Return the scores. Scores of magnitude at most `TIE` are set to 0."""
+    """Return the scores. Scores of magnitude at most `TIE` are set to 0.
+
+    Parameters
+    ----------
+    scores : float64 of any shape, in nats
+
+    """
     return np.where(np.abs(scores) <= TIE, 0.0, scores)
 
 
 def _best(bundle: Bundle, pairs: Pairs, scores: Floats, k: int) -> Seen:
-    """Return a mask of the k best entities, (P, T, N).
+    """Return True for the k best entities of each state, (P, T, N).
 
     Parameters
     ----------
@@ -280,9 +325,9 @@ def _best(bundle: Bundle, pairs: Pairs, scores: Floats, k: int) -> Seen:
 def _tasks(
     bundle: Bundle, states: States, limit: float, strength: float, solver: Solver, threads: int | None
 ) -> tuple[pd.DataFrame, list[pd.DataFrame]]:
-    """Return the log-odds of every binary task under both closures in every state.
+    """Return the log-odds of class 1 in every binary task, under both closures and in every state.
 
-    Also return the counts of excluded states.
+    The second result contains the numbers of excluded states.
     """
     observed, values = states.rows
     tables, lacking = [], []
@@ -296,7 +341,7 @@ def _tasks(
                 log_z(model, states, limit, threads) for model in class_models(bundle.mrf(entity), coupling, strength)
             )
             exact_odds[..., i] = one - zero
-            exact_odds[np.isnan(exact_odds[:, 0, i]), :, i] = np.nan  # the posterior needs the value at no observation
+            exact_odds[np.isnan(exact_odds[:, 0, i]), :, i] = np.nan  # the posterior needs the log-odds at t = 0
             odds = {"mean_field": rough.raw.reshape(states.shape), "accurate": exact_odds[..., i]}
             table = rows_of(**states.axes).assign(entity=entity, coupling=coupling)
             for name, raw in odds.items():
@@ -308,9 +353,9 @@ def _tasks(
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return summary rows `meanfield_vs_exact` of the tables; docs/summary.md describes them in full.
+    """Return the rows of the table `meanfield_vs_exact` in `summary.csv`, which docs/summary.md describes in full.
 
-    Rows of duels are given by method. Rows of binary tasks are given by method and coupling.
+    Rows about duels are by method, and rows about binary tasks are by method and coupling.
 
     Returns
     -------
@@ -360,7 +405,7 @@ def _task_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFra
 
 
 def _decision_rows(table: pd.DataFrame, bootstrap: Bootstrap, keys: list[str]) -> Iterator[pd.DataFrame]:
-    """Yield the summary rows of the decisions by the signs of the scores `mean_field` and `accurate`."""
+    """Yield the summary rows on the signs of the scores: changed decisions, score differences, accuracies."""
     signs = {name: np.sign(table[name]) for name in SCORES}
     last = table[table["t"] == table["t"].max()].set_index(["patient", *keys])["accurate"]
     target = np.sign(last.loc[pd.MultiIndex.from_frame(table[["patient", *keys]])].to_numpy())
@@ -387,7 +432,7 @@ def _decision_rows(table: pd.DataFrame, bootstrap: Bootstrap, keys: list[str]) -
 
 
 def _set_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFrame]:
-    """Yield the rows of the top k, by patients and by members."""
+    """Yield the summary rows on the top k: the share of patients whose top k changes, and the precisions."""
     table = table.assign(one=1, changed=table["shared"] < table["k"])
     yield from _shares(table, bootstrap, ("changed", "one", {"metric": "rate", "stratum": "top_k"}))
     yield from _against_full_observation(table, bootstrap, "k", "p_at_k", stratum="top_k")
@@ -396,7 +441,7 @@ def _set_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFram
 def _shares(
     table: pd.DataFrame, bootstrap: Bootstrap, *shares: tuple[str, str, Mapping[str, str]]
 ) -> Iterator[pd.DataFrame]:
-    """Yield shares by t. Each item of `shares` has the counted column, the column of the total, and added columns."""
+    """Yield shares by t. Each item of `shares` is (column of the count, column of the total, columns to add)."""
     resampled = _resampled(table, bootstrap)
     for counted, total, label in shares:
         yield resampled.share(table, counted, total).assign(**label)
@@ -405,7 +450,7 @@ def _shares(
 def _against_full_observation(
     table: pd.DataFrame, bootstrap: Bootstrap, total: str, metric: str, **of_gap: str
 ) -> Iterator[pd.DataFrame]:
-    """Yield the accuracy of each inference compared with full observation, and the gain by exact inference."""
+    """Yield the accuracies of mean-field and exact decisions compared with full observation, and their difference."""
     resampled = _resampled(table, bootstrap)
     names = ("mean_field", "accurate")
     for name in names:

@@ -1,14 +1,14 @@
-"""The stages of the workflow, and how to write one.
+"""The stages of the workflow, and how to write a stage.
 
-A stage is one module `afa/paper/experiments/NAME.py`, or a folder with that name if one file would be too long. It
-answers a question by tables, and by rows of `summary.csv` made from these tables. A `Stage` in
-`afa/paper/experiments/declared.py` declares the stage: its inputs and settings, whether its patients are split into
-shards, the columns of its tables, and the tables of the summary. The rules of the workflow, the configuration and its
-page, the Slurm groups and the data dictionary are made from this declaration. The module has two functions.
+A stage is one module `afa/paper/experiments/NAME.py`, or a folder with that name if one file would be too long. A stage
+computes tables, and rows of `summary.csv` from its tables. A `Stage` in `afa/paper/experiments/declared.py` declares
+the stage: its inputs and settings, whether its patients are split into shards, the columns of its tables, and the
+tables of the summary. The rules of the workflow, the configuration and its page, the Slurm groups and the data
+dictionary are generated from the declarations. The module of a stage has two functions, `run` and `summarise`.
 
-`run(...)` makes the tables. The names of its parameters determine its arguments, as listed below. The function returns
-one data frame for each table, with columns in any order. If a table declares the columns `cohort` and `bundle`, they
-are filled with the names of the cohort and the bundle.
+`run(...)` computes the tables. The names of the parameters of `run` determine its arguments, as listed below. `run`
+returns one data frame for each table, with columns in any order. If a table declares the columns `cohort` and `bundle`,
+the workflow fills these columns with the names of the cohort and the bundle.
 
 - `bundle`, `cohort`: a `Bundle` and a `Cohort` with the same features, if `inputs` names them;
 - the name of another stage in `inputs`: its tables by name, read on first use;
@@ -18,32 +18,32 @@ are filled with the names of the cohort and the bundle.
   `random_order.seeds`, the section has only those keys;
 - `threads`: number of threads that `run` may use; results do not depend on it.
 
-`summarise(tables, ...)` makes the rows (`afa.evaluate.summary.summary_rows`) from the tables of all shards. Its other
-parameters are the stages in `beside` and the sections in `summary`.
+`summarise(tables, ...)` computes the rows of the summary (`afa.evaluate.summary.summary_rows`) from the tables of all
+shards. The other parameters of `summarise` are the stages in `beside` and the sections in `summary`.
 
 In a folder, `run` and `summarise` may be in separate files, imported as `from afa.paper.experiments.NAME.tables import
-run as run`. In one file or in two, the digest of a job covers only the function that the job calls.
+run as run`. The digest of a job covers only the function that the job calls, even if both functions are in one file.
 
 Adding a stage
-    1. `afa/paper/experiments/NAME.py` with `run` and `summarise`, and its `Stage` in `declared.py`. The meaning of
-      each new column is a line of `columns.csv`, with its `table` if the name means something else in other tables;
-      `rows` of the `Stage` names the tables of the summary. The stage's own settings are a class of `settings.py`, with
-      a field in `StageSettings`: the section NAME of `config.yaml`, and the only place of its defaults; the text below
-      a field is its meaning.
-    2. `notebooks/NAME.ipynb`, named by `figure`, with its caption in a cell tagged `caption` below the figure, as
-      `show_caption("...", run, patients)`; its first cells are as in the other notebooks. A figure of several stages
-      has an entry in `NOTEBOOKS` of `workflow/rules/report.smk` instead. The test
-      `tests/paper/report/test_every_figure.py` draws the figure from a small run of all stages, with its own settings
-      if the defaults take too long.
-    3. `tests/paper/experiments/test_NAME.py`, for `run` and `summarise`.
-    4. The stage's entry under `stages` of `tests/workflow/reruns.yaml`: its inputs, and another value of each setting.
-    5. `make schema`, which writes `config/config.yaml`, `config/README.md`, their schema and `docs/summary.md`.
+    1. Write `afa/paper/experiments/NAME.py` with `run` and `summarise`, and its `Stage` in `declared.py`. Explain each
+       new column in a line of `columns.csv`, with its `table` if the column means something else in other tables. Name
+       the tables of the summary in `rows` of the `Stage`. Define the stage's own settings and their defaults as a class
+       of `settings.py`, with a field NAME in `StageSettings`, which becomes the section NAME of `config.yaml`. Write
+       the meaning of each setting below its field.
+    2. Write `notebooks/NAME.ipynb` for the figure, with the first cells of the other notebooks. Put the caption in a
+       cell tagged `caption` below the figure, as `show_caption("...", run, patients)`. Name the figure in `figure` of
+       the `Stage`, or, if the figure needs several stages, in `NOTEBOOKS` of `workflow/rules/report.smk`. The test
+       `tests/paper/report/test_every_figure.py` draws the figure from a small run of all stages. Give the test other
+       settings if the stage takes too long with its defaults.
+    3. Test `run` and `summarise` in `tests/paper/experiments/test_NAME.py`.
+    4. Add the stage to `stages` of `tests/workflow/reruns.yaml`, with its inputs and another value of each setting.
+    5. Run `make schema`, which writes `config/config.yaml`, `config/README.md`, their schema and `docs/summary.md`.
 
     afa stage NAME --bundle FOLDER --cohort FOLDER --input STAGE=FOLDER --out tables
     afa summarise NAME tables --out NAME.csv
 
-Snakemake would make a finished run again if its code has changed, which takes minutes. To add only the new stage to a
-finished run, name the rules that may run:
+If code has changed, Snakemake repeats all jobs of a finished run that use this code, which takes minutes. To add only
+the new stage to a finished run, name the rules that may run:
 
     snakemake -c1 results/RUN/summary.csv --allowed-rules NAME_tables summary
     snakemake -c1 results/RUN/report.html --allowed-rules NAME_notebook run_config provenance report_page
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
 
 class Section(BaseModel):
-    """A section of the configuration. Unknown keys are forbidden, and lists must not have a value twice."""
+    """A section of the configuration. Unknown keys are errors, and a list must not contain a value twice."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -89,7 +89,10 @@ Rounds = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
 
 
 class Column(NamedTuple):
-    """Unit and meaning of a column. The unit of a name is "", and the unit of a number of things is "count"."""
+    """The unit and the meaning of a column of a table.
+
+    The unit of a column of names is "", and the unit of a column of counts is "count".
+    """
 
     unit: str
     meaning: str
@@ -109,9 +112,9 @@ with Path(__file__).with_name("columns.csv").open(encoding="utf-8", newline="") 
 
 
 def meaning_of(table: str, column: str) -> Column | None:
-    """Return the meaning of a column of `stage/table`, or of a table outside the stages.
+    """Return unit and meaning of a column of `stage/table`, or of a table outside the stages.
 
-    The result is None if the column is not documented.
+    The result is None if `columns.csv` does not describe the column.
 
     >>> meaning_of("labels/scores", "t").unit, meaning_of("sign/rounds", "t").unit
     ('per cent', 'observations')
@@ -122,9 +125,14 @@ def meaning_of(table: str, column: str) -> Column | None:
 
 
 def columns_of(stage: str, tables: Mapping[str, str]) -> dict[str, Columns]:
-    """Return the columns of a stage's tables from the names of the columns.
+    """Return table -> columns with unit and meaning, for the tables of a stage.
 
-    If `columns.csv` lacks a column, its unit and meaning are empty.
+    If `columns.csv` does not describe a column, the unit and the meaning of the column are empty.
+
+    Parameters
+    ----------
+    tables : table -> names of its columns, separated by spaces
+
     """
     return {
         table: {name: meaning_of(f"{stage}/{table}", name) or Column("", "") for name in names.split()}
@@ -152,7 +160,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Stage:
-    """The declaration of a stage. The docstring of this module explains how to write a stage.
+    """The declaration of a stage of the workflow. The docstring of this module explains how to write a stage.
 
     Parameters
     ----------
@@ -190,9 +198,7 @@ class Stage:
 
 
 def chosen(keys: Iterable[str], known: type[Section], document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that a job reads, by section, from a part of a configuration.
-
-    Missing keys get their defaults.
+    """Return section -> settings that a job reads, from a part of a configuration. Missing keys get their defaults.
 
     Parameters
     ----------
@@ -221,10 +227,10 @@ def chosen(keys: Iterable[str], known: type[Section], document: Mapping[str, Any
 
 
 def named(tables: Mapping[str, pd.DataFrame], expected: Mapping[str, Columns], **names: str) -> dict[str, pd.DataFrame]:
-    """Return the tables of `run` with their declared columns in order, and with the names of cohort and bundle.
+    """Arrange the columns of the tables of `run` as declared, and add the names of cohort and bundle.
 
-    The names are added to tables that declare the columns `cohort` and `bundle`. Undeclared columns come last. A table
-    without columns gets the declared columns.
+    The names of cohort and bundle are added to tables that declare the columns `cohort` and `bundle`. Undeclared
+    columns come last. A table without columns gets the declared columns.
     """
     found = {}
     for name, table in tables.items():
@@ -236,7 +242,7 @@ def named(tables: Mapping[str, pd.DataFrame], expected: Mapping[str, Columns], *
 
 
 def check_tables(stage: str, tables: Mapping[str, pd.DataFrame], expected: Mapping[str, Columns]) -> None:
-    """Raise an error if tables differ from their declaration. This check runs before the tables are written.
+    """Raise an error if the tables of a stage differ from their declaration.
 
     Raises
     ------
@@ -276,9 +282,9 @@ def check_rows(stage: str, rows: pd.DataFrame, expected: Iterable[str]) -> None:
 
 
 def stored(tables: Mapping[str, pd.DataFrame], single: Iterable[str]) -> dict[str, pd.DataFrame]:
-    """Return the tables in the form in which they are saved.
+    """Return the tables as they are saved: the tables in `single` in single precision, all others unchanged.
 
-    The tables in `single` get single precision, which has seven digits and needs half the bytes.
+    Single precision has seven digits and needs half the bytes.
     """
     floats = {name: list(tables[name].select_dtypes("float64").columns) for name in single}
     return {name: table.astype(dict.fromkeys(floats.get(name, ()), "float32")) for name, table in tables.items()}

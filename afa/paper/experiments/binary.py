@@ -1,7 +1,7 @@
-"""Every phenotype as a binary task, under random and informed orders of observation (tab:classification_with_llm).
+"""Decisions on each phenotype as a binary task, along random and informed orders (tab:classification_with_llm).
 
 The target `likelihood` is the sign of S at full observation, where S is the score of the closure. The target `clinical`
-is the patient's label, if known. The tables contain scores. `summarise` determines which decisions are correct.
+is the patient's label, if known. `summarise` compares the decisions by the scores in the tables with the targets.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CUTS: dict[str, dict[str, str]] = {
     "prior_wrong": {"metric": "accuracy", "stratum": "prior_wrong"},
     "support": {"metric": "accuracy", "variant": "support"},
 }
-"""Way of counting decisions -> its labels in the summary."""
+"""Way of counting correct decisions -> its key columns in the summary."""
 
 
 ORDERS = (
@@ -60,12 +60,12 @@ def run(
     closure: settings.Closure,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Follow all patients through the tasks of all entities, under every order.
+    """Compute the scores of all patients in the binary tasks of all entities, along every order of observation.
 
-    There is one random order over all M features for each patient and seed. The informed orders are those of `greedy`,
-    `largest_unary` and `static_unary`. `greedy` uses the gain `cmi` and, except for `explicit`, `f_target` of two
-    scores. `largest_unary` orders features by absolute effective unary. `static_unary` orders them by absolute unary,
-    which gives all patients the same order.
+    Each patient has one random order of all M features for each seed. The rules `greedy`, `largest_unary` and
+    `static_unary` choose informed orders. `greedy` is run with the gain `cmi` and, except under the closure `explicit`,
+    with the gain `f_target` of two scores. `largest_unary` chooses in each round the feature with the largest absolute
+    effective unary. `static_unary` observes features by descending absolute unary, in the same order for all patients.
 
     Returns
     -------
@@ -91,7 +91,7 @@ def run_along(
     closure: settings.Closure,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Return the tables of `run` under some of its orders."""
+    """Return the tables of `run` for the orders in `ways` only."""
     seeds, coupling, solver = random_order.seeds, closure.coupling, Solver(**dict(inference))
     orders = random_orders(bundle.features, cohort.patients, seeds)
 
@@ -108,7 +108,7 @@ def run_along(
 
 
 def targets_of(bundle: Bundle, cohort: Cohort, entity: str, coupling: Closure, tie: float) -> pd.DataFrame:
-    """Return the table `targets` of one entity under one closure.
+    """Return the correct decisions about one entity under one closure (the table `targets`).
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def _steps(
     orders: NDArray[np.int64],
     ways: Sequence[tuple[str, str, str]],
 ) -> Iterator[pd.DataFrame]:
-    """Yield the table `steps` of one entity, for each order."""
+    """Yield for each order of observation the rows of the table `steps` about one entity."""
     patients, values = list(cohort.patients), cohort.values
     for allocation, gain, guide in ways:
         runs: Sequence[int | None] = [None]
@@ -166,9 +166,15 @@ def _steps(
 
 
 def static_order(bundle: Bundle, entity: str) -> NDArray[np.int64]:
-    """Return the features by descending absolute unary, (M,) int64.
+    """Return the features in descending order of their absolute unary for one entity.
 
-    Ties go to features with couplings, then by name.
+    Among features with equal unary, features with couplings come first, and then the alphabetical order of names
+    decides.
+
+    Returns
+    -------
+    order : (M,) int64, indices of features
+
     """
     unary = np.abs(bundle.unary[bundle.index(entity)])
     supported = np.isin(np.arange(len(unary)), bundle.support(entity))
@@ -182,9 +188,10 @@ LAYER_ONE = ("random", "largest_unary", "static_unary")
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstrap) -> pd.DataFrame:
-    """Return summary rows `binary` and `bracket_rate` of the tables, over all patients.
+    """Return the rows of the tables `binary` and `bracket_rate` in `summary.csv`.
 
-    Rows are given by target, method, order and t. Rows with an `entity` are given only at the paper's rounds.
+    There is one row for each target, method, order and t. Rows about a single entity exist only at the values of t that
+    the paper prints.
 
     Returns
     -------
@@ -229,7 +236,13 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstr
 
 
 def truth_of(targets: pd.DataFrame, target: str, patients: Sequence[str], entities: Sequence[str]) -> Signs:
-    """Return the targets, (P, E) int8. A target is -1 or +1, or 0 if there is none."""
+    """Return the correct class of each patient in the task of each entity.
+
+    Returns
+    -------
+    truth : (P, E) int8, -1 or +1, or 0 if the patient has no target
+
+    """
     table = targets.pivot(index="patient", columns="entity", values=target).loc[list(patients), list(entities)]
     if target == "clinical":
         table = table.astype("Float64").mul(2).sub(1).fillna(0)
@@ -237,7 +250,7 @@ def truth_of(targets: pd.DataFrame, target: str, patients: Sequence[str], entiti
 
 
 def _parts(cube: Cube, method: str, truth: Signs) -> dict[str, list[Part]]:
-    """Return correct and total counts by patient and t, for every way of counting decisions."""
+    """Return the numbers of correct and of all decisions by patient and t, for every way of counting in `CUTS`."""
     by_step = cube.signs(method)
     signs = cube.by_round(by_step)
     target = np.repeat(truth[:, :, None], cube.shape[2], axis=2)
@@ -254,7 +267,7 @@ def _parts(cube: Cube, method: str, truth: Signs) -> dict[str, list[Part]]:
 def _accuracies(
     parts: dict[str, list[Part]], random: dict[str, list[Part]], resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
-    """Yield the accuracy for every way of counting, and the gain of an informed order over the random order."""
+    """Yield the accuracy for every way of counting, and the lead of an informed order over the random order."""
     for cut, keys in CUTS.items():
         yield by_t(resampled.mean(parts[cut])).assign(**keys)
     for cut, variant in (("accuracy", None), ("support", "support")) if parts is not random else ():
@@ -267,7 +280,7 @@ def _by_task(
 ) -> Iterator[pd.DataFrame]:
     """Yield the mean AUROC over tasks, and each task's accuracy at the paper's rounds.
 
-    The AUROC is computed for each run and averaged over runs. It has no interval.
+    The AUROC is computed for each order of observation, averaged over orders, and given without an interval.
     """
     rounds = [t for t in PAPER_ROUNDS if t < cube.last_round] + [cube.last_round]
     scores, signs = cube.by_round(cube.columns[method]), cube.by_round(cube.signs(method))[..., rounds]
@@ -289,7 +302,7 @@ def _by_task(
 
 
 def _beside(truth: dict[str, Signs], target: str, resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """Yield the counts of excluded cases, `majority` and `prevalence`."""
+    """Yield the numbers of excluded cases, the accuracy of the best constant answer, and the prevalence."""
     known = truth[target] != 0
     counts = {"tied_at_full_observation" if target == "likelihood" else "without_label": (~known).sum()}
     if target == "likelihood":
@@ -302,9 +315,9 @@ def _beside(truth: dict[str, Signs], target: str, resampled: Resampled) -> Itera
 def _bracket_rates(
     cubes: dict[tuple[str, str | None, str | None], Cube], truth: Signs, resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
-    """Yield by t the share of cases that each bracket calls, and the share of wrong calls (tab:layer1_informed, M1).
+    """Yield by t the share of cases that a bracket decides, and the share of wrong decisions (tab:layer1_informed).
 
-    Cases that are tied at full observation are left out, as in the rates of duels (`layer1`).
+    Cases that are tied at full observation are excluded, as in the rates of duels (`layer1`; M1).
     """
     decided = truth[:, :, None, None] != 0
     followed = [allocation for allocation in LAYER_ONE if (allocation, None, None) in cubes]

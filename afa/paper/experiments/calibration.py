@@ -1,9 +1,10 @@
-"""Calibration of the binary tasks' probabilities on a cohort's patients, by t (S15).
+"""Calibration of the probabilities in binary tasks, by number t of observed features (S15).
 
-The posterior log-odds of a task given x_obs are l-hat = log Z_1(x_obs) - log Z_0(x_obs). They are computed exactly, or
-as the difference of two ELBOs. `raw` is l-hat; its sign is the paper's decision. `calibrated` is l-hat minus l-hat
-without observations, plus the prior log-odds. The probability is the logistic function of `calibrated`. The stage uses
-the run's closure. For a bundle with probabilities, it also uses all other closures that the bundle allows.
+The posterior log-odds of a task given x_obs are l-hat = log Z_1(x_obs) - log Z_0(x_obs). The stage computes l-hat
+exactly, and approximately as the difference of two ELBOs. `raw` is l-hat, and the paper decides by the sign of `raw`.
+`calibrated` is l-hat minus l-hat without observations, plus the prior log-odds. The probability is the logistic
+function of `calibrated`. The stage uses the run's closure and, for a bundle with probabilities, also all other closures
+that the bundle allows.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def run(
     closure: Closure,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Return the log-odds of every task after t observations in random order, by mean-field and exactly.
+    """Return the log-odds of every task after t observations in random order, by mean-field and by exact inference.
 
     Parameters
     ----------
@@ -117,7 +118,7 @@ def run(
 def _exact(
     bundle: Bundle, entity: str, coupling: Gauge, strength: float, states: tuple[Seen, Signs], threads: int | None
 ) -> Floats:
-    """Return l-hat (eq:ell-hat) of n states, (n,) nats.
+    """Return the exact log-odds l-hat of one binary task in n states, (n,) nats (eq:ell-hat).
 
     Parameters
     ----------
@@ -150,9 +151,9 @@ def reliability(odds: pd.DataFrame, targets: pd.DataFrame) -> pd.DataFrame:
 
 
 def cases_of(odds: pd.DataFrame, targets: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """Yield the keys and the cases of each combination of coupling, inference, kind of log-odds, target and t.
+    """Yield keys and cases for each combination of coupling, inference, kind of log-odds, target and t.
 
-    A case has probability `p`, class `y` and `bin`.
+    Each case has the predicted probability `p`, the true class `y`, and the `bin` of the probability.
     """
     truth = targets.assign(likelihood=targets["likelihood"].map({1: 1.0, -1: 0.0}))
     keys = ["coupling", "patient", "entity"]
@@ -169,18 +170,27 @@ def cases_of(odds: pd.DataFrame, targets: pd.DataFrame) -> Iterator[tuple[dict[s
 
 
 def sums_by(unit: NDArray[np.int64], column: NDArray[np.int64], n_units: int, n_columns: int, values: Floats) -> Floats:
-    """Return the sums of `values` by unit and column, (n_units, n_columns) float64."""
+    """Return the sum of `values` for each unit and column.
+
+    Parameters
+    ----------
+    unit, column : (n,) int64, indices of the unit and of the column of each value
+    values : (n,) float64
+
+    Returns
+    -------
+    sums : (n_units, n_columns) float64
+
+    """
     sums = np.bincount(unit * n_columns + column, weights=values, minlength=n_units * n_columns)
     return sums.reshape(n_units, n_columns).astype(np.float64)
 
 
 @dataclass(frozen=True)
 class ProbabilitySums:
-    """Sums over the cases of each of P units.
+    """Sums over the cases of each unit (patient), from which calibration error and Brier score are computed.
 
-    The calibration error and the Brier score follow from these sums for any weights of the units.
-
-    Attributes
+    Parameters
     ----------
     excess : (P, BINS) float64, sums of (probability - truth) by bin of the probability
     squares : (P,) float64, sums of (probability - truth)^2
@@ -194,11 +204,12 @@ class ProbabilitySums:
 
     @classmethod
     def of(cls, probability: Floats, truth: Floats, unit: NDArray[np.int64], n_units: int) -> ProbabilitySums:
-        """Return the sums of some cases.
+        """Compute the sums from single cases.
 
         Parameters
         ----------
-        probability, truth : (n,) float64
+        probability : (n,) float64 in [0, 1]
+        truth : (n,) float64, 0 or 1
         unit : (n,) int64, index of each case's unit
 
         """
@@ -209,24 +220,44 @@ class ProbabilitySums:
         return cls(sums_by(unit, bins_of(probability), n_units, BINS, probability - truth), squares, n)
 
     def calibration_error(self, weights: Floats) -> Floats:
-        """Return the expected calibration error, (R,).
+        """Return the expected calibration error for each weighting of the units.
 
-        This is the mean of |mean probability - share of class 1| over the bins, weighted by their numbers of cases.
+        The error is the mean of |mean probability - share of class 1| over the bins, weighted by the number of cases in
+        a bin.
+
+        Parameters
+        ----------
+        weights : (R, P) float64
+
+        Returns
+        -------
+        error : (R,) float64 in [0, 1]
+
         """
         error: Floats = np.abs(weights @ self.excess).sum(axis=1) / (weights @ self.n)
         return error
 
     def brier(self, weights: Floats) -> Floats:
-        """Return the mean of (probability - truth)^2, (R,)."""
+        """Return the Brier score, the mean of (probability - truth)^2, for each weighting of the units.
+
+        Parameters
+        ----------
+        weights : (R, P) float64
+
+        Returns
+        -------
+        score : (R,) float64 in [0, 1]
+
+        """
         return (weights @ self.squares) / (weights @ self.n)
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return summary rows `calibration` on the cohort: expected calibration error and Brier score, by closure and t.
+    """Return the rows of the table `calibration` in `summary.csv`: calibration error and Brier score, by closure and t.
 
-    Rows without a variant are for the calibrated probability. The variant `raw` uses the logistic function of the raw
-    log-odds as probability. The decision is the sign of the raw log-odds. The `rate` of the quantity `at_odds` is the
-    share of cases in which the calibrated log-odds have the opposite sign.
+    Rows without a variant use the calibrated probability. The variant `raw` uses the logistic function of the raw
+    log-odds as probability. The `rate` of the quantity `at_odds` is the share of cases in which raw and calibrated
+    log-odds have opposite signs; the sign of the raw log-odds is the decision.
     """
     odds, targets = tables["odds"], tables["targets"]
     resampled = Resampled.of(targets["patient"].unique(), **dict(bootstrap), purpose="calibration")

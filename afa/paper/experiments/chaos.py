@@ -1,9 +1,10 @@
-"""Chaotic patients, and the gain by inference (supp:chaos).
+"""Chaotic patients, and whether inference improves their decisions more than those of other patients (supp:chaos).
 
-A patient is chaotic if the signs of the patient's duels often change as features are observed. A pair *flips* when the
-sign of its score changes. A tie keeps the previous sign. Patients are classified by the flips of `wald` along one set
-of orders. On these orders `wald` is at a disadvantage, so that the gain of `linearity` over `wald` is also measured on
-other orders (decisions.md A10). The classification needs the whole cohort, so that `summarise` makes it.
+A patient is chaotic if the signs of the patient's duels often change as features are observed. A duel *flips* when the
+sign of its score changes. A tied duel keeps its previous sign. Patients are classified by the flips of the score `wald`
+along one set of random orders. Selecting patients by flips of `wald` puts `wald` at a disadvantage on the same orders.
+The lead of `linearity` over `wald` is therefore also measured on other orders (decisions.md A10). `summarise` computes
+the classification, because it needs all patients of the cohort.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ ALL = sys.maxsize
 
 
 class Definition(NamedTuple):
-    """A definition of chaotic patients.
+    """A definition of chaotic patients, by how often signs flip and by the magnitudes of a score.
 
     Parameters
     ----------
@@ -64,10 +65,10 @@ DEFINITIONS: Mapping[str, Definition] = {
     "wald": Definition("wald"),
     "wald_50": Definition("wald", EARLY),
     "linearity": Definition("linearity"),
-    # This is the only definition that can be applied before the end of a run.
+    # Only this definition can be applied before all features are observed.
     "early_50": Definition("wald", EARLY, EARLY),
 }
-"""The first definition is the one of decisions.md A10. The other definitions are compared with it."""
+"""The first definition is that of decisions.md A10. The other definitions are compared with the first."""
 
 Mask = NDArray[np.bool_]
 BETWEEN = "chaotic_minus_non_chaotic"
@@ -95,9 +96,9 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Follow the chosen patients through one random order for each seed.
+    """Count flips and correct decisions of the chosen patients along one random order for each seed.
 
-    `seed_set` is `selecting` or `measuring`.
+    `seed_set` is `selecting` for orders that classify patients, and `measuring` for orders that evaluate scores.
 
     Returns
     -------
@@ -142,13 +143,17 @@ def run(
 
 
 def count_flips(signs: Signs) -> NDArray[np.int64]:
-    """Return how often the sign of a duel changes, summed over duels, (P, S) int64.
+    """Return how often the signs of a patient's duels change along each order, summed over duels.
 
-    A 0 keeps the previous sign. The first sign that is not 0 is not counted as a change.
+    A duel with sign 0 keeps its previous sign. The first sign of a duel that is not 0 does not count as a change.
 
     Parameters
     ----------
     signs : (P, S, T, Q) int8, by patient, order, round and duel
+
+    Returns
+    -------
+    flips : (P, S) int64
 
     Examples
     --------
@@ -165,14 +170,19 @@ def count_flips(signs: Signs) -> NDArray[np.int64]:
 
 
 def magnitudes(bundle: Bundle, values: NDArray[np.int8], orders: NDArray[np.int64], t: int) -> Floats:
-    """Return the mean over pairs and orders of abs(Lambda_ab) after t observations, (P,) nats.
+    """Return each patient's mean of abs(Lambda_ab) after t observations, over duels and orders.
 
-    At t = M, Lambda equals D(x). An unobserved feature adds nothing to Lambda (supp:Wald_simple), like a value of 0.
+    At full observation, Lambda_ab equals D_ab(x). An unobserved feature adds nothing to Lambda (supp:Wald_simple), like
+    a value of 0.
 
     Parameters
     ----------
     values : (P, M) int8 in {-1, 0, +1}
     orders : (P, S, M) int64
+
+    Returns
+    -------
+    magnitude : (P,) float64, nats
 
     """
     first, second = all_pairs(len(bundle.entities)).T
@@ -184,9 +194,10 @@ def magnitudes(bundle: Bundle, values: NDArray[np.int8], orders: NDArray[np.int6
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return summary rows `chaos_gap` of the tables, over all patients.
+    """Return the rows of the table `chaos_gap` in `summary.csv`.
 
-    Patients are resampled; the groups stay fixed. A group without decided duels has only its count.
+    Intervals are computed by resampling patients in fixed groups. If no duel of a group has a winner, only the size of
+    the group is reported.
 
     Returns
     -------
@@ -221,11 +232,11 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
 
 def chaos_strata(flips: pd.DataFrame) -> pd.DataFrame:
-    """Return the classification of patients by (patient, seed_set, definition).
+    """Classify each patient as chaotic or not, for each set of orders and each definition.
 
-    `flips` is the mean over pairs and orders. `flips_quartile` is the 75th percentile of `flips` over the cohort, and
-    `magnitude_median` is the median of `magnitude` over the cohort. `chaotic` is True if `flips` is at least
-    `flips_quartile` and `magnitude` exceeds `magnitude_median`.
+    `flips` is the mean number of a patient's flips over duels and orders. `flips_quartile` is the 75th percentile of
+    `flips` over the cohort, and `magnitude_median` is the median of `magnitude` over the cohort. `chaotic` is True if
+    `flips` is at least `flips_quartile` and `magnitude` exceeds `magnitude_median`.
 
     Parameters
     ----------
@@ -243,9 +254,9 @@ def chaos_strata(flips: pd.DataFrame) -> pd.DataFrame:
 
 
 def chaotic_patients(flips: pd.DataFrame, patients: Sequence[str]) -> Mask:
-    """Return a mask of the chaotic patients.
+    """Return True for each chaotic patient.
 
-    The definition is the paper's, on the selecting orders (decisions.md A10).
+    Patients are classified by the paper's definition on the selecting orders (decisions.md A10).
 
     Parameters
     ----------
@@ -254,30 +265,28 @@ def chaotic_patients(flips: pd.DataFrame, patients: Sequence[str]) -> Mask:
 
     Returns
     -------
-    (n_patients,) bool
+    chaotic : (n_patients,) bool
 
     """
     return _cell(chaos_strata(flips), PLAIN, SELECTING, patients)["chaotic"].to_numpy(bool)
 
 
 def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
-    """Return how well the first of two classifications predicts the second, for all `COMPARISONS`.
+    """Return summary rows on how well one classification of patients predicts another, for all `COMPARISONS`.
 
-    The result has rows of the summary. `variant` is the definition of the first classification, which is made on the
-    selecting orders. `reference` is the definition of the second classification. The value `plain` means `wald` over
-    all rounds, and `itself` means the definition of the first classification. The second classification is made on the
-    selecting orders, too. In the stratum `other_orders`, it is made on the measuring orders.
-
-    There is one row for each comparison and `quantity`. Its interval is over patients; memberships and ranks stay
-    fixed.
+    `variant` is the definition of the predicting classification, which uses the selecting orders. `reference` is the
+    definition of the predicted classification: `plain` is `wald` over all rounds, and `itself` is the definition in
+    `variant`. The predicted classification uses the selecting orders, or, in the stratum `other_orders`, the measuring
+    orders. Each pair of classifications has one row for each `quantity`. Intervals are computed by resampling patients
+    with fixed memberships and ranks.
 
     Returns
     -------
     agreement : share of patients whom both classifications put into the same group
     chance : expected agreement of two independent classifications with these sizes of the groups
-    found : share of the patients chaotic in the second classification that are also chaotic in the first
-    flagged : share of all patients that are chaotic in the first classification. This is the value of `found` expected
-        by chance
+    found : share of the patients chaotic in the predicted classification that are also chaotic in the predicting one
+    flagged : share of all patients that are chaotic in the predicting classification. This is the value of `found`
+        expected by chance
     rank_correlation : Spearman's correlation of the flips
 
     """
@@ -301,7 +310,7 @@ def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataF
 
 
 def _chance(first: Floats, second: Floats, weights: Floats) -> Floats:
-    """Return the expected agreement of two independent classifications with these group sizes, (R, 1).
+    """Return the expected agreement of independent classifications with the same group sizes, (R, 1).
 
     Parameters
     ----------
@@ -319,7 +328,7 @@ def _cell(strata: pd.DataFrame, definition: str, seed_set: str, patients: Sequen
 
 
 def _rank_correlation(first: pd.Series, second: pd.Series, resampled: Resampled) -> pd.DataFrame:
-    """Return Spearman's correlation over patients. Its interval uses the ranks among all patients."""
+    """Return Spearman's correlation over patients. In resamples, patients keep their ranks."""
     ranks = (np.asarray(values.rank(), dtype=np.float64)[:, None, None] for values in (first, second))
     return resampled.statistic(Moments.of(*ranks).only, len(first))
 
@@ -333,7 +342,7 @@ def _what_flips_follow(strata: pd.DataFrame, patients: Sequence[str], resampled:
 
 
 def _groups(strata: pd.DataFrame, patients: Sequence[str]) -> Groups:
-    """Return the group of all patients, and the groups of each definition on the selecting orders."""
+    """Return masks of all patients, and of the chaotic and the other patients by each definition."""
     groups: dict[tuple[str | None, str | None], Mask] = {(None, None): np.ones(len(patients), dtype=bool)}
     for definition, variant in VARIANTS.items():
         chaotic = _cell(strata, definition, SELECTING, patients)["chaotic"].to_numpy(bool)
@@ -342,7 +351,7 @@ def _groups(strata: pd.DataFrame, patients: Sequence[str]) -> Groups:
 
 
 def _by_round(rounds: pd.DataFrame, groups: Groups, resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """Yield gaps and accuracies at every t, by group. The measuring orders come first, then the selecting orders."""
+    """Yield the gap and the accuracies of each group at every t, on the measuring and on the selecting orders."""
     for seed_set, quantity in ((MEASURING, None), (SELECTING, SELECTING)):
         tables = rounds[rounds["seed_set"] == seed_set].groupby("method", sort=False)
         parts = {str(method): resampled.part(table, "right", "duels") for method, table in tables}
@@ -363,7 +372,7 @@ def _by_round(rounds: pd.DataFrame, groups: Groups, resampled: Resampled) -> Ite
 
 
 def _of(members: Mask, part: Part) -> Part:
-    """Return the counts of `part`. Patients outside the group get the count 0."""
+    """Return the counts of `part`, with counts of 0 for patients outside the group."""
     right, total = part
     return right * members[:, None], total * members[:, None]
 

@@ -1,7 +1,7 @@
 """The declarations of all stages of the workflow: inputs, tables, and rows of the summary.
 
-The code of a stage is the module with its name in this folder. `afa.paper.experiments.base` explains how to write a
-stage. This module imports no numerical package, so that Snakemake reads it quickly.
+The code of a stage is in the module or folder of the same name next to this file. `afa.paper.experiments.base` explains
+how to write a stage. This module imports no numerical package, so that Snakemake reads it quickly.
 """
 
 from __future__ import annotations
@@ -293,10 +293,10 @@ DICTIONARY = "data_dictionary"
 
 
 def left_out(entities: int, *, labelled: bool, elicited: bool) -> dict[str, str]:
-    """Return stage -> reason for the stages that a run skips.
+    """Return a mapping from each skipped stage to the reason why the run skips the stage.
 
-    A run skips a stage if it does not meet the requirements of the stage, or if the stage reads tables of a skipped
-    stage.
+    A run skips a stage if the run does not meet the requirements of the stage, or if the stage reads tables of a
+    skipped stage.
     """
     found: dict[str, str] = {}
     for name, stage in STAGES.items():

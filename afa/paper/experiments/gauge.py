@@ -1,7 +1,8 @@
-"""Comparison of the closure with the true gauge: duels scored with both pairs of class models (tab:m1agree, tab:m1acc).
+"""Comparison of scores by the closure of a duel with scores by the true gauge (tab:m1agree, tab:m1acc).
 
-The true gauge uses the models of the two entities of a duel. The closure makes both models from the difference of the
-entities only; the paper calls it `maxent`. Orders of observation are the random orders of the stage `sign`.
+A duel is scored with two class models. The true gauge uses the models of the two entities of the duel. The closure,
+which the paper calls `maxent`, derives both models from the difference of the two entities. Features are observed in
+the random orders of the stage `sign`.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Score every duel of the chosen patients in both gauges, along one random order for each seed.
+    """Score every duel of the chosen patients by true gauge and closure, along one random order for each seed.
 
     Returns
     -------
-    agreement : by (patient, seed, method, t). `agree` is the number of duels for which both gauges give the same
-        decision, and `duels` is the number of all duels. Two ties agree. A tie and a decision count one half.
+    agreement : by (patient, seed, method, t). `agree` is the number of duels for which true gauge and closure give the
+        same decision, and `duels` is the number of all duels. Two ties agree. A tie and a decision count one half.
     rounds : by (patient, seed, method, reference, target, t). `duels` is the number of duels with a winner, and `right`
         is the number of correct decisions, where a tie counts one half. `_first` counts only duels that the first
         entity wins. `_prior_wrong` counts only duels that this method and gauge decides wrongly before any observation.
@@ -102,7 +103,10 @@ def run(
 
 
 def agreement_of(paths: GaugePaths, by_round: pd.DataFrame) -> pd.DataFrame:
-    """Return the table `agreement` of `run`. `by_round` has one row for each path and t, in the order of the paths."""
+    """Return the number of duels that true gauge and closure decide alike (the table `agreement` of `run`).
+
+    `by_round` contains the key columns of the result, with one row for each patient, seed and t.
+    """
     tables = []
     for method in TRACKS:
         true, closed = paths.signs[method, "true"], paths.signs[method, "maxent"]
@@ -113,7 +117,7 @@ def agreement_of(paths: GaugePaths, by_round: pd.DataFrame) -> pd.DataFrame:
 
 
 def agreement_rows(agreement: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
-    """Return the summary rows `gauge_agreement`: `rate` by method and t, over (pair, patient, seed)."""
+    """Return the rows of `gauge_agreement`: the share of duels decided alike, by method and t, with intervals."""
     shares = [
         resampled.share(table, "agree", "duels").assign(metric="rate", method=method, reference=BOTH)
         for method, table in agreement.groupby("method", sort=False)
@@ -122,19 +126,23 @@ def agreement_rows(agreement: pd.DataFrame, resampled: Resampled) -> pd.DataFram
 
 
 def clinical_winners(bundle: Bundle, cohort: Cohort) -> Floats:
-    """Return the winners by labels, (n_patients, Q) float64.
+    """Return the winner of each duel by the patient's labels.
 
-    The value is +1 if only label a is positive, -1 if only label b is positive, and 0 if both labels are equal. It is
-    NaN if a label is unknown.
+    Returns
+    -------
+    winners : (n_patients, Q) float64, +1 if only label a is positive, -1 if only label b is positive, 0 if both labels
+        are equal, NaN if a label is unknown
+
     """
     labels, (a, b) = labels_of(bundle, cohort), all_pairs(len(bundle.entities)).T
     return labels[:, a] - labels[:, b]
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return summary rows of the tables of `gauge`, over all patients.
+    """Return the rows of the tables `gauge_agreement`, `gauge_correlation` and `gauge_accuracy` in `summary.csv`.
 
-    Clinical rows are over conclusive pairs. If there is no such pair, only the counts are given.
+    Rows with the target `clinical` use only pairs of entities that are `conclusive` in the table `targets`. If no pair
+    is conclusive, the target `clinical` has only counts.
 
     Returns
     -------
@@ -179,7 +187,7 @@ def _correlations(scalars: pd.DataFrame, patients: Sequence[str], resampled: Res
 
 
 def _within_pairs(moments: Moments, resampled: Resampled) -> pd.DataFrame:
-    """Return mean, quartiles and extremes over pairs. The correlation of a pair is over patients and seeds."""
+    """Return mean, quartiles and extremes of the correlations of single pairs (over patients and seeds)."""
     plain = moments.correlation(np.ones((1, len(moments.n))))[0]
     defined = ~np.isnan(plain)
     spread = resampled.statistic(lambda w: _mean_and_quartiles(moments.correlation(w)[:, defined]), int(defined.sum()))
@@ -190,7 +198,7 @@ def _within_pairs(moments: Moments, resampled: Resampled) -> pd.DataFrame:
 
 
 def _mean_and_quartiles(values: Floats) -> Floats:
-    """Return mean and quartiles of each row over its known pairs, (R, 4). A row without known pairs gives NaN.
+    """Return mean and quartiles of the known values in each row, or NaN for a row without known values, (R, 4).
 
     Parameters
     ----------
@@ -219,7 +227,7 @@ def _accuracies(rounds: pd.DataFrame, resampled: Resampled) -> Iterator[pd.DataF
 
 
 def _constants(targets: pd.DataFrame, patients: Sequence[str], resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """Yield constant answers and excluded cases, by target."""
+    """Yield the accuracies of constant answers and the numbers of excluded cases, by target."""
     likelihood, clinical, conclusive = (
         targets.pivot(index="patient", columns=["entity_a", "entity_b"], values=column).loc[list(patients)]
         for column in ("likelihood", "clinical", "conclusive")

@@ -1,6 +1,7 @@
-"""Labels as binary tasks, for several encodings of one cohort and several closures, and the patients' scores.
+"""Scores of patients in binary tasks about their labels, by encoding of the cohort and by closure.
 
-t is the observed share of the entity's support, in per cent. Only the metrics use the labels.
+t is the observed share of the entity's support (the features of its model), in per cent. Labels are used only in
+metrics.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ Values = NDArray[np.int8]
 GREEDY = "greedy"
 RANDOM = "random"
 HIDDEN = 2
-"""Code of a value that has not been observed."""
+"""Code of an unobserved value."""
 
 
 @dataclass(frozen=True)
 class LabelSetting:
-    """One encoding of a cohort and one closure. `variant` is empty for the settings that were fixed in advance."""
+    """One encoding of a cohort with one closure. `variant` is empty for the settings that were fixed in advance."""
 
     reference: Reference
     coupling: Closure
@@ -51,11 +52,11 @@ class LabelSetting:
 
     @property
     def closure(self) -> dict[str, Any]:
-        """Return the arguments for `afa.model.closure`."""
+        """Return the keyword arguments that select the closure, as in `afa.model.closure`."""
         return {"coupling": self.coupling, "strength": self.strength}
 
     def at_full_observation(self, bundle: Bundle, cohort: Cohort) -> pd.DataFrame:
-        """Return the table of S, in nats, of every entity and patient at full observation."""
+        """Return a table of the scores S at full observation, in nats, for every entity and patient."""
         table, scores = (
             rows_of(entity=bundle.entities, patient=cohort.patients),
             bundle.energies(cohort.values, self.coupling),
@@ -71,9 +72,9 @@ def settings_of(
     *,
     closed: bool = True,
 ) -> list[LabelSetting]:
-    """Return the combinations of the settings. The combinations fixed in advance come first, then all others.
+    """Return the combinations of encodings and closures, first the combinations that were fixed in advance.
 
-    Of `thresholds` and `strengths`, the first element was fixed in advance.
+    In `thresholds` and `strengths`, the first element was fixed in advance.
 
     Parameters
     ----------
@@ -99,7 +100,7 @@ def settings_of(
 
 @dataclass(frozen=True)
 class LabelTask:
-    """One label under one setting. It has the patients' values, (P, M), and labels, (P,) bool."""
+    """The binary task of one label under one setting, with the patients' values, (P, M), and labels, (P,) bool."""
 
     setting: LabelSetting
     bundle: Bundle
@@ -110,13 +111,13 @@ class LabelTask:
 
     @classmethod
     def of_controls(cls, setting: LabelSetting, bundle: Bundle, cohort: Cohort) -> list[LabelTask]:
-        """Return one task for each entity, with the healthy controls as patients. The controls have no label."""
+        """Return one task for each entity, with the healthy controls, who have no label, as patients."""
         names, values = tuple(map(str, cohort.controls.index)), cohort.controls.to_numpy(dtype=np.int8)
         ill = np.zeros(len(names), dtype=bool)
         return [cls(setting, bundle, entity, names, values, ill) for entity in bundle.entities if names]
 
     def row(self, shift: float) -> dict[str, object]:
-        """Return the row of the task in the table `tasks`."""
+        """Return the row that describes this task in the table `tasks`."""
         mrf, setting, shared = self.bundle.mrf(self.entity), self.setting, self.setting.coupling == "shared"
         return {
             **setting.keys,
@@ -138,11 +139,17 @@ class LabelTask:
         return self.bundle.support(self.entity)
 
     def counts(self, percents: Sequence[int]) -> list[int]:
-        """Return the number of observed features at each share of the support, rounded up."""
+        """Return the number of features in each share (per cent) of the support, rounded up."""
         return [-(-percent * len(self.support) // 100) for percent in percents]
 
     def seen(self, percents: Sequence[int], seed: int) -> NDArray[np.bool_]:
-        """Return a mask, (P, T, S), of the features of the support that a random order has observed at each share."""
+        """Return True for the features of the support that each patient's random order observes first.
+
+        Returns
+        -------
+        seen : (P, T, S) bool, for T shares of the support in per cent and S features in the support
+
+        """
         rank = places(self.bundle.features, self.patients, seed)[:, self.support]
         place = rank.argsort(axis=1).argsort(axis=1)
         return np.asarray(place[:, None, :] < np.array(self.counts(percents))[:, None])
@@ -151,7 +158,7 @@ class LabelTask:
 def tasks_of(
     bundle: Bundle, cohorts: Mapping[float | None, Cohort], settings: Sequence[LabelSetting]
 ) -> tuple[list[LabelTask], list[str]]:
-    """Return the tasks of all settings, grouped by label, and the excluded labels.
+    """Return the binary tasks of all labels and settings, grouped by label, and the excluded labels.
 
     A label is excluded if one of its classes has no patient.
 
@@ -178,10 +185,10 @@ def tasks_of(
 def by_model(
     tasks: Sequence[LabelTask], follow: Callable[[Sequence[LabelTask]], list[pd.DataFrame]], threads: int | None
 ) -> list[pd.DataFrame]:
-    """Return a table for each task, in order.
+    """Return one table for each task, in the order of `tasks`.
 
-    Tasks that differ only in the encoding have the same model and share many states. They are therefore followed
-    together.
+    Tasks that differ only in the encoding have the same model and share many states. `follow` is therefore called once
+    for all tasks of a model.
     """
     models: dict[tuple[Any, ...], list[int]] = {}
     for i, task in enumerate(tasks):
@@ -200,14 +207,17 @@ def by_model(
 def in_random_order(
     task: LabelTask, values: Values, percents: Sequence[int], seed: int, solver: Solver | None
 ) -> tuple[Floats, float]:
-    """Return F_1 - F_0 along a random order of the support, (V P, T + 2), and its value without observations (shift).
+    """Return the log-odds F_1 - F_0 along a random order of the support, and their value at t = 0 (shift).
 
-    The columns belong to 0 %, to each of `percents`, and to 100 % of the support. A state shared by several patients is
-    solved once.
+    For a state that several patients share, inference runs only once.
 
     Parameters
     ----------
     values : (V P, M) int8, V variants of the patients' values
+
+    Returns
+    -------
+    raw : (V P, T + 2) float64, nats, with 0 %, each of `percents`, and 100 % of the support observed
 
     """
     support, seen = task.support, task.seen([*percents, 100], seed)
@@ -227,14 +237,20 @@ def in_random_order(
 
 @lru_cache(maxsize=64)
 def places(features: tuple[str, ...], patients: tuple[str, ...], seed: int) -> NDArray[np.int64]:
-    """Return the position of each feature in each patient's random order, (P, M). The array must not be changed."""
+    """Return the position of each feature in each patient's random order. The result is cached: do not change it.
+
+    Returns
+    -------
+    places : (P, M) int64, 0 for the first feature of the order
+
+    """
     return np.argsort(random_orders(features, patients, [seed])[:, 0], axis=1)
 
 
 def as_greedy_chooses(
     task: LabelTask, values: Values, percents: Sequence[int], solver: Solver | None, *, to_the_end: bool = True
 ) -> tuple[Floats, float]:
-    """Return the result of `in_random_order` for another order: `greedy` chooses features by mutual information.
+    """Return the result of `in_random_order`, but for features that `greedy` chooses by mutual information.
 
     Patients with equal observed values are followed together. If `to_the_end` is False, patients are followed only as
     far as `percents` require, and the last column is NaN.
@@ -242,6 +258,10 @@ def as_greedy_chooses(
     Parameters
     ----------
     values : (V P, M) int8
+
+    Returns
+    -------
+    raw : (V P, T + 2) float64, nats
 
     """
     laid_out = task_of(task.bundle, task.entity, solver=solver, **task.setting.closure)
@@ -256,7 +276,10 @@ def as_greedy_chooses(
 def followed(
     tasks: Sequence[LabelTask], percents: Sequence[int], seeds: Sequence[int], solver: Solver | None
 ) -> list[pd.DataFrame]:
-    """Return one table for each task. All tasks must have the same model."""
+    """Return the table `scores` of each task, along random orders and the greedy order.
+
+    All `tasks` must have the same model, and may differ in the encoding.
+    """
     fixed = [i for i, task in enumerate(tasks) if not task.setting.variant]
     runs = [(RANDOM, seed, fixed if later else range(len(tasks))) for later, seed in enumerate(seeds)]
     tables: list[list[pd.DataFrame]] = [[] for _ in tasks]
@@ -284,7 +307,7 @@ def followed(
 
 
 def _shuffled(task: LabelTask, permutation: int) -> NDArray[np.int64]:
-    """Return `shuffled_genes` for a task's bundle."""
+    """Return a permutation of the features of a task's bundle, as in `shuffled_genes`."""
     bundle = task.bundle
     kinds = () if bundle.ternary else tuple(bundle.kinds.tolist())
     return shuffled_genes(len(bundle.features), permutation, kinds)
@@ -299,21 +322,21 @@ def label_null(
     solver: Solver | None,
     threads: int | None,
 ) -> list[pd.DataFrame]:
-    """Return metrics of shuffled bundles, one table for each task.
+    """Return one table for each task with the metrics of bundles whose genes are shuffled.
 
     A shuffled bundle has all potentials of the original, with their signs and their places in the graph, but each
-    potential belongs to a random gene of the same panel. Such a bundle has no knowledge about genes, so that an
-    elicited bundle must exceed its accuracy. Instead of the potentials, the code exchanges the values of the genes,
-    which is equivalent.
+    potential belongs to a random gene of the same panel. A shuffled bundle has no knowledge about genes, so that an
+    elicited bundle should be more accurate than shuffled bundles. The code shuffles the values of the genes instead of
+    the potentials, which is equivalent.
 
-    At each of `percents` there are `permutations` bundles. They are followed in the random order of the first seed and
-    in the order of greedy CMI. At full observation, where the order does not matter, there are `whole_permutations`
-    bundles. `balanced_accuracy` uses the sign of the raw score. `balanced_accuracy_calibrated` uses the sign of the raw
-    score minus its value without observations.
+    At each of `percents`, `permutations` shuffled bundles are evaluated along the random order of the first seed and
+    along the order of greedy CMI. At full observation, where the order does not matter, `whole_permutations` shuffled
+    bundles are evaluated. `balanced_accuracy` uses the sign of the raw score. `balanced_accuracy_calibrated` uses the
+    sign of the raw score minus the raw score without observations.
     """
 
     def follow(own: Sequence[LabelTask]) -> list[pd.DataFrame]:
-        # Shuffled bundles are followed together, because they share many states, among them the initial state.
+        # Shuffled bundles are followed together, because they share many states.
         shuffles = [_shuffled(own[0], permutation) for permutation in range(permutations)]
         values = np.concatenate([task.values[:, genes] for task in own for genes in shuffles])
         tables: list[list[pd.DataFrame]] = [[] for _ in own]
@@ -334,7 +357,7 @@ def label_null(
 
 
 def _whole(task: LabelTask, permutations: int, shift: float) -> pd.DataFrame:
-    """Return the metrics at full observation. There the score is an energy of the shuffled values."""
+    """Return the metrics of shuffled bundles at full observation, where a score is an energy of the shuffled values."""
     support, score = task.support, _score_of(task)
     values = (task.values[:, _shuffled(task, permutation)[support]] for permutation in range(permutations))
     scores = np.stack([score(x.astype(np.float64)) for x in values], axis=1)[..., None]
@@ -343,7 +366,7 @@ def _whole(task: LabelTask, permutations: int, shift: float) -> pd.DataFrame:
 
 
 def _score_of(task: LabelTask) -> Callable[[Floats], Floats]:
-    """Return a function that maps values of the support, (P, n), to S, (P,)."""
+    """Return the function that computes S, (P,) nats, from the values of the support, (P, n)."""
     support = task.support
     if task.setting.coupling == "explicit":
         bundle, entity = task.bundle, task.entity
@@ -355,7 +378,7 @@ def _score_of(task: LabelTask) -> Callable[[Floats], Floats]:
 
 
 def _metrics(task: LabelTask, scores: Floats, shift: float) -> pd.DataFrame:
-    """Return a table of metrics with one row for each permutation and t. `scores` are (P, permutations, T)."""
+    """Return the metrics of scores, (P, permutations, T), with one row for each permutation and t."""
     flat = scores.reshape(len(scores), -1)
     table = {
         "reference": task.setting.reference,
@@ -370,7 +393,7 @@ def _metrics(task: LabelTask, scores: Floats, shift: float) -> pd.DataFrame:
 
 
 def _balanced(scores: Floats, positive: NDArray[np.bool_]) -> Floats:
-    """Return the balanced accuracy of the signs of scores (P, T), shape (T,). A score of 0 is half right."""
+    """Return the balanced accuracy, (T,), of decisions by the signs of scores, (P, T). A score of 0 is half correct."""
     signs = np.sign(scores)
     share: Floats = 0.5 + 0.25 * (signs[positive].mean(axis=0) - signs[~positive].mean(axis=0))
     return share

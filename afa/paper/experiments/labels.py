@@ -1,8 +1,9 @@
 """Comparison of scores with patients' labels, by reference of the encoding and by closure.
 
-Two alternatives to the paper's choices are evaluated, separately and together. The first encodes values by comparison
-with the cohort instead of the controls. The second uses couplings that both classes share instead of a contrast between
-the classes. Every label is a binary task of its own entity. Nothing is selected by labels.
+Alternatives to the paper's encoding and to its couplings are evaluated, separately and together. One alternative
+encodes values by comparison with the cohort instead of the controls. The other alternative uses the same couplings in
+both classes instead of a contrast between the classes. Every label is the target of a binary task about its entity. No
+setting is selected by labels.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Return the scores that are compared with a cohort's labels, by reference and coupling.
+    """Return the scores that are compared with a cohort's labels, by reference of the encoding and by closure.
 
-    Settings that were fixed in advance are followed along the random orders of all seeds and in the order of greedy
-    CMI. Their variations are followed only along the random order of the first seed.
+    With settings that were fixed in advance, features are observed in the random orders of all seeds and in the order
+    of greedy CMI. With variations of these settings, only the random order of the first seed is used.
 
     Parameters
     ----------
@@ -145,12 +146,12 @@ NULL_METRICS = {
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return summary rows `labels`, `controls`, `specificity` and `null` of the tables of the stage `labels`.
+    """Return the rows of the tables `labels`, `controls`, `specificity` and `null` in `summary.csv`.
 
-    Rows without an `entity` are means over the labels. The variants `threshold`, `strength` and
-    `threshold_at_strength_...` are variations of the settings that were fixed in advance; `level` has the varied value.
-    The method `two_elbo` decides by its sign, like the paper. The method `posterior` decides for class 1 if the
-    probability exceeds one half. AUROC and average precision are the same for both methods.
+    Rows without an `entity` are means over labels. The variants `threshold`, `strength` and `threshold_at_strength_...`
+    are variations of the settings that were fixed in advance; the column `level` contains the varied value. The method
+    `two_elbo` decides by the sign of the raw score, like the paper. The method `posterior` decides for class 1 if the
+    posterior probability exceeds one half. AUROC and average precision are the same for both methods.
     """
     labels = tables["labels"]
     sample = Resampled.of(tables["whole"]["patient"].unique(), **dict(bootstrap), purpose="labels")
@@ -169,7 +170,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
 
 def _beside(labels: pd.DataFrame, sample: Resampled) -> list[Labelled]:
-    """Return the prevalence of each label, and the accuracy of the better of the two constant answers."""
+    """Return the prevalence of each label, and the accuracy of the more accurate constant answer."""
     prevalence, sizes = dict[str, Floats](), dict[str, int]()
     for name, part in groups(labels, "entity"):
         weights = sample.drawn(part["patient"])
@@ -195,7 +196,7 @@ def _named(variant: str) -> tuple[str, float]:
 
 
 def _metrics(scores: pd.DataFrame, sample: Resampled) -> Iterator[Labelled]:
-    """Yield every metric by setting, order and t. A metric is averaged over runs, then over labels."""
+    """Yield every metric by setting, order and t. A metric is averaged over random orders, then over labels."""
     by = ["reference", "coupling", "variant", "allocation", "t"]
     for (reference, coupling, variant, allocation, t), part in groups(scores, *by):
         by_entity = dict(groups(part, "entity"))
@@ -216,10 +217,7 @@ def _metrics(scores: pd.DataFrame, sample: Resampled) -> Iterator[Labelled]:
 
 
 def _controls(scores: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return the specificity among healthy controls by setting, order and t.
-
-    It is given as a mean over entities, and for each entity.
-    """
+    """Return the specificity among healthy controls by setting, order and t: mean over entities, and each entity's."""
     of_controls = scores.rename(columns={"control": "patient"}).assign(variant="", label=0)
     sample = Resampled.of(of_controls["patient"].unique(), **dict(bootstrap), purpose="labels")
     rows = labelled(_metrics(of_controls, sample))
@@ -227,11 +225,16 @@ def _controls(scores: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
 
 
 def measured(run: pd.DataFrame, weights: Floats) -> dict[tuple[str, str], Floats]:
-    """Return (metric, method) -> value in each resample, (R,), from some rows of `scores`.
+    """Return the value of each (metric, method) in each resample.
 
     Parameters
     ----------
-    weights : (R, n_rows) weights of the rows in each resample
+    run : rows of the table `scores`
+    weights : (R, n_rows) float64, weights of the rows in each resample
+
+    Returns
+    -------
+    value : (R,) float64
 
     """
     positive = run["label"].to_numpy() == 1
@@ -244,9 +247,7 @@ def measured(run: pd.DataFrame, weights: Floats) -> dict[tuple[str, str], Floats
 
 
 def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Resampled) -> pd.DataFrame:
-    """Return the AUROC for the label of an entity, by its own score and by the scores of other entities.
-
-    The scores are those at full observation.
+    """Return the AUROC for each entity's label at full observation, by its own score and by other entities' scores.
 
     Returns
     -------
@@ -286,9 +287,9 @@ def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Resampled) -
 def _null(null: pd.DataFrame, scores: pd.DataFrame, confidence: float) -> pd.DataFrame:
     """Return the metrics of shuffled bundles, and p-values of the real bundle for the same order of features.
 
-    In the rows of a metric, `value` is the mean over permutations, and `low` and `high` are quantiles. In the rows of
-    `p_value`, `quantity` is the metric, and the value is (1 + number of shuffled bundles at least as good) / (1 +
-    number of shuffled bundles).
+    In the rows of a metric, `value` is the mean over shuffled bundles, and `low` and `high` are quantiles. In the rows
+    of `p_value`, `quantity` is the metric, and the value is (1 + number of shuffled bundles at least as good as the
+    real bundle) / (1 + number of shuffled bundles).
     """
     first = scores.loc[scores["allocation"] == RANDOM, "seed"].iloc[0]
     chosen = scores[(scores["variant"] == "") & ((scores["allocation"] == GREEDY) | (scores["seed"] == first))]

@@ -1,10 +1,10 @@
-"""The value of labels: classifiers trained on n labelled patients, compared with zero-shot scores.
+"""How many labelled patients a classifier needs to do as well as the zero-shot scores.
 
-The zero-shot scores come from the stage `labels`, with the paper's choices and with both alternatives to them. The
-classifiers use the same values. They are evaluated on patients whose labels were not used in training. Scores and
-classifiers are resampled together: a patient is resampled with all predictions about the patient. For shuffled labels,
-classifiers are resampled instead of patients, because the accuracy depends far more on the shuffle than on the
-patients.
+The zero-shot scores come from the stage `labels`, with the paper's encoding and closure and with the alternatives to
+both. The classifiers are trained on the same encoded values, and evaluated on patients whose labels were not used in
+training. Scores and classifiers are resampled together: a patient is resampled with all predictions about the patient.
+For shuffled labels, classifiers are resampled instead of patients, because the accuracy depends far more on the shuffle
+than on the patients.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ the paper's; the pair (`cohort`, `shared`) changes both.
 ODDS_DIGITS = 6
 """Decimals of a classifier's log-odds; digits beyond are within the tolerance of the fit."""
 FURTHEST = 25
-"""Largest share of the support, in per cent, up to which classifiers choose their own features."""
+"""Largest share of the support, in per cent, at which classifiers that choose features are evaluated."""
 SPLITS = ["entity", "size", "repeat", "seed", "labelled", "labelled_positive", "tested", "tested_positive"]
 OF_ZERO_SHOT = ["reference", "coupling", "entity", "allocation", "seed", "patient", "t", "calibrated", "label"]
 
@@ -55,7 +55,7 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Return the log-odds of classifiers for all patients not used in training, and the zero-shot scores.
 
-    If a size leaves too few patients of a label for evaluation, this size is skipped for this label.
+    A size (number of labelled patients) is skipped for a label if it leaves too few patients for evaluation.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def run(
 def _tasks(
     bundle: Bundle, cohorts: Mapping[str, Cohort], most_labels: int
 ) -> tuple[list[LabelTask], list[tuple[str, int | None, str]]]:
-    """Return the tasks of the used labels, by reference, and the unused labels with the reason."""
+    """Return the binary tasks of the used labels, by reference, and the unused labels with the reason."""
     tasks: list[LabelTask] = []
     of_one_class: list[str] = []
     for reference, coupling in COUPLINGS.items():
@@ -131,9 +131,9 @@ def _tasks(
 
 
 def _zero_shot_scores(scores: pd.DataFrame, tasks: Sequence[LabelTask]) -> pd.DataFrame:
-    """Return the zero-shot scores of these tasks in the settings that were fixed in advance.
+    """Return the zero-shot scores of the given tasks in the settings that were fixed in advance.
 
-    If there are scores by the bundle's probabilities, they are included.
+    Scores by the bundle's probabilities are included if they exist.
     """
     none = scores.iloc[:0]
     fixed = dict(iter(scores[scores["variant"] == ""].groupby(["reference", "coupling", "entity"], sort=False)))
@@ -149,15 +149,15 @@ def _zero_shot_scores(scores: pd.DataFrame, tasks: Sequence[LabelTask]) -> pd.Da
 
 
 def _of_positive(task: LabelTask, size: int) -> int:
-    """Return the number of positive patients to draw for a training set of `size` patients.
+    """Return the number of positive patients in a training set of `size` patients.
 
-    Their share equals that of the cohort, but each class has at least one patient.
+    The share of positive patients equals that of the cohort, but each class has at least one patient.
     """
     return int(np.clip(round(size * task.positive.mean()), 1, size - 1))
 
 
 def _too_few(task: LabelTask, size: int, tested: int, of_each_class: int) -> str:
-    """Return the reason why a task cannot be used with this number of labelled patients, or "" if it can be used."""
+    """Return the reason why `size` labelled patients leave too few patients for evaluation, or ""."""
     left = max(len(task.positive) - size, 0)
     if left < tested:
         return f"leaves {left} patients to evaluate, fewer than {tested}"
@@ -169,9 +169,14 @@ def _too_few(task: LabelTask, size: int, tested: int, of_each_class: int) -> str
 
 
 def drawn(task: LabelTask, size: int, repeat: int) -> Mask:
-    """Return the labelled patients of one repeat, (P,) bool, stratified by class.
+    """Choose the labelled patients of one repeat at random, stratified by class.
 
-    Within a repeat, a larger set contains all smaller sets.
+    Within a repeat, the patients of a larger training set include those of all smaller sets.
+
+    Returns
+    -------
+    labelled : (P,) bool
+
     """
     order = generator_of("labels needed", "split", task.entity, repeat).permutation(len(task.positive))
     positive = _of_positive(task, size)
@@ -184,9 +189,14 @@ def drawn(task: LabelTask, size: int, repeat: int) -> Mask:
 def predicted(
     task: LabelTask, labelled: Mask, shuffled: bool, repeat: int, percents: Sequence[int], seed: int
 ) -> Iterator[pd.DataFrame]:
-    """Yield the predictions of each classifier for unlabelled patients.
+    """Train each classifier on the labelled patients, and yield its predictions for the other patients.
 
-    The features are observed in a random order, and in the greedy order of the classifier.
+    Features are observed in a random order, and in the greedy order that the classifier chooses.
+
+    Parameters
+    ----------
+    labelled : (P,) bool
+
     """
     names = ("labels needed", task.entity, int(labelled.sum()), repeat, task.setting.reference)
     answers = task.positive[labelled].astype(np.int64)
@@ -198,10 +208,10 @@ def predicted(
     seen = task.seen(percents, seed)[~labelled].reshape(-1, support.shape[1])
     known_values = np.repeat(support[~labelled], len(percents), axis=0)
     for method in METHODS:
-        # Train on the support alone, and predict from the same features as the zero-shot score does.
+        # Train on the support alone, and predict from the features that the zero-shot score uses.
         known = train(method, support[labelled], answers == 1, generator_of(*names, "support"))
         along = known.log_odds(known_values, seen)
-        # Train on the whole panel without knowledge of the support. The classifier chooses equally many features.
+        # Train on all features. The classifier chooses as many features as the zero-shot score uses.
         own = trained(method, panel, 1 - answers, task.bundle.features, generator_of(*names, "panel"))
         chosen = own.planned(others, task.counts(near))[..., 0]
         for allocation, shown, log_odds in ((RANDOM, percents, along), (GREEDY, near, chosen)):
@@ -213,11 +223,11 @@ def predicted(
 
 @dataclass(frozen=True)
 class RepeatedTests:
-    """K repeats of a test on P patients.
+    """K repeats of training, each evaluated on some of P patients.
 
-    Attributes
+    Parameters
     ----------
-    tested : (K, P) bool, True if the repeat tests the patient
+    tested : (K, P) bool, True if the repeat is evaluated on the patient
     positive : (P,) bool
     weights : (R + 1, P) float64, how often each resample contains each patient
 
@@ -228,18 +238,38 @@ class RepeatedTests:
     weights: Floats
 
     def auroc(self, scores: Floats) -> Floats:
-        """Return the share of correctly ordered pairs, (R + 1,), for scores (K, P). A tie counts one half.
+        """Return the AUROC in each resample: the share of correctly ordered pairs of patients.
 
-        Both patients of a pair belong to the same repeat. The result is NaN if there is no pair.
+        A pair with equal scores counts one half. Both patients of a pair belong to the same repeat. The AUROC is NaN if
+        a resample has no pair.
+
+        Parameters
+        ----------
+        scores : (K, P) float64
+
+        Returns
+        -------
+        auroc : (R + 1,) float64
+
         """
         (together, pairs), one, other = self._pairs, scores[:, self.positive, None], scores[:, None, ~self.positive]
         higher = np.where(together, (one > other) + 0.5 * (one == other), 0.0).sum(axis=0)
         return share_of(self._weighted(higher), pairs)
 
     def balanced_accuracy(self, scores: Floats) -> Floats:
-        """Return the balanced accuracy of the signs of scores (K, P), shape (R + 1,). A sign of 0 is half right.
+        """Return the balanced accuracy of decisions by the signs of scores in each resample.
 
-        The result is the mean over the repeats with patients of both classes. It is NaN if there is no such repeat.
+        A score of 0 is half correct. The result is the mean over the repeats with patients of both classes, or NaN if
+        no repeat has patients of both classes.
+
+        Parameters
+        ----------
+        scores : (K, P) float64
+
+        Returns
+        -------
+        accuracy : (R + 1,) float64
+
         """
         right = 0.5 + 0.5 * np.sign(scores) * np.where(self.positive, 1.0, -1.0)
         earned = np.where(self.tested, right, 0.0)
@@ -252,26 +282,25 @@ class RepeatedTests:
 
     @cached_property
     def repeats(self) -> list[RepeatedTests]:
-        """Return each repeat as one object, with every patient counted once."""
+        """Return one object for each repeat, in which every patient has the weight 1."""
         plain = np.ones((1, len(self.positive)))
         return [RepeatedTests(self.tested[[k]], self.positive, plain) for k in range(len(self.tested))]
 
     @cached_property
     def _classes(self) -> list[tuple[Mask, Floats, Floats]]:
-        """Return a mask, weights (R + 1, C), and tested weights (R + 1, K) for each class.
+        """Return for each class a mask of its C patients, their weights, (R + 1, C), and tested weights, (R + 1, K).
 
-        The mask selects the C patients of the class. Tested weights are the sums of the weights of those patients of
-        the class whom a repeat tests.
+        The tested weight of a repeat is the sum of the weights of those patients of the class on whom the repeat is
+        evaluated.
         """
         chosen = [(mask, self.weights[:, mask]) for mask in (self.positive, ~self.positive)]
         return [(mask, weights, weights @ self.tested[:, mask].T.astype(np.float64)) for mask, weights in chosen]
 
     @cached_property
     def _pairs(self) -> tuple[Mask, Floats]:
-        """Return a mask of the tested pairs, and the number of tested pairs in each resample.
+        """Return a mask of the evaluated pairs in each repeat, and the number of evaluated pairs in each resample.
 
-        A pair has a positive and a negative patient. The mask has one row for each repeat.
-
+        A pair consists of a positive and a negative patient.
         """
         together = self.tested[:, self.positive, None] & self.tested[:, None, ~self.positive]
         return together, self._weighted(together.sum(axis=0))
@@ -290,7 +319,7 @@ EXPLICIT = "explicit"
 
 
 class Key(NamedTuple):
-    """The key of a curve over sizes. `permuted` is True if labels were shuffled."""
+    """The key of a learning curve (a metric by number of labelled patients). `permuted` means shuffled labels."""
 
     metric: str
     reference: str
@@ -302,14 +331,14 @@ class Key(NamedTuple):
 
 TRAINED, RUN = ["reference", "entity", "size", "permuted"], ["method", "allocation", "t"]
 Found = dict[Key, dict[int, dict[str, Floats]]]
-"""Key -> size -> label -> values, (R + 1,). The first value is on all patients, the others are resamples."""
+"""Key -> number of labelled patients -> label -> values, (R + 1,): the value on all patients, followed by resamples."""
 Cases = dict[tuple[int, bool], dict[str, int]]
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return summary rows `labels_needed` of the tables of the stage `labels_needed`.
+    """Return the rows of the table `labels_needed` in `summary.csv`.
 
-    The column `level` has the number of labelled patients. A row with an `entity` is about one label.
+    The column `level` contains the number of labelled patients. Rows with an `entity` are about a single label.
 
     Returns
     -------
@@ -331,7 +360,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
 
 def _counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return the numbers of used and unused labels."""
+    """Return summary rows with the numbers of used and unused labels."""
     splits, left_out = tables["splits"], tables["left_out"]
     not_used, sizes = int(left_out["size"].isna().sum()), sorted({*splits["size"], *left_out["size"].dropna()})
     counts = [("labels", None, splits["entity"].nunique()), ("labels_not_used", None, not_used)]
@@ -340,10 +369,7 @@ def _counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _found(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> tuple[Found, Cases]:
-    """Return every metric by key, size and label, and the numbers of predictions.
-
-    The numbers are given by size, and separately for shuffled labels.
-    """
+    """Return every metric by key, size and label, and the numbers of predictions by size, label and shuffling."""
     found, cases = Found(), Cases()
     weights, repeats = resampled.every, tables["splits"].groupby(["entity", "size"]).size()
     labels = tables["zero_shot"].drop_duplicates(["entity", "patient"])
@@ -371,9 +397,10 @@ def _found(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> tuple[Fo
 
 
 def _answers(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return the predictions, and the zero-shot scores of the same patients at the same states.
+    """Return the classifiers' predictions and the zero-shot scores of the same patients in the same states.
 
-    The column `rival` marks zero-shot scores. The scores of a repeat are taken along the random order of the repeat.
+    The column `rival` is True for zero-shot scores. In a repeat, zero-shot scores and classifiers use the same random
+    order of features.
     """
     predictions = tables["predictions"][[*TRAINED, *RUN, "repeat", "patient", "log_odds"]]
     splits = tables["splits"][["entity", "size", "repeat", "seed"]]
@@ -387,10 +414,7 @@ def _answers(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _curves(found: Found, cases: Cases, confidence: float) -> pd.DataFrame:
-    """Return every metric and the gaps of the classifiers, by number of labelled patients.
-
-    Each is given as a mean over labels and by label.
-    """
+    """Return every metric, and the classifiers' leads over zero-shot scores, by size, for each label and on average."""
     parts: list[Labelled] = []
     for key, by_size in found.items():
         gaps = _gaps(found, key) if key.method in METHODS and not key.permuted else {}
@@ -404,16 +428,16 @@ def _curves(found: Found, cases: Cases, confidence: float) -> pd.DataFrame:
 
 
 def _of(key: Key) -> dict[str, object]:
-    """Return the columns of a key in the summary. The coupling of a classifier is empty."""
+    """Return the columns of the summary for a key. For a classifier, the column `coupling` is empty."""
     coupling = {ZERO_SHOT: COUPLINGS[key.reference], EXPLICIT: EXPLICIT}.get(key.method)
     names = key._asdict() | {"method": ZERO_SHOT if key.method == EXPLICIT else key.method, "coupling": coupling}
     return names | {"variant": "permuted" if names.pop("permuted") else None}
 
 
 def _gaps(found: Found, key: Key) -> dict[int, dict[str, Floats]]:
-    """Return size -> label -> metric of a classifier minus metric of the zero-shot score at the same state.
+    """Return, by size and label, the metric of a classifier minus that of the zero-shot score in the same state.
 
-    The zero-shot score by the bundle's probabilities is used only if the results have no other zero-shot score.
+    The zero-shot score by the bundle's probabilities is used only if there is no other zero-shot score.
     """
     rival = found.get(key._replace(method=ZERO_SHOT)) or found[key._replace(method=EXPLICIT)]
     return {
@@ -422,10 +446,7 @@ def _gaps(found: Found, key: Key) -> dict[int, dict[str, Floats]]:
 
 
 def _overtaken(found: Found, confidence: float) -> pd.DataFrame:
-    """Return the number of labelled patients from which on a classifier is better than the zero-shot score.
-
-    The number has an interval.
-    """
+    """Return the number of labelled patients from which on a classifier beats the zero-shot score, with an interval."""
     tail = (1 - confidence) / 2
     lines: list[dict[str, object]] = []
     for key in found:
@@ -444,7 +465,7 @@ def _overtaken(found: Found, confidence: float) -> pd.DataFrame:
 
 
 def _first_ahead(ahead: Mask, sizes: Sequence[int]) -> Floats:
-    """Return the smallest size from which on `ahead` is always True, (R,). It is inf if `ahead` ends with False.
+    """Return the smallest size from which on `ahead` is always True, (R,), or inf if `ahead` ends with False.
 
     Parameters
     ----------

@@ -1,7 +1,9 @@
-"""Layer 0 on a bundle and a cohort: the entities that each rule removes, and how often full observation contradicts.
+"""Layer 0, which removes entities before any observation: what each rule removes, and how often it is wrong.
 
-The stage also measures the effect of Layer 0 on the first choices of `greedy`. Two orders are compared: one is chosen
-with all entities, the other with the remaining entities. Both orders are evaluated by `linearity` over all duels.
+A removal is wrong if the removed entity is in a patient's top k at full observation. The stage also measures the effect
+of Layer 0 on the first features that `greedy` chooses. Two orders of features are compared: one chosen with all
+entities, the other with the entities that Layer 0 leaves. The decisions of `linearity` on all duels are evaluated along
+both orders.
 """
 
 from __future__ import annotations
@@ -58,11 +60,12 @@ Removed = Mapping[tuple[int, str, str], tuple[str, ...]]
 
 
 def run(bundle: Bundle, cohort: Cohort, *, layer0: Layer0, top_k: int, inference: Inference) -> dict[str, pd.DataFrame]:
-    """Run Layer 0 at each number of clusters in `layer0.clusters` and at the paper's number. Check it on every patient.
+    """Run Layer 0 for each number of clusters in `layer0.clusters` and for the paper's number of clusters.
 
-    Numbers above the number of entities are skipped. A variant is a pair (criterion, rule). The criteria `f1` and `f2`
-    use the paper's centroid score; each has the rules `n_minus_k` and `k`, the required number of dominating entities.
-    The criterion `sound` has only the rule `k`. Each table has the columns `cohort` and `bundle`.
+    The removed entities are compared with the top k of every patient at full observation. Numbers of clusters above the
+    number of entities are skipped. A variant of Layer 0 is a pair (criterion, rule). The criteria `f1` and `f2` use the
+    paper's centroid score; each has the rules `n_minus_k` and `k`, the required number of dominating entities. The
+    criterion `sound` has only the rule `k`.
 
     Returns
     -------
@@ -93,11 +96,15 @@ def run(bundle: Bundle, cohort: Cohort, *, layer0: Layer0, top_k: int, inference
 
 
 def top_k(bundle: Bundle, energy: Floats, k: int) -> NDArray[np.bool_]:
-    """Return a mask of the k best entities of each patient by Copeland's rule, (P, N) (decisions.md S6).
+    """Return True for each patient's k best entities by Copeland's rule (decisions.md S6).
 
     Parameters
     ----------
-    energy : (P, N) nats
+    energy : (P, N) float64, nats
+
+    Returns
+    -------
+    best : (P, N) bool
 
     """
     tie = tie_of([bundle.mrf(entity) for entity in bundle.entities])
@@ -108,7 +115,7 @@ def top_k(bundle: Bundle, energy: Floats, k: int) -> NDArray[np.bool_]:
 def layer0_tables(
     bundle: Bundle, cohort: Cohort, counts: Sequence[int], *, k: int, solver: Solver, threads: int | None = 1
 ) -> dict[str, pd.DataFrame]:
-    """Return the tables of `run` at the numbers of clusters in `counts`, without the column `paper`.
+    """Return the tables of `run` for the numbers of clusters in `counts`, without the column `paper`.
 
     Raises
     ------
@@ -185,9 +192,10 @@ def layer0_lift(
     solver: Solver | None = None,
     threads: int | None = 1,
 ) -> pd.DataFrame:
-    """Return numbers of correct decisions after t = 0 to `rounds` observations, with and without removal of entities.
+    """Return how many duels are decided correctly after t features that `greedy` chose, with and without Layer 0.
 
-    Decisions are on all duels. The table is by (n_clusters, criterion, rule, patient, t).
+    The table has rows by (n_clusters, criterion, rule, patient, t), with t from 0 to `rounds`. Duels of removed
+    entities are included.
 
     Parameters
     ----------
@@ -224,10 +232,10 @@ def layer0_lift(
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return summary rows `layer0_bundle` of the tables.
+    """Return the rows of the table `layer0_bundle` in `summary.csv`.
 
-    Rows without a variant are for the paper's number of clusters. The variant `clusters` has rows for each number of
-    clusters, which is in `level`. The column `reference` names criterion and rule.
+    Rows without a variant use the paper's number of clusters. The variant `clusters` has rows for each number of
+    clusters, which the column `level` contains. The column `reference` names criterion and rule.
 
     Returns
     -------
@@ -260,10 +268,7 @@ def where(tables: Mapping[str, pd.DataFrame], column: str, value: object) -> dic
 
 
 def removal(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """Yield counts of removals, shares of wrong removals, and the effect on `greedy` by t.
-
-    Shares and effects have intervals.
-    """
+    """Yield counts of removals, shares of wrong removals, and the change of the accuracy of `greedy` by t."""
     summed = ["clusters_out", "entities_out", "contradicted", "n_clusters", "entities"]
     total = tables["layer0"].groupby(ELIMINATION, sort=False)[summed].sum().reset_index()
     contradicted = total["contradicted"] / total["entities_out"].replace(0, np.nan)
@@ -288,10 +293,7 @@ def removal(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> Iterato
 
 
 def geometry(clusters: pd.DataFrame) -> pd.DataFrame:
-    """Return the terms of both conditions of Layer 0.
-
-    These are the contraction (for `f2`), and the distances within and between clusters.
-    """
+    """Return the quantities in the two conditions of Layer 0: contraction (for `f2`), and distances of clusters."""
     rows = [
         ("rate", "f2_eligible", clusters["eligible_f2"].mean()),
         ("contraction", None, clusters["contraction"].max()),
@@ -304,17 +306,17 @@ def geometry(clusters: pd.DataFrame) -> pd.DataFrame:
 
 
 def greedy_accuracy(lift: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
-    """Return the sign accuracy of `greedy` with all entities by t. It does not depend on criterion and rule."""
+    """Return the sign accuracy of `greedy` with all entities by t, which is the same for all criteria and rules."""
     one = lift[(lift[ELIMINATION] == lift[ELIMINATION].iloc[0]).all(axis=1)]
     return by_t(resampled.mean(_calls(one, "right_greedy", resampled))).assign(metric="accuracy", **FOLLOWED)
 
 
 def _calls(lift: pd.DataFrame, right: str, resampled: Resampled) -> list[Part]:
-    """Return the numbers of correct decisions and of duels, (P, T) each, for each configuration."""
+    """Return the numbers of correct decisions and of all duels, (P, T) each, for each configuration."""
     return [resampled.part(table, right, "duels") for _, table in lift.groupby("bundle", sort=False)]
 
 
 def named(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with `method` and `reference` in place of criterion and rule."""
+    """Replace the columns criterion and rule by the summary's columns `method` and `reference`."""
     reference = rows["criterion"].str.cat(rows["rule"], sep="_")
     return rows.assign(method=rows["criterion"].map(METHOD), reference=reference).drop(columns=ELIMINATION)

@@ -1,7 +1,8 @@
-"""Layer 1 for duels: when each bracket resolves each pair, along random and informed orders (tab:layer1_informed).
+"""Layer 1 for duels: when each bracket resolves each duel, along random and informed orders (tab:layer1_informed).
 
-A call of a bracket is compared with full observation (decisions.md B4). A single wrong call of a rigorous bracket stops
-the stage. Wrong calls of the heuristic brackets are counted.
+A bracket calls a duel when it excludes 0, which decides the sign of D(x). Each call is compared with full observation
+(decisions.md B4). A single wrong call of a rigorous bracket stops the stage. Wrong calls of the heuristic brackets are
+counted.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ SHOWN_FAULTS = 5
 
 
 class Runs(NamedTuple):
-    """All orders of one kind. `seeds` is [None] if the kind has only one order."""
+    """The calls of all brackets along all orders of one kind. `seeds` is [None] if the kind has only one order."""
 
     allocation: str
     seeds: Sequence[int | None]
@@ -63,9 +64,10 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Follow the chosen patients along one random order for each seed and along two kinds of informed orders.
+    """Count the calls of each bracket for the chosen patients, along random and informed orders of observation.
 
-    `informed` is one order for all pairs. `informed_pair` has a separate order for each pair.
+    Each patient has one random order for each seed. The order `informed` is the same for all pairs of entities.
+    `informed_pair` has a separate order for each pair.
 
     Returns
     -------
@@ -116,21 +118,31 @@ def run(
 
 
 def informed_order(bundle: Bundle) -> NDArray[np.int64]:
-    """Return the features by descending sum over pairs of abs(alpha_a - alpha_b), (M,) int64 (decisions.md A9).
+    """Return the features by descending sum over pairs of abs(alpha_a - alpha_b) (decisions.md A9).
 
-    Ties are broken by name.
+    Ties are broken by the alphabetical order of names.
+
+    Returns
+    -------
+    order : (M,) int64, indices of features
+
     """
     weight = np.sum([np.abs(bundle.unary[a] - bundle.unary[b]) for a, b in all_pairs(len(bundle.entities))], axis=0)
-    # Sums are rounded, so that sums of the same terms in different orders are tied.
+    # Sums are rounded, so that sums of equal terms in different orders are equal.
     weight = np.array([float(f"{total:.12g}") for total in weight])
     order = sorted(range(len(weight)), key=lambda j: (-weight[j], bundle.features[j]))
     return np.array(order, dtype=np.int64)
 
 
 def informed_pair_orders(bundle: Bundle) -> NDArray[np.int64]:
-    """Return the features of each pair by descending abs(alpha_a - alpha_b), (Q, M) int64.
+    """Return the features in a separate order for each pair, by descending abs(alpha_a - alpha_b).
 
-    Ties go to features in one of the two supports, then by name.
+    Among ties, features in the support of either entity come first; then the alphabetical order of names decides.
+
+    Returns
+    -------
+    orders : (Q, M) int64, indices of features
+
     """
     a, b = all_pairs(len(bundle.entities)).T
     weight, supported = np.abs(bundle.unary[a] - bundle.unary[b]), held_by_either(bundle)
@@ -152,7 +164,7 @@ def _faults(runs: Sequence[Runs], bundle: Bundle, names: Sequence[str], differen
 
 
 def _keys(runs: Sequence[Runs], names: Sequence[str], n_times: int, time: str) -> pd.DataFrame:
-    """Return the keys of rows by patient, order, bracket and time. Tables of several shards can be concatenated."""
+    """Return the key columns of rows by patient, order, bracket and time, with the same types in every shard."""
     orders = pd.DataFrame(
         [(one.allocation, seed) for one in runs for seed in one.seeds], columns=["allocation", "seed"]
     )
@@ -177,13 +189,23 @@ def _left_open(runs: Sequence[Runs], names: Sequence[str], differences: Floats) 
 
 
 def two_digits(numbers: Floats) -> tuple[Floats, NDArray[np.intp]]:
-    """Round numbers to two significant digits.
+    """Round numbers to two significant digits, and return the distinct values with each number's index among them.
 
-    Return the ascending distinct values, and the index of each number's value.
+    Parameters
+    ----------
+    numbers : (n,) float64
 
+    Returns
+    -------
+    levels : (K,) float64, ascending
+    places : (n,) index of each number's value in `levels`
+
+    Examples
+    --------
     >>> levels, place = two_digits(np.array([4.0, 0.0, 3.96, 12.34]))
     >>> levels.tolist(), place.tolist()
     ([0.0, 4.0, 12.0], [1, 0, 1, 2])
+
     """
     rounded = np.array([float(f"{number:.2g}") for number in numbers])
     levels, places = np.unique(rounded, return_inverse=True)
@@ -191,9 +213,10 @@ def two_digits(numbers: Floats) -> tuple[Floats, NDArray[np.intp]]:
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return summary rows `bracket_rate` of the tables, over all patients. `reference` is the bracket.
+    """Return the rows of the table `bracket_rate` in `summary.csv`.
 
-    In the variant `support`, t counts features in the support of either entity.
+    The column `reference` names the bracket. In the variant `support`, t counts only features in the support of either
+    entity.
 
     Returns
     -------
@@ -228,7 +251,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
 
 Orders = Mapping[tuple[str, str], pd.DataFrame]
-"""Rows of a table by allocation and bracket."""
+"""(allocation, bracket) -> rows of a table."""
 
 
 def _by_order(table: pd.DataFrame) -> Orders:
@@ -237,7 +260,7 @@ def _by_order(table: pd.DataFrame) -> Orders:
 
 
 def _rates(rounds: Orders, steps: Orders, allocation: str, bracket: str, sample: Resampled) -> Iterator[pd.DataFrame]:
-    """Yield rates by t, their differences from the random order, and counts of wrong calls of a rigorous bracket."""
+    """Yield rates by t, their differences from the random order, and wrong calls of a rigorous bracket."""
     for tables, time, variant in ((rounds, "t", None), (steps, "step", "support")):
         own, by_chance = (sample.part(tables[of, bracket], "called", "duels", by=time) for of in (allocation, "random"))
         yield by_t(sample.mean([own])).assign(metric="rate", variant=variant)
@@ -252,7 +275,7 @@ def _rates(rounds: Orders, steps: Orders, allocation: str, bracket: str, sample:
 
 
 def _open_rows(table: pd.DataFrame, sample: Resampled) -> Iterator[pd.DataFrame]:
-    """Yield the shares of unresolved duels, and quantiles of abs(D(x)) for unresolved and for resolved duels."""
+    """Yield the share of unresolved duels, and quantiles of abs(D(x)) over unresolved and over resolved duels."""
     tied = table["magnitude"] == 0
     counted = table.assign(tied=table["never"].where(tied, 0), called=table["duels"] - table["never"])
     for label, some, of in (
@@ -274,12 +297,16 @@ def _open_rows(table: pd.DataFrame, sample: Resampled) -> Iterator[pd.DataFrame]
 
 
 def quantile(counts: Floats, levels: Floats, share: float) -> Floats:
-    """Return the quantile at `share` of each row's distribution over `levels`, (R,). A row without counts gives NaN.
+    """Return the quantile at `share` of each row's distribution over `levels`, or NaN for a row without counts.
 
     Parameters
     ----------
-    counts : (R, K) number of cases at each level
-    levels : (K,) ascending
+    counts : (R, K) float64, number of cases at each level
+    levels : (K,) float64, ascending
+
+    Returns
+    -------
+    quantile : (R,) float64
 
     Examples
     --------

@@ -1,10 +1,10 @@
-"""The league: the value of a few measurements that are chosen without labels, evaluated on tables with real labels.
+"""The league: the value of a few measurements chosen without labels, evaluated on data sets ("fields") with labels.
 
-Each field is evaluated separately. The bundle of a field is scored in several ways (`afa.evaluate.entrants`). The
-patients of a field are followed along the planner's order, random orders and one fixed order. The results at each round
-are compared with the labels. Two comparisons show what the knowledge is worth: a null, and classifiers trained on
-labels. The null assigns the same knowledge to other features with the same possible values. Equal rows are resampled
-together, so that intervals are over distinct rows.
+The bundle of each field is scored in several ways (`afa.evaluate.entrants`). Patients are followed along the planner's
+order, random orders and one fixed order, and the answers after each number of observations are compared with the
+labels. The value of the bundle's knowledge is shown by two comparisons: with the null, and with classifiers trained on
+labels. The null is a bundle whose knowledge is shuffled among features with the same possible values. Equal rows of a
+data set are resampled together, so that intervals are over distinct rows.
 """
 
 from __future__ import annotations
@@ -60,42 +60,41 @@ STEPS = (
     (BOTH + APART, LABELS),
     (SHUFFLED + APART, UNCOUPLED),
 )
-"""Pairs of models. The ladder (a metric by number of labelled patients) has the difference of each pair with an
-interval.
+"""Pairs of models whose difference, with an interval, is in the ladder (a metric by number of labelled patients).
 """
 LADDER = ["task", "model", "size", "t", "metric", "value", "low", "high", "draws"]
 CURVES = ["task", "model", "allocation", "t", "metric", "value", "low", "high", "n"]
 
 
 class LeagueSettings(Section):
-    """The settings of the league. Nothing is tuned on labels."""
+    """The settings of the league. No setting is tuned on labels."""
 
     rounds: tuple[int, ...] = Field(
         (0, 1, 2, 3, 5, 8, 12, 20), description="numbers of observed features, in addition to all"
     )
     patients: int = Field(
-        20_000, ge=20, description="largest number of patients of a field; their names decide who is followed"
+        20_000, ge=20, description="largest number of patients of a field; a hash of their names selects them"
     )
     seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="seeds of the random orders of each patient")
-    shuffles: int = Field(20, ge=1, description="number of bundles whose knowledge is shuffled among features")
-    shuffled: int = Field(300, ge=20, description="largest number of patients for the shuffled bundles")
+    shuffles: int = Field(20, ge=1, description="number of times that the knowledge is shuffled among features")
+    shuffled: int = Field(300, ge=20, description="largest number of patients for whom shuffled bundles are evaluated")
     sizes: tuple[int, ...] = Field((10, 20, 50, 100, 200), description="numbers of labelled patients for training")
-    repeats: int = Field(10, ge=1, description="number of times that labelled patients are drawn")
+    repeats: int = Field(10, ge=1, description="number of random samples of labelled patients")
     labelled_rounds: tuple[int, ...] = Field(
         (3, 5, 8), description="members of `rounds` at which trained models are evaluated, in addition to all features"
     )
-    tested: int = Field(1000, ge=20, description="largest number of patients for the evaluation of trained models")
+    tested: int = Field(1000, ge=20, description="largest number of patients on whom trained models are evaluated")
     ladder_resamples: int = Field(
         200,
         ge=20,
-        description="number of resamples of draws and patients, for the intervals by number of labelled patients",
+        description="number of resamples of samples and patients, for intervals by number of labelled patients",
     )
     resamples: int = Field(500, ge=100)
     confidence: float = Field(0.95, gt=0, lt=1)
 
 
 def follow_field(entrant: Entrant, settings: LeagueSettings) -> dict[str, pd.DataFrame]:
-    """Return all tables of one field: `curves`, `leads`, `null`, `trained`, `ladder`, `reliability` and `facts`."""
+    """Return all tables about one field: `curves`, `leads`, `null`, `trained`, `ladder`, `reliability` and `facts`."""
     parts: dict[str, list[pd.DataFrame]] = {}
     followed = entrant.some(settings.patients)
     for task in followed.tasks:
@@ -108,7 +107,7 @@ def follow_field(entrant: Entrant, settings: LeagueSettings) -> dict[str, pd.Dat
 
 @dataclass(frozen=True, eq=False)
 class _Question:
-    """One question about the patients of one field."""
+    """The evaluation of one field on one task (a question about the patients)."""
 
     entrant: Entrant
     task: FieldTask
@@ -121,7 +120,7 @@ class _Question:
 
     @property
     def asked(self) -> NDArray[np.bool_]:
-        """Return a mask of the patients with a known answer, (P,)."""
+        """Return True for each patient whose correct answer is known, (P,)."""
         return self.task.answers >= 0
 
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -141,9 +140,9 @@ class _Question:
     def followed(
         self, name: str, variant: HypothesisModel, among: NDArray[np.bool_], values: NDArray[np.int8]
     ) -> tuple[pd.DataFrame, pd.DataFrame, Floats]:
-        """Return curves and leads of a variant of the model, and its log-evidence along the planner's order, (P, T, C).
+        """Return curves, leads, and log-evidence along the planner's order, (P, T, C), of one variant of the model.
 
-        The P patients are those in the mask `among`.
+        The P patients are those for whom `among` is True.
         """
         values, answers, weights = values[among], self.task.answers[among], self.weights(among)
         names = list(compress(self.entrant.patients, among))
@@ -166,9 +165,9 @@ class _Question:
         return pd.concat(curves), leads, planned
 
     def weights(self, among: NDArray[np.bool_]) -> Floats:
-        """Return the weights of patients, (1 + R, P). The first row has ones.
+        """Return the weight of each patient in the data (1) and in R resamples of the distinct rows, (1 + R, P).
 
-        The other rows have the counts of the patient's row in resamples of the distinct rows.
+        In a resample, the weight of a patient is the number of times that the patient's row was sampled.
         """
         row = np.unique(self.entrant.rows[among], return_inverse=True)[1]
         purpose = f"league {self.entrant.name}"
@@ -176,7 +175,7 @@ class _Question:
         return np.concatenate([np.ones((1, len(row))), drawn])
 
     def rows(self, found: Mapping[str, Floats], n: int, **keys: str) -> pd.DataFrame:
-        """Return `CURVES`, one row for each metric and round.
+        """Return values with intervals in the columns `CURVES`, with one row for each metric and round.
 
         Parameters
         ----------
@@ -190,10 +189,7 @@ class _Question:
         return pd.concat(tables).assign(task=self.task.name, n=n, **keys)[CURVES]
 
     def null(self, variant: HypothesisModel) -> pd.DataFrame:
-        """Return the curves of the null.
-
-        All knowledge, with couplings, is assigned to other features with the same values.
-        """
+        """Return the curves of bundles whose knowledge is shuffled among features with the same possible values."""
         drawn = generator_of("league", "patients of the null").permutation(np.flatnonzero(self.asked))
         some = np.isin(np.arange(len(self.asked)), drawn[: self.settings.shuffled])
         values, answers = self.entrant.values[some], self.task.answers[some]
@@ -208,12 +204,13 @@ class _Question:
         return self.rows(lines, len(values), model="shuffled", allocation=PLANNER)
 
     def trained(self, own: Mapping[str, Floats]) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return the results of models that use labels, and the ladder. Results are on patients not used as labelled.
+        """Return the results of all models by number of labelled patients, and the ladder.
 
         The models are the classifiers, the bundle updated with the labelled patients, a model with a flat prior updated
-        in the same way, and the bundle alone. All use the same samples of labelled patients. The first table has rows
-        for each size and sample. The second table is the ladder. It has the means over samples, and the differences of
-        the pairs in `STEPS`. Their intervals are over samples and patients together.
+        in the same way, and the bundle alone. All models use the same samples of labelled patients, and are evaluated
+        on other patients. The first table has rows for each number of labelled patients and each sample. The second
+        table, the ladder, has means over samples, and the differences of the pairs of models in `STEPS`. Intervals of
+        the ladder are over samples and patients together.
 
         Parameters
         ----------
@@ -252,9 +249,7 @@ class _Question:
     def updated(
         self, given: NDArray[np.intp], tested: NDArray[np.intp], rounds: list[int], generator: np.random.Generator
     ) -> dict[str, Floats]:
-        """Return model -> log-evidence for the tested patients, (P, T, C).
-
-        The models are updated with labelled patients.
+        """Update models with the labelled patients, and return each model's log-evidence for `tested`, (P, T, C).
 
         Parameters
         ----------
@@ -277,9 +272,7 @@ class _Question:
         return found
 
     def steps(self, size: int, rounds: list[int], drawn: list[dict[str, Floats]]) -> list[pd.DataFrame]:
-        """Return the rows of the ladder at one number of labelled patients.
-
-        The rows are means over samples, and differences of two models.
+        """Return the rows of the ladder for one number of labelled patients: means and differences of models.
 
         Parameters
         ----------
@@ -304,10 +297,10 @@ class _Question:
         ]
 
     def reliability(self, name: str, own: Floats) -> pd.DataFrame:
-        """Return predicted and observed shares in ten bins of the probability.
+        """Return predicted probabilities and observed shares of correct answers in ten bins of the probability.
 
-        In a binary task, the probability is that of the first hypothesis. Otherwise, it is that of the most likely
-        hypothesis.
+        In a binary task, the probability is that of the first hypothesis. In other tasks, the probability is that of
+        the most likely hypothesis.
         """
         answers = self.task.answers[self.asked]
         probability = np.exp(log_softmax(own, axis=2))
@@ -327,9 +320,13 @@ class _Question:
 def split(
     task: FieldTask, size: int, most: int, generator: np.random.Generator
 ) -> tuple[NDArray[np.intp] | None, NDArray[np.intp]]:
-    """Return labelled patients, stratified by hypothesis, and at most `most` other patients for evaluation.
+    """Choose labelled patients, stratified by hypothesis, and at most `most` other patients for evaluation.
 
-    The labelled patients are None if a hypothesis has too few patients.
+    Returns
+    -------
+    labelled : (size,) indices of patients, or None if a hypothesis has too few patients
+    tested : (n,) indices of patients
+
     """
     asked = np.flatnonzero(task.answers >= 0)
     mixed = generator.permutation(asked)

@@ -1,4 +1,4 @@
-"""The acceptance tests (supp:sanity). They must pass in every run: a failing test stops the run."""
+"""The acceptance tests (supp:sanity). If an acceptance test fails, the run stops."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ SHARES = {"called": "decided", "wrong": "called"}
 def run(
     bundle: Bundle, cohort: Cohort, *, sanity: Sanity, inference: Inference, threads: int | None = None
 ) -> dict[str, pd.DataFrame]:
-    """Run all checks on a bundle and a cohort.
+    """Run all acceptance tests on a bundle and a cohort.
 
-    Random orders are sampled with `seeds`. Brackets and solves are checked along all orders, everything else along the
-    first order. The functions that make the tables describe their columns: `gates` (`run_gates`), `brackets`
-    (`bracket_table`), `bracket_patients` (`bracket_patients_table`), `convergence` (`convergence_table`),
-    `nonconvergence` (`nonconvergence_table`), `contraction` (`contraction_table`), `gauge_change` (`gauge_change`).
+    The setting `seeds` determines the random orders. Brackets and mean-field solves are checked along all orders, and
+    all other quantities along the first order. The functions that make the tables describe their columns: `gates`
+    (`run_gates`), `brackets` (`bracket_table`), `bracket_patients` (`bracket_patients_table`), `convergence`
+    (`convergence_table`), `nonconvergence` (`nonconvergence_table`), `contraction` (`contraction_table`),
+    `gauge_change` (`gauge_change`).
 
     Raises
     ------
@@ -55,7 +56,7 @@ def run(
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return summary rows `sanity` of the tables. The quantity names the check.
+    """Return the rows of the table `sanity` in `summary.csv`. The column `quantity` names the acceptance test.
 
     Returns
     -------
@@ -146,7 +147,7 @@ def _contraction(contraction: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gauge(changes: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows on the gauge for the run's own bundle, by t and over all t."""
+    """Return summary rows on how a gauge changes scores of the run's bundle, for each t and for all t together."""
     own = changes[changes["input"] == "run"]
     over_all = own.assign(total=own["mean_change"] * own["states"], t=None).groupby("score", sort=False)
     sums = over_all[["states", "changed", "total"]].sum().reset_index()

@@ -1,6 +1,6 @@
 """Models of the configuration sections that stages read.
 
-Each field has a default. The docstring below a field is its meaning in `config.yaml` and `config/README.md`.
+Each field has a default. `config.yaml` and `config/README.md` print the docstring below a field as its meaning.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class Inference(Section):
     """The mean-field iteration (tab:hyperparams)."""
 
     damping: float = Field(0.5, gt=0, le=1)
-    """share of the new marginals in each sweep; the rest stays as it was (the paper's eta)"""
+    """weight of the new marginals in each sweep; the old marginals have the remaining weight (the paper's eta)"""
     tolerance: float = Field(1e-4, gt=0, lt=1)
-    """a solve stops when no marginal probability changes by more than this (the paper's epsilon)"""
+    """the iteration stops when no marginal probability changes by more than this (the paper's epsilon)"""
     max_iterations: int = Field(200, ge=1)
-    """after this number of damped sweeps, coordinate ascent continues the solve (the paper's T_max)"""
+    """largest number of damped sweeps, after which coordinate ascent continues the iteration (the paper's T_max)"""
 
 
 class Closure(Section):
-    """The two class models of a binary task (`afa.model.closure`); the paper's is `differential`.
+    """How the two class models of a binary task are made (`afa.model.closure`); the paper uses `differential`.
 
-    `explicit` needs a bundle with probabilities.
+    The closure `explicit` needs a bundle that states probabilities.
     """
 
     coupling: Literal["differential", "shared", "explicit"] = "differential"
@@ -51,7 +51,7 @@ class Closure(Section):
 
 
 class RandomOrder(Section):
-    """Sign convergence under random observation order (sec:eval_score)."""
+    """Accuracy of scores, by number of features observed in random order (sec:eval_score)."""
 
     seeds: Seeds = (0, 1, 2)
     """seeds of the random orders; each seed gives every patient one order"""
@@ -62,7 +62,7 @@ class RandomOrder(Section):
 
 
 class Calibration(Section):
-    """Reliability of the binary probability (S15)."""
+    """Calibration of the probabilities in binary tasks (decisions.md S15)."""
 
     rounds: Rounds = (10, 50, 100, 150, 200)
     """numbers of observed features at which probabilities are compared with outcomes, in addition to 0 and all"""
@@ -78,7 +78,7 @@ class Layer0(Section):
 
 
 class Allocation(Section):
-    """The grid of allocation rules (sec:eval_alloc): every rule with every gain and schedule."""
+    """The allocation rules that are compared: every rule with every gain and every schedule (sec:eval_alloc)."""
 
     rules: RuleNames = IN_THE_GRID
     """allocation rules to compare: names, or your own classes as `module:Class`, with the module beside the Snakefile
@@ -96,16 +96,16 @@ class Allocation(Section):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Return the parts of the grid. There is one job for each part and shard.
+        """Return the names of the parts of the grid of allocation rules. Each part and shard has its own job.
 
-        The part `none` has the rules without a gain. Each gain is a further part.
+        The part `none` contains the rules without a gain. Each gain has its own part.
         """
         without = [rule for rule in self.rules if rule in WITHOUT_GAIN]
         gains = self.gains if len(without) < len(self.rules) else ()
         return ("none", *gains) if without else gains
 
     def part(self, name: str) -> dict[str, Any]:
-        """Return the settings of one part of the grid, as a document."""
+        """Return the settings of one part of the grid of allocation rules, as a mapping."""
         rules = [rule for rule in self.rules if (rule in WITHOUT_GAIN) == (name == "none")]
         gains = ["cmi"] if name == "none" else [name]  # rules of the part `none` use no gain
         return {**self.model_dump(mode="json"), "rules": rules, "gains": gains}
@@ -117,11 +117,12 @@ NotNegative = Annotated[float, Field(ge=0)]
 
 
 class Stopping(Section):
-    """The planners' stopping rules: when they stop, and how often the answer is then wrong (docs/stopping.md)."""
+    """The planners' stopping rules: how early they stop, and how often the answer is wrong (docs/stopping.md)."""
 
     rules: RuleNames = ("greedy", "priority_all")
-    """allocation rules whose runs are stopped (docs/stopping.md), in addition to `random`. A rule is skipped, with a
-    line in the stage's log, unless the allocation grid has it with gain `cmi` and schedule `every`
+    """allocation rules that choose the features of the stopped runs (docs/stopping.md), in addition to `random`. A rule
+    is skipped, with a line in the stage's log, unless the stage `allocation` runs it with gain `cmi` and schedule
+    `every`
     """
     probabilities: tuple[Probability, ...] = Field((0.8, 0.9, 0.95, 0.99), min_length=1)
     """a run stops when the probability that its answer will not change is at least this; for the top k also when the
@@ -145,7 +146,7 @@ class Bootstrap(Section):
 
 
 class Gauge(Section):
-    """The closure of a duel compared with its true gauge (supp:maxent-vs-truegauge)."""
+    """Comparison of scores by the closure of a duel with scores by the true gauge (supp:maxent-vs-truegauge)."""
 
     seeds: Seeds = (0,)
     """seeds of the random orders along which the closure of a duel is compared with its true gauge"""
@@ -154,12 +155,14 @@ class Gauge(Section):
 
 
 class Chaos(Section):
-    """Chaotic patients, selected on some random orders and measured on others (decisions.md A10)."""
+    """Chaotic patients, selected on some random orders and evaluated on other random orders (decisions.md A10)."""
 
     selecting_seeds: Seeds = (0, 1, 2)
     """seeds of the random orders that decide which patients are chaotic"""
     measuring_seeds: Seeds = (3, 4, 5)
-    """seeds of the random orders on which chaotic and other patients are compared; none of `selecting_seeds`"""
+    """seeds of the random orders on which chaotic and other patients are compared; must not contain a seed of
+    `selecting_seeds`
+    """
 
     @model_validator(mode="after")
     def _apart(self) -> Self:
@@ -170,14 +173,14 @@ class Chaos(Section):
 
 
 class Layer1(Section):
-    """Duels resolved along random and informed orders (tab:layer1_informed)."""
+    """How many duels are resolved along random and informed orders (tab:layer1_informed)."""
 
     seeds: Seeds = (0,)
     """seeds of the random orders along which resolved duels are counted"""
 
 
 class Labels(Section):
-    """Comparison of scores with the cohort's labels, by reference and coupling, and with chance."""
+    """Comparison of scores with the cohort's labels, by reference and coupling, and with shuffled bundles."""
 
     seeds: Seeds = (0, 1, 2)
     """seeds of the random orders along which scores are compared with the cohort's labels"""
@@ -207,13 +210,13 @@ class LabelsNeeded(Section):
     scores of the stage `labels` (docs/real_labels.md)
     """
     repeats: int = Field(4, ge=1)
-    """number of times that patients for training are drawn"""
+    """number of random training sets of each size"""
     permuted: int = Field(2, ge=0)
-    """number of these draws for which classifiers are also trained on shuffled labels"""
+    """number of the random training sets on which classifiers are also trained with shuffled labels"""
     labels: int = Field(6, ge=1)
-    """largest number of labels that are compared; if the cohort has more, hashes of their names decide"""
+    """largest number of labels that are used; if the cohort has more labels, a hash of their names selects them"""
     tested: int = Field(20, ge=2)
-    """smallest number of patients left for evaluation; a size that leaves fewer is skipped for the label concerned"""
+    """smallest number of patients left for evaluation; a size that leaves fewer patients is skipped for this label"""
     of_each_class: int = Field(3, ge=1)
     """smallest number of patients of each class left for evaluation"""
 
@@ -226,7 +229,7 @@ class Accurate(Section):
     decides which
     """
     linearity_patients: int = Field(12, ge=1)
-    """number of these patients for whom the score `linearity`, which takes longer, is compared too"""
+    """number of the compared patients for whom the score `linearity`, which takes longer, is compared too"""
     seed: int = Field(0, ge=0)
     """seed for the choice of patients and for each patient's random order"""
     rounds: Rounds = (10, 50, 100, 150, 200)
@@ -241,11 +244,11 @@ class Sanity(Section):
     """The acceptance tests (supp:sanity)."""
 
     seeds: Seeds = (0,)
-    """seeds of the random orders along which the acceptance tests check brackets and solves"""
+    """seeds of the random orders along which the acceptance tests check brackets and mean-field solves"""
 
 
 class StageSettings(Section):
-    """Everything in the configuration that a stage may read."""
+    """All settings that stages may read."""
 
     top_k: int = Field(5, ge=1)
     """k, the number of entities in the answer; in a bundle with k or fewer entities, one less than their number"""

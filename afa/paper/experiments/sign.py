@@ -1,7 +1,7 @@
-"""Sign convergence under random observation order: how soon each score decides every duel (tab:m2_random_sign).
+"""How early each score decides each duel correctly, with features in random order (tab:m2_random_sign).
 
-The target of a duel is the sign of D_ab at full observation. A duel that is tied at full observation has no target and
-is excluded (S11). A score of exactly 0 is half correct (S5).
+The correct decision of a duel is the sign of D_ab at full observation. A duel that is tied at full observation is
+excluded (S11). A score of exactly 0 is half correct (S5).
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Follow the chosen patients through one random order for each seed.
+    """Count the correct decisions of each score for the chosen patients, along one random order for each seed.
 
-    With the first start of the solves (M6), all scores are evaluated. With other starts, only scores that need
-    inference are evaluated.
+    All scores are evaluated for the first of the `starts` of mean-field solves (M6). Only scores that need inference
+    are evaluated for other starts.
 
     Returns
     -------
@@ -78,7 +78,10 @@ def run(
 
 
 def _orders(paths: SignPaths, names: Sequence[str]) -> pd.DataFrame:
-    """Return how many decisions differ between two orders of the same observations, over pairs of orders and duels."""
+    """Return how many decisions at full observation differ between two orders of the same observations.
+
+    The counts are summed over pairs of orders and over duels.
+    """
     tables = []
     for method in ("kl", "kl_nonzero"):
         final = paths.signs[method][:, :, -1]
@@ -90,7 +93,7 @@ def _orders(paths: SignPaths, names: Sequence[str]) -> pd.DataFrame:
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return summary rows `sign_accuracy_random`, over all patients.
+    """Return the rows of the table `sign_accuracy_random` in `summary.csv`.
 
     Returns
     -------
@@ -127,9 +130,9 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 def _sweeps(rounds: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
     """Return the mean number of damped sweeps of a mean-field solve by start (decisions.md M6).
 
-    The mean is over the solves of all entities. Every start solves the same states. The first round has no previous
-    round to start from, so that all starts are equal there. Only later rounds are compared. If there are no solves,
-    there is no row.
+    The mean is over the solves of all entities. Every start solves the same states. Starts are compared only after the
+    first round, because the first round has no previous solution to start from. If there are no solves, no row is
+    returned.
     """
     tables: list[pd.DataFrame] = []
     later: dict[str, Part] = {}

@@ -1,9 +1,9 @@
-"""The round at which each stopping rule ends an acquisition, and the accuracy of its answer (`afa.planner.Stop`).
+"""The round at which each stopping rule stops, and the accuracy of the answer at this round (`afa.planner.Stop`).
 
 Every patient of a cohort is followed to full observation in the top-k task and in the binary task of each entity. A
-rule stops at the first round at which its condition holds. The answer at this round is compared with the answer at full
-observation. The compiled engine follows the patients, except for the top k under `explicit`: there, a planner follows
-one patient at a time.
+stopping rule stops at the first round at which the rule's condition holds. The answer at this round is compared with
+the answer at full observation. The compiled engine follows the patients. Only for the top k under the closure
+`explicit`, one planner follows each patient.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ def run(
     closure: settings.Closure,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Stop the chosen patients (row indices of the cohort) by every rule, under every order of observation.
+    """Apply every stopping rule to the chosen patients, along every order of observation.
 
-    The top-k task uses the orders of the stage `allocation` and a random order. Binary tasks use the order of `greedy`
-    and a random order. Binary tasks are stopped under the run's closure and, for a bundle with probabilities, under
-    every other closure. The top k is stopped only under the run's closure. The orders of the stage `allocation` were
-    chosen by directions. Under `explicit`, planners choose new orders by probabilities.
+    The top-k task uses the orders that the stage `allocation` chose, and a random order. Binary tasks use the order of
+    `greedy` and a random order. Binary tasks use the run's closure and, for a bundle with probabilities, every other
+    closure. The top-k task uses only the run's closure. The stage `allocation` chose its orders by directions, without
+    probabilities. Under the closure `explicit`, planners therefore choose new orders by probabilities.
 
     Parameters
     ----------
@@ -142,10 +142,11 @@ Halt = tuple[str, float]
 """A stopping rule, by the name of its option of `afa.planner.Stop`, and its level."""
 
 
-def stops(
-    levels: settings.Stopping, watched: StoppingQuantities | TaskStoppingQuantities
-) -> Iterator[tuple[Halt, NDArray[np.int64]]]:
-    """Yield each rule, and the first round at which its condition holds, (P,), or M if it does not hold before M."""
+def stops(levels: settings.Stopping, watched: StoppingQuantities | TaskStoppingQuantities) -> Iterator[tuple[Halt, NDArray[np.int64]]]:
+    """Yield each stopping rule with the first round at which its condition holds, or M if there is none before M.
+
+    The first item of each pair is the rule (`Halt`), the second item is (P,) int64, the rounds of the patients.
+    """
     n_patients, last_round = watched.certain.shape[0], watched.certain.shape[1] - 1
     yield ("certain", 1.0), first_where(watched.certain[:, :-1])
     probabilities = {"probability": watched.probability}
@@ -163,7 +164,7 @@ def stops(
 def watch_planners(
     planners: Sequence[TopKPlanner], values: NDArray[np.int8], orders: NDArray[np.int64] | None
 ) -> StoppingQuantities:
-    """Follow P patients with one planner each. If `orders` is None, the planners choose.
+    """Follow P patients, each with a separate planner, which chooses the features unless `orders` are given.
 
     Parameters
     ----------
@@ -182,7 +183,7 @@ def watch_planners(
 
 
 def check_certain(tables: Mapping[str, pd.DataFrame]) -> None:
-    """Raise a `SanityError` if full observation contradicts a certain answer."""
+    """Raise a `SanityError` if an answer declared certain differs from the answer at full observation."""
     for name, table in tables.items():
         certain = table[(table["stopping"] == "certain") & table["stopped"]]
         differs = certain["wrong"] > 0 if name == "top_k" else certain["decision"] != certain["likelihood"]
@@ -198,14 +199,18 @@ def check_certain(tables: Mapping[str, pd.DataFrame]) -> None:
 def stored_orders(
     folder: Path, bundle: Bundle, names: Sequence[str], rules: Sequence[str]
 ) -> dict[str, NDArray[np.int64]]:
-    """Return rule -> orders of the features of P patients, (P, M) int64.
+    """Return, for each allocation rule, the order in which the rule observed the features of each patient.
 
-    The orders come from the table `choices` of the allocation stage. Only orders with the gain `cmi` and the schedule
-    `every` are used. A rule without such orders is skipped, and the log names the rule.
+    The orders are read from the table `choices` of the stage `allocation`, for the gain `cmi` and the schedule `every`.
+    A rule that the table lacks is skipped, and the log names the rule.
 
     Parameters
     ----------
     names : (P,) names of the patients
+
+    Returns
+    -------
+    orders : (P, M) int64, indices of features
 
     Raises
     ------
@@ -235,11 +240,11 @@ def stored_orders(
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstrap) -> pd.DataFrame:
-    """Return summary rows `stopping`, over all patients.
+    """Return the rows of the table `stopping` in `summary.csv`.
 
-    Rows are given by method, allocation and stopping rule. The method is `linearity` for the top k and `two_elbo` for
-    binary tasks; `coupling` has the closure of a binary task. A stopping rule is given by `reference` and `level`. The
-    rule `certain` has no level.
+    There is one row for each method, allocation and stopping rule. The column `method` contains `linearity` for the top
+    k and `two_elbo` for binary tasks. The column `coupling` contains the closure of a binary task. The columns
+    `reference` and `level` contain the stopping rule and its level. The rule `certain` has no level.
 
     Returns
     -------
@@ -266,9 +271,9 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstr
 def _rows_of(
     name: str, part: pd.DataFrame, keys: Mapping[str, str], last_round: int, resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
-    """Yield the summary rows of one order in one table. The rows are computed from arrays (P, E, rules).
+    """Yield the summary rows for one order of observation in one table, from arrays (P, E, rules).
 
-    The top k counts as one entity without a name.
+    In the arrays, the top-k task is a single entity without a name.
     """
     binary, rule = name == "tasks", axis_of(part, ["stopping", "level"])
     method, words = "two_elbo" if binary else "linearity", [word for key, word in keys.items() if key != "gain"]
@@ -291,7 +296,7 @@ def _rows_of(
     stopped = column("stopped") > 0
     if binary:
         decision, truth, label = column("decision"), column("likelihood"), 2 * column("clinical") - 1
-        if keys["allocation"] == GREEDY:  # these counts are the same for all orders
+        if keys["allocation"] == GREEDY:  # the numbers of ties and labels are the same for all orders
             tied, known = truth[..., 0] == 0, ~np.isnan(label[..., 0])
             counts = ("tied_at_full_observation", "likelihood", tied), ("labelled", "clinical", known)
             for quantity, target, mask in counts:
@@ -322,7 +327,7 @@ def _rows_of(
 
 
 def _share(right: NDArray[np.float32] | NDArray[np.bool_], among: NDArray[np.bool_]) -> Part:
-    """Return the number of correct cases and the number of cases, summed over entities, (P, rules) each.
+    """Return the numbers of correct and of all cases, summed over entities, (P, rules) each.
 
     Parameters
     ----------

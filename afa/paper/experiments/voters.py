@@ -1,12 +1,12 @@
-"""The sensitivity of results to the answers: effects of the first screen, recomputed with each voter's answers alone.
+"""Sensitivity of results to the elicited answers: main effects, recomputed with the answers of each voter alone.
 
-All other stages use the consensus of all voters, so that their intervals are over patients only. This stage runs some
-of these stages with the bundle of each voter (`afa.elicit.stages.of_one_voter`). Three things are the same for all
-voters: the patients, the measured genes (those of the consensus), and the couplings of two genes. Couplings are the
-same because pairs were asked only once, after the consensus.
+All other stages use the consensus of all voters, so that their intervals are over patients only. This stage runs other
+stages with the bundle of each single voter (`afa.elicit.stages.of_one_voter`). All voters share the patients, the
+measured genes (the genes of the consensus), and the couplings of two genes. Couplings are shared because the questions
+about pairs of genes were asked only once, after the consensus.
 
-Two of the paper's main effects are not recomputed. Layer 0 on synthetic entities needs no answers. The language model
-that plans has the potentials of the consensus in its prompts.
+This stage does not recompute two of the paper's main effects. Layer 0 on synthetic entities does not depend on answers.
+The prompts of language models that choose features contain the potentials of the consensus.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ def run(
     bootstrap: Bootstrap,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Build the bundle of each voter, and run stages with this bundle.
+    """Build the bundle of each voter, and run some stages with this bundle.
 
-    The stages are `sign` and `chaos`, and parts of `allocation`, `binary` and `gauge`. Only `chaos` uses all its seeds;
-    the other stages use the random orders of the first seed. Only rows at the rounds that the paper prints are
-    returned.
+    `sign` and `chaos` are run completely, and `allocation`, `binary` and `gauge` in part. Only `chaos` uses all its
+    seeds; the other stages use the random orders of the first seed. Only summary rows at the values of t that the paper
+    prints are returned.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def _gauges(
     bootstrap: Bootstrap,
     threads: int | None,
 ) -> pd.DataFrame:
-    """Return the summary rows `gauge_agreement` for some patients in the first rounds."""
+    """Return the summary rows `gauge_agreement` for a sample of patients and the first rounds."""
     drawn = random_order(cohort.patients, patient="", seed=0, experiment="voters")[:GAUGE_PATIENTS]
     rows = np.sort(drawn)
     names = [cohort.patients[row] for row in rows]
@@ -149,5 +149,5 @@ def on_features(cohort: Cohort, features: Sequence[str]) -> Cohort:
 
 
 def _pairs(bundle: Bundle) -> set[tuple[str, str]]:
-    """Return the pairs of entity and feature for which a bundle has a potential."""
+    """Return the pairs (entity, feature) for which a bundle has a potential."""
     return {(entity, bundle.features[j]) for entity in bundle.entities for j in bundle.support(entity)}

@@ -1,10 +1,9 @@
-"""Gates: checks that must pass (supp:sanity), their inputs, and perturbed copies on which the checks must fail.
+"""Acceptance tests ("gates"): checks that must pass (supp:sanity), and must fail on perturbed inputs.
 
-A check tests every case of a subject and counts the cases that fail. There are two kinds of subjects: the bundle and
-patients of the run, and small synthetic bundles and patients that never change. A passing check means little if the
-check cannot fail. Therefore, each gate also runs on inputs that are perturbed in a known way. If a perturbed copy
-passes, the gate is faulty. Only the synthetic subjects are perturbed, because a user's bundle may hide the
-perturbation.
+A check tests every case of a subject (a bundle with patients) and counts the cases that fail. There are two kinds of
+subjects: the bundle and patients of the run, and small synthetic bundles and patients that never change. To show that a
+check can fail, each gate also runs on inputs that are perturbed in a known way. If the check passes on a perturbed
+input, the gate is faulty. Only the synthetic subjects are perturbed, because a user's bundle may hide the perturbation.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ N_ENTITIES, N_FEATURES, N_PATIENTS = 4, 7, 12
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A bundle, and P patients with the features of the bundle.
+    """The input of a check: a bundle, and P patients with the features of the bundle.
 
     Parameters
     ----------
@@ -56,7 +55,13 @@ class Subject:
 
     @cached_property
     def orders(self) -> NDArray[np.int64]:
-        """Return the random orders of every patient for each seed, (P, S, M) int64."""
+        """Return one random order of the features for each patient and seed.
+
+        Returns
+        -------
+        orders : (P, S, M) int64
+
+        """
         return random_orders(self.bundle.features, self.patients, self.seeds)
 
     @cached_property
@@ -65,28 +70,40 @@ class Subject:
         return [closed_bundle(self.bundle, entity) for entity in self.bundle.entities]
 
     def once(self, make: Callable[[Subject], T]) -> T:
-        """Return `make(self)`, which is cached after the first call. `make` must depend on the subject only."""
+        """Return `make(self)`, which is computed once and cached. `make` must depend on the subject only."""
         if make not in self._made:
             self._made[make] = make(self)
         return cast(T, self._made[make])
 
     def some(self, n: int) -> NDArray[np.intp]:
-        """Return the indices of at most n patients, evenly spaced."""
+        """Return the indices of at most n patients, evenly spaced.
+
+        Returns
+        -------
+        indices : (n,) int64, or fewer
+
+        """
         return np.unique(np.linspace(0, len(self.patients) - 1, min(n, len(self.patients))).astype(np.intp))
 
     def rounds(self, n: int) -> list[int]:
-        """Return at most n numbers of observations, evenly spaced from 0 to M."""
+        """Return at most n numbers of observed features, evenly spaced from 0 to M."""
         return sorted({int(t) for t in np.linspace(0, len(self.bundle.features), n)})
 
     @cached_property
     def energies(self) -> Floats:
-        """Return S_v(x) of every patient, (P, N) float64. It is computed from the potentials, without the engine."""
+        """Return the score S_v(x) of every patient and entity, computed from the potentials without the engine.
+
+        Returns
+        -------
+        energies : (P, N) float64, nats
+
+        """
         return self.bundle.energies(self.values)
 
     def read(
         self, bundle: Bundle, rounds: Sequence[int], patients: Patients = slice(None), *, duels: bool = True
     ) -> StateSamples:
-        """Return the states of a bundle at some rounds along the orders of the first seed.
+        """Return the inference results for a bundle at some rounds, along the orders of the first seed.
 
         Parameters
         ----------
@@ -99,26 +116,26 @@ class Subject:
 
     @cached_property
     def names(self) -> list[str]:
-        """Return the entities in words, with the name of the bundle."""
+        """Return the name by which failure messages call each entity."""
         return [f"{self.bundle.name}, entity {entity}" for entity in self.bundle.entities]
 
     @cached_property
     def tasks(self) -> list[str]:
-        """Return the entities as binary tasks, in words."""
+        """Return the name by which failure messages call each entity's binary task."""
         return [f"{name} as a binary task" for name in self.names]
 
     @cached_property
     def pairs(self) -> list[str]:
-        """Return all pairs of entities in words, in the order of `afa.engine.duels.all_pairs`."""
+        """Return the name by which failure messages call each pair of entities, in the order of `all_pairs`."""
         return [f"{self.bundle.name}, pair {a} against {b}" for a, b in combinations(self.bundle.entities, 2)]
 
 
 def synthetic_subjects(*, threads: int | None = None) -> list[Subject]:
     """Return three synthetic subjects: bundles of 4 entities and 7 features, with 12 patients each.
 
-    They are the same in every run. The values of one patient are all 0. `signs` has potentials -1, 0 and +1, so that
-    scores tie, and two identical entities. `real` has real potentials and priors. `opposed` has strong couplings of
-    both signs, for which damped iteration often fails.
+    One patient of each subject has only values 0. The bundle `signs` has potentials -1, 0 and +1, so that scores tie,
+    and two identical entities. The bundle `real` has real-valued potentials and priors. The bundle `opposed` has strong
+    couplings of both signs, for which damped iteration often fails.
     """
     made = []
     for name in ("signs", "real", "opposed"):
@@ -133,7 +150,7 @@ def synthetic_subjects(*, threads: int | None = None) -> list[Subject]:
 def bundle_of(
     name: str, entities: Sequence[str], features: Sequence[str], unary: Floats, couplings: Floats, priors: Floats
 ) -> Bundle:
-    """Return a bundle from dense arrays.
+    """Return a bundle that is made from dense arrays.
 
     Parameters
     ----------
@@ -168,7 +185,7 @@ def _synthetic_bundle(name: str, draw: np.random.Generator) -> Bundle:
 
 @dataclass(frozen=True)
 class Failure:
-    """A failed case. `case` names entity or pair, patient and t."""
+    """A failed case. `case` names the entity or pair, the patient, and t."""
 
     case: str
     found: str
@@ -177,7 +194,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Number of cases, number of failures, and the first few failures in words."""
+    """The result of a check: number of cases, number of failures, and the first few failures in words."""
 
     cases: int = 0
     failures: int = 0
@@ -189,11 +206,11 @@ class Outcome:
 
     @classmethod
     def of(cls, wrong: NDArray[np.bool_], describe: Callable[..., Failure]) -> Outcome:
-        """Return the outcome for an array of cases of any shape.
+        """Return the outcome of a check whose cases are in an array of any shape.
 
         Parameters
         ----------
-        wrong : True for failed cases
+        wrong : bool of any shape, True for failed cases
         describe : function from the indices of a case to its `Failure`
 
         """
@@ -206,7 +223,7 @@ Check = Callable[[Subject], Outcome]
 
 @dataclass(frozen=True)
 class Gate:
-    """A named check, copies of the check on perturbed inputs, and the next step if the check fails."""
+    """An acceptance test: a check, the same check on perturbed inputs, and the next step for the user if it fails."""
 
     name: str
     check: Check
@@ -215,10 +232,10 @@ class Gate:
 
 
 def run_gates(gates: Sequence[Gate], run: Subject, synthetic: Sequence[Subject]) -> pd.DataFrame:
-    """Return a table with one row for each gate and input (`run`, `synthetic`).
+    """Run acceptance tests, and return a table with one row for each gate and input (`run`, `synthetic`).
 
-    `cases` and `failures` are the numbers of cases and failures of the check. `perturbed_failures` is the number of
-    failures on the perturbed copy with the fewest failures. It is missing for `run`.
+    `cases` is the number of tested cases, and `failures` is the number of failed cases. `perturbed_failures` is the
+    number of failed cases on the perturbed input with the fewest failures, and is missing for `run`.
 
     Raises
     ------

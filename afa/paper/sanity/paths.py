@@ -1,9 +1,10 @@
-"""Two checks after each observation of an order: no proven bracket contradicts full observation, and solves converge.
+"""Two acceptance tests along orders of observation: rigorous brackets are never wrong, and mean-field solves converge.
 
-A mean-field solve must end within tolerance, and its ELBO must not exceed the exact log Z. The tables count the calls
-of all brackets, including heuristic brackets (decisions.md B4). They also count sweeps, solves that reached the cap,
-and cases that do not converge (decisions.md M8), and contain the contraction constants. Models are the entities and the
-two half-potential classes of each entity, `class_1` and `class_0`.
+A bracket is wrong if its call differs from the decision at full observation. A mean-field solve must end within
+tolerance, and its ELBO must not exceed the exact log Z. The tables count the calls of all brackets, including heuristic
+brackets (decisions.md B4). The tables count sweeps, capped solves and cases that do not converge (decisions.md M8), and
+contain the contraction constants. Models are the entities and the two half-potential classes of each entity, `class_1`
+and `class_0`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ TERNARY_SLOPE = 2 / 3
 
 
 class Called(NamedTuple):
-    """Calls of all Q duels, or of one binary task.
+    """The calls of brackets in all Q duels, or in one binary task (Q = 1).
 
     Parameters
     ----------
@@ -58,8 +59,8 @@ class Called(NamedTuple):
 def check_calls(subject: Subject, *, budget_share: float = 1.0) -> Outcome:
     """Check every call of `l1_tight` and `l1_paper` in all duels and binary tasks, along the orders of all seeds.
 
-    Three rules are checked. A call must equal the sign at full observation. Ties must not be called. `l1_paper` must
-    not call a duel that `l1_tight` leaves unresolved.
+    A call must equal the sign at full observation. Cases that are tied at full observation must not be called.
+    `l1_paper` must not call a duel that `l1_tight` leaves unresolved.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ def check_calls(subject: Subject, *, budget_share: float = 1.0) -> Outcome:
 
 
 def all_calls(subject: Subject, budget_share: float = 1.0) -> list[Called]:
-    """Return the calls of all duels, followed by the calls of each binary task."""
+    """Return the calls of brackets in all duels, followed by those in each binary task."""
     energy, (a, b) = subject.energies, all_pairs(len(subject.bundle.entities)).T
     tasks = zip(subject.closures, ([task] for task in subject.tasks), energy.T[:, :, None], strict=True)
     found = []
@@ -108,11 +109,11 @@ def _judged(subject: Subject, calls: Called) -> Outcome:
 
 
 def bracket_table(subject: Subject) -> pd.DataFrame:
-    """Return counts by (population, bracket, t), over patients and seeds.
+    """Return the numbers of calls and wrong calls by (population, bracket, t), over patients and seeds.
 
-    `decided` is the number of duels or tasks with a winner at full observation. `called` and `wrong` are numbers of
-    calls and of wrong calls on them. A call is counted at every t at which the interval excludes 0. `tied_called` is
-    the number of calls of duels that are tied at full observation. Such calls are never correct.
+    `decided` is the number of duels or tasks with a winner at full observation. `called` and `wrong` are the numbers of
+    calls and of wrong calls in these duels or tasks. A call is counted at every t at which the bracket excludes 0.
+    `tied_called` is the number of calls of duels that are tied at full observation; no such call is correct.
     """
     return _counted(subject, (0, 1), "t", range(len(subject.bundle.features) + 1))
 
@@ -123,7 +124,7 @@ def bracket_patients_table(subject: Subject) -> pd.DataFrame:
 
 
 def _counted(subject: Subject, axes: tuple[int, ...], by: str, cells: Sequence[object]) -> pd.DataFrame:
-    """Return the counts of both populations, summed over `axes`. The axes are patient, seed and t."""
+    """Return the counts of both populations, summed over `axes` of (patient, seed, t)."""
     duels, *tasks = subject.once(all_calls)
     decided, counts = [], []
     for calls in ([duels], tasks):
@@ -137,9 +138,10 @@ def _counted(subject: Subject, axes: tuple[int, ...], by: str, cells: Sequence[o
 
 
 def solve_log(subject: Subject, solver: Solver | None = None) -> SolvePaths:
-    """Return all solves along all orders of a subject. The first axis is `MODELS`.
+    """Return counts of all mean-field solves along all orders of a subject.
 
-    If `solver` is None, the subject's solver is used.
+    The first axis of each array is the kind of model, as in `MODELS`. If `solver` is None, the subject's solver is
+    used.
     """
 
     def paths(bundle: Bundle) -> SolvePaths:
@@ -148,13 +150,13 @@ def solve_log(subject: Subject, solver: Solver | None = None) -> SolvePaths:
 
     counts = []
     for axis, own, *of_tasks in zip((1, 2, 2), *map(paths, (subject.bundle, *subject.closures)), strict=True):
-        classes = np.concatenate(of_tasks, axis=axis)  # for each entity in turn: class 1, class 0
+        classes = np.concatenate(of_tasks, axis=axis)  # in turn class 1 and class 0 of each entity
         counts.append(np.stack([own, *(np.take(classes, range(e, 2 * own.shape[axis], 2), axis) for e in (0, 1))]))
     return SolvePaths(*counts)
 
 
 def check_solves(subject: Subject, *, solver: Solver | None = None, entropies: float = 1.0) -> Outcome:
-    """Check every solve along the random orders, and the ELBOs of a few states with few free features.
+    """Check every mean-field solve along the random orders, and the ELBO of a few states with few unobserved features.
 
     Parameters
     ----------
@@ -170,7 +172,7 @@ def check_solves(subject: Subject, *, solver: Solver | None = None, entropies: f
 
 
 def _finished(subject: Subject, log: SolvePaths, solver: Solver) -> Outcome:
-    """Return the outcome for all solves. A solve fails if coordinate ascent used all its sweeps."""
+    """Check that all mean-field solves ended within tolerance, if necessary by coordinate ascent."""
     unfinished, most = log.by_patient[..., UNFINISHED], ASCENT_FACTOR * solver.max_iterations
 
     def describe(i: int, p: int, s: int, v: int) -> Failure:
@@ -187,9 +189,9 @@ def _finished(subject: Subject, log: SolvePaths, solver: Solver) -> Outcome:
 
 
 def _below_exact(subject: Subject, bundle: Bundle, entropies: float) -> Outcome:
-    """Return the outcome of comparing ELBOs with exact log Z, at states with few free features.
+    """Check that no ELBO exceeds the exact log Z, in states with few unobserved features.
 
-    The distance of an ELBO to log Z is a divergence and cannot be negative (eq:elbo-slack).
+    Log Z minus an ELBO is a divergence and cannot be negative (eq:elbo-slack).
     """
     chosen, rounds = subject.some(PATIENTS), subject.rounds(ROUNDS)
     values, orders = subject.values[chosen], subject.orders[chosen, 0]
@@ -214,11 +216,12 @@ def _below_exact(subject: Subject, bundle: Bundle, entropies: float) -> Outcome:
 
 
 def convergence_table(subject: Subject) -> pd.DataFrame:
-    """Return counts by (model, entity, t), over patients and seeds: `solves`, `iterations`, `capped`, `finished`.
+    """Return the numbers of mean-field solves and sweeps by (model, entity, t), over patients and seeds.
 
-    An entity is solved at t = 0, and whenever a feature of its support is observed. `iterations` is the number of
-    damped sweeps. `capped` is the number of solves that reached the cap of damped sweeps. `finished` is the number of
-    these solves that coordinate ascent brought within tolerance. Rounds without a solve are left out.
+    Mean-field inference solves the model of an entity at t = 0, and whenever a feature of its support is observed.
+    `iterations` is the number of damped sweeps of all solves. `capped` is the number of solves that reached the cap on
+    damped sweeps, and `finished` is the number of capped solves that coordinate ascent brought within tolerance. Rounds
+    without a solve are excluded.
     """
     counts = subject.once(solve_log).by_round
     kinds = {"solves": N_SOLVES, "iterations": ITERATIONS, "capped": CAPPED}
@@ -229,11 +232,11 @@ def convergence_table(subject: Subject) -> pd.DataFrame:
 
 
 def nonconvergence_table(subject: Subject) -> pd.DataFrame:
-    """Return the cases (model, patient, entity) with a solve that reached the cap.
+    """Return the cases (model, patient, entity) in which a mean-field solve reached the cap on damped sweeps.
 
-    `solves` and `capped` are the numbers of solves and of solves that reached the cap. A case is `persistent` if for
-    every seed at least half of its solves reached the cap. Mean-field results for such a case are not reliable
-    (supp:sanity).
+    `solves` is the number of mean-field solves of a case, and `capped` is the number of solves that reached the cap. A
+    case is `persistent` if for every seed at least half of its solves reached the cap. Mean-field results for a
+    persistent case are not reliable (supp:sanity).
     """
     by_patient = subject.once(solve_log).by_patient
     persistent = (2 * by_patient[..., CAPPED] >= by_patient[..., N_SOLVES]).all(axis=2)
@@ -247,10 +250,11 @@ def nonconvergence_table(subject: Subject) -> pd.DataFrame:
 def contraction_table(bundle: Bundle) -> pd.DataFrame:
     """Return the contraction constants of models without observations, by (model, entity, opponent).
 
-    `contraction` is beta L^2, and `ternary` is 2/3 of it. The column `model` is `entity`, `duel` (the difference model)
-    or `closure` (both classes have the same value). `opponent` is empty except for duels. The paper's condition is
-    `contraction` < 1 (eq:mf-contraction). The moment map of a ternary feature has slope at most 2/3. Therefore,
-    `ternary` < 1, which is the same as `contraction` < 3/2, is sufficient (erratum 5).
+    `contraction` is beta L^2, and `ternary` is 2/3 of `contraction`. The column `model` is `entity`, `duel` (the
+    difference of two entities) or `closure` (both classes have the same value). The column `opponent` has the second
+    entity of a duel. The paper's condition is `contraction` < 1 (eq:mf-contraction). The moment map of a ternary
+    feature has slope at most 2/3. Therefore, `ternary` < 1, or equivalently `contraction` < 3/2, suffices for
+    convergence (erratum 5).
     """
     models = {entity: bundle.mrf(entity) for entity in bundle.entities}
     rows = [("entity", entity, "", contraction(model)) for entity, model in models.items()]

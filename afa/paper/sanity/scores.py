@@ -1,10 +1,10 @@
-"""Three gates on scores, about full observation, the gauge, and the order of the entities.
+"""Three acceptance tests of scores, about full observation, the gauge, and the order of the entities.
 
-At full observation, every score equals the energy S(x), however it is computed (eq:diff-decomposition). Class models
-p_1 ~ exp(S/2 + G) and p_0 ~ exp(-S/2 + G) have the same log-ratio for every common gauge G. Therefore, `wald`, `l1` and
-every decision at full observation do not depend on G. At intermediate states, scores that use inference do depend on G
-(decisions.md B5, in contrast to supp:sanity). This change is reported, but not tested. Ranks follow Copeland's rule, so
-that ranks and top k do not depend on the order of the entities.
+At full observation, every score equals the energy S(x), however the score is computed (eq:diff-decomposition). Class
+models p_1 ~ exp(S/2 + G) and p_0 ~ exp(-S/2 + G) have the same log-ratio for every common gauge G. Therefore, `wald`,
+`l1` and every decision at full observation do not depend on G. Before full observation, scores that use inference do
+depend on G (decisions.md B5, in contrast to supp:sanity). The change by G is reported, but not tested. Entities are
+ranked by Copeland's rule, so that ranks and top k do not depend on the order of the entities.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ Rank = Callable[..., list[str]]
 
 
 def check_energies(subject: Subject, *, altered: Callable[[Bundle], Bundle] | None = None) -> Outcome:
-    """Compare scores at full observation (|B| = M) with S and D.
+    """Check that all scores at full observation (|B| = M) equal the energy S or the difference D = S_a - S_b.
 
-    The scores are the running constants, `linearity`, `stack_a` and the closure's `two_elbo`. S is computed only from
-    the potentials.
+    The scores are the running constants, `linearity`, `stack_a` and the closure's `two_elbo`. S is computed from the
+    potentials only.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def check_energies(subject: Subject, *, altered: Callable[[Bundle], Bundle] | No
     total += _readable_constants(subject, energy, read.packed.tie)
     total += _mean_and_sign(subject, subject.pairs, read, energy[:, a] - energy[:, b])
     for v, closed in enumerate(subject.closures):
-        # The binary task of an entity is a duel of two classes. Their difference is S.
+        # The binary task of an entity is a duel of two classes, whose difference is S.
         read, direct, names = subject.read(closed, [len(closed.features)]), energy[:, [v]], [subject.tasks[v]]
         total += _at_the_end(subject, names, "two_elbo", direct, _two_elbo(read)[:, 0], 2 * read.packed.tie)
         total += _mean_and_sign(subject, names, read, direct)
@@ -62,14 +62,14 @@ def check_energies(subject: Subject, *, altered: Callable[[Bundle], Bundle] | No
 
 
 def one_potential_changed(bundle: Bundle) -> Bundle:
-    """Return a copy of the bundle with the first unary potential increased by 1."""
+    """Return a copy of the bundle in which the first unary potential is increased by 1."""
     unary = bundle.unary.copy()
     unary[0, 0] += 1.0
     return replace(bundle, unary=unary)
 
 
 def full_readings(subject: Subject) -> StateSamples:
-    """Return the states of all patients at full observation, along the orders of the first seed."""
+    """Return the inference results of all patients at full observation."""
     return subject.read(subject.bundle, [len(subject.bundle.features)])
 
 
@@ -96,7 +96,7 @@ def _mean_and_sign(subject: Subject, names: Sequence[str], read: StateSamples, d
 def _at_the_end(
     subject: Subject, names: Sequence[str], what: str, direct: Floats, found: Floats, tolerance: float
 ) -> Outcome:
-    """Return the outcome of comparing a score at full observation with a sum of the potentials.
+    """Check that a score at full observation equals the sum of the potentials.
 
     Parameters
     ----------
@@ -108,9 +108,14 @@ def _at_the_end(
 
 
 def check_ranks(subject: Subject, *, rank: Rank = ranking) -> Outcome:
-    """Compare the ranks of score matrices before and after shuffling the entities.
+    """Check that the ranking of the entities stays the same when the entities are shuffled.
 
-    Random matrices with many ties are included.
+    Random score matrices with many ties are included.
+
+    Parameters
+    ----------
+    rank : the ranking function to check
+
     """
     names = subject.bundle.entities
     draw = generator_of("sanity", "copeland", subject.bundle.name)
@@ -132,13 +137,19 @@ def check_ranks(subject: Subject, *, rank: Rank = ranking) -> Outcome:
 
 
 def by_position(scores: Floats, names: Sequence[str], *, tie: float = 0.0) -> list[str]:
-    """Return a wrong ranking for perturbed checks. It breaks ties by the order of the entities."""
+    """Return a ranking that wrongly breaks ties by the order of the entities, for perturbed checks.
+
+    Parameters
+    ----------
+    scores : (N, N) float64, scores of duels
+
+    """
     wins = copeland_wins(scores, tie=tie)
     return [names[v] for v in sorted(range(len(names)), key=lambda v: -wins[v])]
 
 
 def _matrices(subject: Subject, draw: np.random.Generator) -> Iterator[tuple[str, Floats, float]]:
-    """Yield score matrices and the largest magnitude of a tie.
+    """Yield matrices of duel scores to rank, each with a name and the largest magnitude of a tie.
 
     The scores are `wald` and `linearity` without observations, at half and at full observation, and random numbers.
     """
@@ -156,9 +167,10 @@ def _matrices(subject: Subject, draw: np.random.Generator) -> Iterator[tuple[str
 
 
 def check_gauge(subject: Subject, *, share: tuple[float, float] = WHOLE, everywhere: bool = True) -> Outcome:
-    """Compare decisions before and after two changes of the models.
+    """Check that decisions stay the same after two changes of the models.
 
-    The first change adds a gauge to both classes of each binary task. The second change adds a constant to every S_v.
+    One change adds a gauge G (the same model) to both classes of each binary task, and the second change adds a
+    constant to every S_v.
 
     Parameters
     ----------
@@ -174,16 +186,17 @@ def check_gauge(subject: Subject, *, share: tuple[float, float] = WHOLE, everywh
 
 
 def gauge_readings(subject: Subject, share: tuple[float, float] = WHOLE) -> list[tuple[StateSamples, StateSamples]]:
-    """Return the states of each binary task before and after adding a random gauge, for some patients and rounds."""
+    """Return the results of each binary task before and after adding a random gauge, for some patients and rounds."""
     return [(_read(subject, closed), _read(subject, with_gauge(closed, share))) for closed in subject.closures]
 
 
 def gauge_change(subject: Subject) -> pd.DataFrame:
     """Return how `two_elbo`, `stack_a` and the Hanson-Wright interval change with the gauge, by number of observations.
 
-    `states` is the number of states of a patient and a binary task. `changed` is the number of states whose decision
-    (the sign, or the called side) changes. `mean_change` and `max_change` are the mean and the largest change of the
-    score, in nats for `two_elbo`. The change of an interval is the change of the end that moves more.
+    `states` is the number of pairs of a patient and a binary task. `changed` is the number of pairs whose decision
+    changes: the sign of the score, or the side that the interval calls. `mean_change` and `max_change` are the mean and
+    the largest change of the score, in nats for `two_elbo`. For an interval, the change is the larger change of its two
+    ends.
     """
     compared = subject.once(gauge_readings)
     tables = []
@@ -207,10 +220,15 @@ def gauge_change(subject: Subject) -> pd.DataFrame:
 
 
 def with_gauge(closed: Bundle, share: tuple[float, float]) -> Bundle:
-    """Return a closed bundle after adding a random pairwise model G to its two classes. Each class gets a share of G.
+    """Return a closed bundle after adding shares of a random pairwise model G to its two classes.
 
     The bundle's name determines the seed of G. The support of G is the support of S and a few more features. The
     potentials of G are multiples of 1/8, so that sums in a bundle with integer potentials stay exact.
+
+    Parameters
+    ----------
+    share : share of G that is added to each class
+
     """
     draw = generator_of("sanity", "gauge", closed.name)
     m = len(closed.features)
@@ -238,9 +256,10 @@ def _read(subject: Subject, bundle: Bundle) -> StateSamples:
 
 
 def _same_decisions(subject: Subject, plain: StateSamples, other: StateSamples, names: Sequence[str]) -> Outcome:
-    """Return the outcome of comparing two sets of states.
+    """Check that decisions are the same before and after a change of the models.
 
-    At every round, `wald`, `l1` and calls are compared. At full observation, the signs of all scores are compared.
+    At every round, `wald`, `l1` and the calls of brackets are compared. At full observation, the signs of all scores
+    are compared.
     """
     tie = 4 * max(plain.packed.tie, other.packed.tie) + ROUNDING
     alike = partial(_alike, subject, names, plain.rounds)
@@ -261,9 +280,9 @@ def _same_decisions(subject: Subject, plain: StateSamples, other: StateSamples, 
 
 
 def _constant_added(subject: Subject, *, everywhere: bool) -> Outcome:
-    """Return the outcome of adding more than the largest |S| to every S_v.
+    """Check the effect on decisions of adding a constant larger than any |S| to every S_v.
 
-    No duel may change, and every binary decision must become 1.
+    The decisions of duels must stay the same, and the decision of every binary task must become 1.
     """
     bundle = subject.bundle
     added = np.zeros(len(bundle.entities))
@@ -293,7 +312,7 @@ def _two_elbo(read: StateSamples) -> Floats:
 
 
 def _hanson_wright(read: StateSamples) -> Floats:
-    """Return the ends of one duel's Hanson-Wright interval, (P, R, 2) float64.
+    """Return both ends of one duel's Hanson-Wright interval, (P, R, 2) float64.
 
     The formula is that of `afa.scores.bracket.hanson_wright_interval`.
     """
@@ -319,7 +338,7 @@ def _alike(
     tolerance: float = 0.0,
     said: str = ", as without the gauge",
 ) -> Outcome:
-    """Return the outcome of comparing two arrays by patient, round and duel. NaN is never equal to anything.
+    """Check that two arrays by patient, round and duel are equal. A NaN counts as a failure.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ K = 5
 def run(
     portfolio: Path, *, layer0: Layer0, inference: Inference, threads: int | None = None
 ) -> dict[str, pd.DataFrame]:
-    """Return the tables of `layer0_portfolio`.
+    """Simulate the configurations of a portfolio, and return the tables of `layer0_portfolio`.
 
     Parameters
     ----------
@@ -45,9 +45,9 @@ def layer0_portfolio(
 ) -> dict[str, pd.DataFrame]:
     """Run Layer 0 on the synthetic entities of each configuration, with the true number of clusters.
 
-    The tables are those of `layer0_tables` for the top 5 (tab:layer0_synthetic). The columns `bundle` and `cohort` have
-    the name of the configuration. The additional table `configurations` has one row for each `bundle`.
-    `printed_separation` is the ratio that the paper prints; the spread was computed from it.
+    The result has the tables of `layer0_tables` for k = 5 (tab:layer0_synthetic). The columns `bundle` and `cohort`
+    contain the name of the configuration. The additional table `configurations` has one row for each configuration.
+    `printed_separation` is the separation ratio that the paper prints, from which we computed the spread.
     """
     parts: list[dict[str, pd.DataFrame]] = []
     for config in configurations:
@@ -69,12 +69,13 @@ def layer0_portfolio(
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return summary rows `layer0_synthetic` of the tables of `layer0_portfolio`.
+    """Return the rows of the table `layer0_synthetic` in `summary.csv`, from the tables of `layer0_portfolio`.
 
     The rows are those of `layer0_bundle`, with the configuration as `stratum`. Rows without a stratum are sums over all
-    configurations. The quantity `configurations` counts the configurations in which something is removed. `accuracy` is
-    the accuracy of `greedy` with all entities by t, and `gap` is the accuracy of `greedy` with the remaining entities
-    minus `accuracy`. Without a stratum, both are means over configurations.
+    configurations. The quantity `configurations` counts the configurations in which Layer 0 removes a cluster.
+    `accuracy` is the accuracy by t when `greedy` considers all entities. `gap` is the accuracy when `greedy` considers
+    only the remaining entities, minus `accuracy`. In rows without a stratum, `accuracy` and `gap` are means over
+    configurations.
     """
     layer0 = tables["layer0"]
     resampled = Resampled.of(tables["patients"]["patient"].unique(), **dict(bootstrap), purpose="layer0_synthetic")

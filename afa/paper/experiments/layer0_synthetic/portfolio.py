@@ -1,8 +1,8 @@
 """Synthetic entities and patients for Layer 0: six simulators, which the paper calls stories.
 
-A story generates the potentials of clustered entities. The entities have no priors. Patients are exact samples from the
-resulting models. `config/portfolio.yaml` has the parameters of each configuration. The head of this file explains the
-parameters and their choice. Each story has a class with its parameters as fields (tab:layer0_synthetic).
+A story generates the potentials of clustered entities without priors. Patients are exact samples from the resulting
+models. `config/portfolio.yaml` contains the parameters of each configuration, and explains their choice at its head.
+Each story has a class whose fields are its parameters (tab:layer0_synthetic).
 """
 
 from __future__ import annotations
@@ -33,10 +33,7 @@ from afa.planner.cluster import parameters
 
 
 def _against(key: str, holds: Callable[[Any, Any], bool], should: str) -> AfterValidator:
-    """Return a validator that compares a field with an earlier field.
-
-    If the earlier field is invalid, nothing is compared.
-    """
+    """Return a validator that compares a field with an earlier field, unless the earlier field is invalid."""
 
     def check(value: Any, others: ValidationInfo) -> Any:
         if key in others.data and not holds(value, others.data[key]):
@@ -55,7 +52,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Configuration(BaseModel):
-    """Parameters common to all stories.
+    """Parameters that all stories have.
 
     Parameters
     ----------
@@ -65,7 +62,7 @@ class Configuration(BaseModel):
     effect : unary potential, in nats
     spread : scale of the differences between entities and their cluster, in nats
     n_true : number of true entities of a patient
-    loyalty : probability that a true entity after the first comes from the cluster of the first
+    loyalty : probability that each further true entity of a patient comes from the cluster of the first true entity
 
     """
 
@@ -83,12 +80,18 @@ class Configuration(BaseModel):
 
     @property
     def home(self) -> NDArray[np.int64]:
-        """Return the cluster in which each entity was generated, (N,) int64."""
+        """Return the index of the cluster in which each entity was generated.
+
+        Returns
+        -------
+        home : (N,) int64
+
+        """
         return np.repeat(np.arange(len(self.sizes)), self.sizes).astype(np.int64)
 
 
 class Graded(Configuration):
-    """Clusters of different strength.
+    """Clusters whose effects differ in strength.
 
     Parameters
     ----------
@@ -100,7 +103,13 @@ class Graded(Configuration):
 
     @property
     def potencies(self) -> Floats:
-        """Return multiples of `effect`, evenly spaced between the two numbers of `potency`, (C,) float64."""
+        """Return the strength of each cluster as a multiple of `effect`, evenly spaced between the ends of `potency`.
+
+        Returns
+        -------
+        potencies : (C,) float64
+
+        """
         return np.linspace(*self.potency, len(self.sizes))
 
 
@@ -118,7 +127,7 @@ class Coupled(Configuration):
 
 
 class Blocks(Graded, Coupled):
-    """Clusters with separate blocks of features.
+    """Clusters, each of which has its own block of features.
 
     Parameters
     ----------
@@ -130,7 +139,7 @@ class Blocks(Graded, Coupled):
 
 
 class SharedBlocks(Blocks):
-    """Blocks with additional common features.
+    """Clusters with their own blocks of features, and additional features common to all clusters.
 
     Parameters
     ----------
@@ -143,7 +152,7 @@ class SharedBlocks(Blocks):
 
 
 class StrainIdentification(Graded):
-    """Clusters that differ by alleles at common markers.
+    """Clusters of strains that differ by their alleles at the same markers.
 
     Parameters
     ----------
@@ -171,7 +180,7 @@ class Composition(Graded, Coupled):
 
 
 class BlobAndOutliers(Coupled):
-    """One large cluster and single outliers.
+    """One large cluster of entities (the blob) and single entities as outliers.
 
     Parameters
     ----------
@@ -185,7 +194,7 @@ class BlobAndOutliers(Coupled):
 
 
 def load_portfolio(path: str | Path) -> tuple[Configuration, ...]:
-    """Return the validated configurations in the order of the file. All faults are raised as one `ConfigError`."""
+    """Return the validated configurations in the order of the file. One `ConfigError` lists all invalid values."""
     configurations, faults = [], list[Fault]()
     for name, entry in read_mapping(path).items():
         try:
@@ -215,13 +224,13 @@ Edges = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """Potentials of N entities on common edges.
+    """The potentials of N entities, whose couplings have a common list of edges.
 
     Parameters
     ----------
-    unary : (N, M) nats
+    unary : (N, M) float64, nats
     edges : (E, 2) int64, pairs of features with the lower index first
-    weight : (N, E) nats
+    weight : (N, E) float64, nats
 
     """
 
@@ -231,10 +240,11 @@ class Model:
 
 
 def drug_family(config: SharedBlocks, draw: np.random.Generator) -> Model:
-    """Return families of drugs: own targets, a stress response common to all, and off-target effects on all features.
+    """Return families of drugs with own targets, a common stress response, and off-target effects on all features.
 
-    A family changes `block` targets of its own, each with a random sign, in proportion to its potency. All families
-    change the `shared` stress features by half the effect. Each drug adds normal off-target effects to all features.
+    Each drug family changes its own `block` target features, each with a random sign, in proportion to the family's
+    potency. All families change the `shared` stress features by half the effect. Each drug adds normally distributed
+    off-target effects to all features.
     """
     centre = _own_blocks(config, draw, shared=config.shared)
     coherent = np.sign(centre)
@@ -246,8 +256,8 @@ def drug_family(config: SharedBlocks, draw: np.random.Generator) -> Model:
 def pathway_enrichment(config: Blocks, draw: np.random.Generator) -> Model:
     """Return a model whose entities are gene sets. Each gene set is enriched in one pathway module.
 
-    A gene set has strong effects on the features of its module. The gene sets of a module differ by small uniform
-    amounts on these features only. Couplings are weak.
+    A gene set has strong effects on the features of its module. Gene sets of the same module differ by small, uniformly
+    distributed amounts on these features only. Couplings are weak.
     """
     centre = _own_blocks(config, draw)
     own = (centre != 0)[config.home]
@@ -256,9 +266,9 @@ def pathway_enrichment(config: Blocks, draw: np.random.Generator) -> Model:
 
 
 def strain_identification(config: StrainIdentification, draw: np.random.Generator) -> Model:
-    """Return lineages of strains. A lineage has one allele at every marker.
+    """Return lineages of strains. All strains of a lineage have the same alleles.
 
-    Markers are independent. Each strain weakens or strengthens the effect of its lineage at `private` markers.
+    Markers are independent. At `private` random markers, a strain has a weaker or stronger effect than its lineage.
     """
     alleles = draw.choice([-1.0, 1.0], (len(config.sizes), config.markers))
     unary = (config.effect * config.potencies[:, None] * alleles)[config.home]
@@ -269,11 +279,11 @@ def strain_identification(config: StrainIdentification, draw: np.random.Generato
 
 
 def hierarchy(config: SharedBlocks, draw: np.random.Generator) -> Model:
-    """Return families in two orders.
+    """Return families of entities that are grouped into two orders, as in a taxonomy.
 
-    The first half of the families (rounded up) belongs to the first order. Each family has a separate block of
-    features, and all families of an order share the features of the order. The last `shared` features belong to the two
-    orders, one half to each order. Entities differ by normal amounts on all features of their family.
+    The first half of the families (rounded up) belongs to one order, the second half to the other order. Each family
+    has its own block of features. All families of an order share the features of the order, which are one half of the
+    last `shared` features. Entities differ by normally distributed amounts on all features of their family.
     """
     centre = _own_blocks(config, draw, shared=config.shared)
     coherent = np.sign(centre)
@@ -288,11 +298,11 @@ def hierarchy(config: SharedBlocks, draw: np.random.Generator) -> Model:
 
 
 def composition(config: Composition, draw: np.random.Generator) -> Model:
-    """Return mixtures of common components. Entities lie in a simplex, not in clusters.
+    """Return entities that are mixtures of common components. The entities fill a simplex and form no clusters.
 
-    An entity takes the share 1 - spread from the component of its group. A sample from a flat Dirichlet distribution
-    divides the rest over all components. A component has normal potentials on all features, and couplings along a ring
-    with strengths of its own.
+    An entity takes the share 1 - spread from the component of its group. The share `spread` is divided over all
+    components by a sample from a flat Dirichlet distribution. A component has normally distributed potentials on all
+    features, and couplings along a ring, whose strengths differ between components.
     """
     n_components = len(config.sizes)
     components = config.effect * config.potencies[:, None] * draw.standard_normal((n_components, config.features))
@@ -304,11 +314,12 @@ def composition(config: Composition, draw: np.random.Generator) -> Model:
 
 
 def blob_and_outliers(config: BlobAndOutliers, draw: np.random.Generator) -> Model:
-    """Return the geometry that defeats Layer 0 on IBD in the paper: one large blob and single outliers.
+    """Return the geometry that defeats Layer 0 on IBD in the paper: one large cluster (the blob) and single outliers.
 
-    The first cluster is the blob. All its members have the same support, with potentials of +-`effect` that are mostly
-    positive. Features at most `reach` apart are coupled by +-`coupling`, again mostly positive. Members differ by
-    normal amounts on all potentials and couplings. Every outlier has a separate support, generated in the same way.
+    All members of the blob have the same support, with potentials of +-`effect` that are mostly positive. Features at
+    most `reach` apart are coupled by +-`coupling`, with mostly positive signs. Members of the blob differ by normally
+    distributed amounts on all potentials and couplings. Every outlier has its own support, with potentials generated in
+    the same way.
     """
     starts = np.concatenate([[0], np.cumsum(config.supports)])
     blocks = [np.arange(first, last) for first, last in pairwise(starts)]
@@ -336,11 +347,11 @@ STORIES: dict[str, tuple[type[Configuration], Callable[[Any, np.random.Generator
     "compositional": (Composition, composition),
     "adversarial": (BlobAndOutliers, blob_and_outliers),
 }
-"""Class of parameters and generator, by the story's name in the paper."""
+"""Name of the story in the paper -> class of its parameters, and its generator."""
 
 
 def simulated_bundle(config: Configuration) -> Bundle:
-    """Return the entities of a configuration, named by cluster and number. Equal configurations give equal entities."""
+    """Return a configuration's entities as a bundle, named by cluster and number. The result is reproducible."""
     model = STORIES[config.story][1](config, generator_of("portfolio", config.name, "entities"))
     n, m = model.unary.shape
     entity, edge = np.nonzero(model.weight)
@@ -352,11 +363,11 @@ def simulated_bundle(config: Configuration) -> Bundle:
 
 
 def simulated_cohort(config: Configuration, bundle: Bundle, n_patients: int = N_PATIENTS) -> Cohort:
-    """Return patients with `n_true` true entities each. Labels mark the true entities, and profiles are exact samples.
+    """Return simulated patients, each with `n_true` true entities, which are the patient's labels.
 
-    The first true entity is uniformly distributed. With probability `loyalty`, a further true entity comes from the
-    cluster of the first, as long as this cluster has another entity. Otherwise, it is any other entity. The profile is
-    sampled from p(x) ~ exp(mean of S_v(x) over the true v).
+    The first true entity of a patient is uniformly distributed. Each further true entity is, with probability
+    `loyalty`, from the cluster of the first true entity, if this cluster has another entity, and else any other entity.
+    The patient's profile is an exact sample from p(x) ~ exp(mean of S_v(x) over the true v).
     """
     draw = generator_of("portfolio", config.name, "patients")
     entities = parameters(bundle)
@@ -387,7 +398,7 @@ def _true_entities(config: Configuration, draw: np.random.Generator) -> list[int
 
 
 def _own_blocks(config: Blocks, draw: np.random.Generator, *, shared: int = 0) -> Floats:
-    """Return the centres of the clusters, (C, M). A cluster has effects with random signs on a separate block only."""
+    """Return the unary potentials at each cluster's centre, (C, M): random signs on the cluster's own block only."""
     n_clusters = len(config.sizes)
     centre = np.zeros((n_clusters, n_clusters * config.block + shared))
     for cluster, potency in enumerate(config.potencies):
@@ -397,7 +408,9 @@ def _own_blocks(config: Blocks, draw: np.random.Generator, *, shared: int = 0) -
 
 
 def _coupled(config: Blocks, unary: Floats, coherent: Floats) -> Model:
-    """Return a model with couplings around each block. They favour the signs of the cluster on its own block only.
+    """Return a model with couplings between neighbours in each block. A cluster has couplings only in its own block.
+
+    The couplings favour the signs of the cluster's unary potentials.
 
     Parameters
     ----------
@@ -412,7 +425,7 @@ def _coupled(config: Blocks, unary: Floats, coherent: Floats) -> Model:
 
 
 def _ring(block: NDArray[np.int64], reach: int) -> Edges:
-    """Return the sorted, distinct pairs of features at most `reach` apart on a ring, (E, 2) int64."""
+    """Return the distinct pairs of features that are at most `reach` apart on a ring, sorted, (E, 2) int64."""
     apart = range(1, min(reach, len(block) - 1) + 1)
     pairs = [np.column_stack([block, np.roll(block, -distance)]) for distance in apart]
     return np.unique(np.sort(np.concatenate(pairs), axis=1), axis=0).astype(np.int64)
