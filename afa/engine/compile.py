@@ -235,7 +235,7 @@ def kernel(*, entrance: bool = False, inline: bool = False, borrows: bool = Fals
 
 @cache
 def _tell_of_compiling() -> None:
-    """Log one line when the first kernel is compiled, then a count of compiled kernels every `SECONDS_BETWEEN_MESSAGES` seconds."""
+    """Log one line when the first kernel is compiled, and later the number of compiled kernels at regular times."""
     from numba.core import event  # noqa: PLC0415 (numba is loaded here already)
 
     class CompileCounter(event.Listener):

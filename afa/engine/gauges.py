@@ -1,9 +1,9 @@
 """Compute every duel in two gauges for many patients along given observation orders (supp:maxent-vs-truegauge).
 
 A duel D_ab = S_a - S_b compares two class models. In the *true* gauge, the class models are the models of the entities
-a and b. In the *closed* gauge (`maxent` in `SCORE_GAUGES`), the class models are the half-potential models +D/2 and -D/2,
-which depend only on the difference of the two entities' models (eq:half-potential). Tests compare the kernels with the
-plain Python definitions in `afa.model.closure` and `afa.scores.preference`.
+a and b. In the *closed* gauge (`maxent` in `SCORE_GAUGES`), the class models are the half-potential models +D/2 and
+-D/2, which depend only on the difference of the two entities' models (eq:half-potential). Tests compare the kernels
+with the plain Python definitions in `afa.model.closure` and `afa.scores.preference`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class GaugePaths:
     Attributes
     ----------
     pairs : (Q, 2) int64, entity indices a < b
-    signs : (score, gauge) of `SCORE_GAUGES` -> (P, S, M + 1, Q) int8, +1 if a is preferred, -1 if b is preferred, 0 for a
+    signs : (score, gauge) of `SCORE_GAUGES` -> (P, S, M + 1, Q) int8, +1 if a is preferred, -1 if b is preferred, 0 for
+        a
         tie; the score `wald` is equal in both gauges and has the gauge ""
     scalars : (score, gauge) -> (P, S, G, Q) float64 at the G rounds of the grid, without `wald`; `two_elbo` is in nats,
         and `stack_a` is in [-1, 1]

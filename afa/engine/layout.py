@@ -180,7 +180,8 @@ def pack(bundle: Bundle | Models, *, overlaps: bool = True) -> Packed:
 
     Parameters
     ----------
-    overlaps : if False, `Packed.overlaps` may be `NO_OVERLAPS`, which is enough for the kernels of `afa.engine.sharing` and
+    overlaps : if False, `Packed.overlaps` may be `NO_OVERLAPS`, which is enough for the kernels of `afa.engine.sharing`
+        and
         for kernels that read single entities
 
     Raises

@@ -86,7 +86,8 @@ class RunSettings(NamedTuple):
     k : size of the top set
     iteration : settings of all mean-field solves after the first
     requested : mask of the groups of results to write
-    needs_cross, ranking, bounding, voting : True if the run needs cross expectations (`needs_cross`), ranks by `linearity`
+    needs_cross, ranking, bounding, voting : True if the run needs cross expectations (`needs_cross`), ranks by
+        `linearity`
         (`ranking`), tight `l1` budgets (`bounding`), sign votes (`voting`)
     rounds_requested : (r + 1,) bool, True for the rounds whose results are written
     only_changes : True to write only rounds whose feature is in the support of an entity

@@ -3,8 +3,8 @@
 Most pairs of entities in a large bundle share no feature. If entities u and v share no feature, E_{q_u}[S_v] is the
 running constant of v. The kernels of this module loop over the entities whose support includes a feature, so that pairs
 of entities without a shared feature take no time and no memory. The kernels add numbers in the order of
-`afa.engine.state.expected_score`, so that the results are equal to the last bit. `FeatureMajorModel` stores slots by feature, so
-that kernels read the memory in order.
+`afa.engine.state.expected_score`, so that the results are equal to the last bit. `FeatureMajorModel` stores slots by
+feature, so that kernels read the memory in order.
 """
 
 from __future__ import annotations

@@ -142,7 +142,9 @@ Halt = tuple[str, float]
 """A stopping rule, by the name of its option of `afa.planner.Stop`, and its level."""
 
 
-def stops(levels: settings.Stopping, watched: StoppingQuantities | TaskStoppingQuantities) -> Iterator[tuple[Halt, NDArray[np.int64]]]:
+def stops(
+    levels: settings.Stopping, watched: StoppingQuantities | TaskStoppingQuantities
+) -> Iterator[tuple[Halt, NDArray[np.int64]]]:
     """Yield each stopping rule with the first round at which its condition holds, or M if there is none before M.
 
     The first item of each pair is the rule (`Halt`), the second item is (P,) int64, the rounds of the patients.
