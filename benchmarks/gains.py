@@ -27,8 +27,8 @@ from afa.evaluate.accuracy import Resampled
 from afa.evaluate.entrants import Entrant, read_entrant
 from afa.inference.result import probabilities_of
 from afa.io.files import write_csv
+from afa.model.arrays import Floats
 from afa.model.bundle import Bundle, load_bundle
-from afa.model.mrf import Floats
 from afa.model.orders import generator_of
 from afa.planner.explicit import ExplicitPatient
 from afa.planner.sides import sides_for

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from scipy.special import expit, xlogy
 
 from afa.inference.meanfield import Solver, entropy, ternary_moments
+from afa.model.arrays import Floats
 from afa.model.bundle import Bundle
-from afa.model.mrf import LOG3, VALUES, Floats
+from afa.model.mrf import LOG3, VALUES
 
 ZERO_GAIN = 1e-12
 RELATIVE_TIE = 1e-9

@@ -24,8 +24,8 @@ from growth import exponent, planted_bundle
 
 from afa.engine.layout import pack
 from afa.engine.sharing import sharing_of
+from afa.model.arrays import Floats
 from afa.model.bundle import Bundle, load_bundle, save_bundle
-from afa.model.mrf import Floats
 from afa.planner import TopKPlanner
 from afa.planner.cluster import CLUSTER_EVERY
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 from pyarrow import ArrowException
 
 from afa.cohort.cohort import (
@@ -44,6 +43,7 @@ from afa.io.csvfile import (
     visible,
 )
 from afa.io.files import sha256_of
+from afa.model.arrays import Bools, Floats
 
 if TYPE_CHECKING:
     from afa.model.bundle import Bundle
@@ -158,7 +158,7 @@ def numbers_of(
     *,
     only: Sequence[float] = (),
     step: str = "",
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return the given columns as numbers, and record invalid cells in `cells.table`.
 
     If one or two rows contain only words, such as units or a second header, each such row is recorded as one fault. The
@@ -349,7 +349,7 @@ class GivenTable(NamedTuple):
 
     bundle: Bundle
     cohort: Cohort
-    measured: NDArray[np.bool_]
+    measured: Bools
     digests: Mapping[str, str]
     ignored: Sequence[str]
     dropped: Sequence[str]

@@ -12,10 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from afa.cohort.cells import Cells
+from afa.model.arrays import Bools, Floats
 from afa.model.features import Features, Span, is_missing
-
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 
 REPEATED = 3
 """Number of occurrences from which an impossible number, or one far from all others, is taken for a code."""

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +19,7 @@ from afa.errors import AfaError, CohortError, Fault
 from afa.io.csvfile import LONGEST_NAME, few, first_of, is_name, quoted, visible
 from afa.io.files import LARGEST_UNPACKED, atomic_file, atomic_folder, digest_faults, largest_unpacked, sha256_of
 from afa.io.yamlfile import read_mapping
+from afa.model.arrays import Codes
 
 FEATURES_FILE = "features.parquet"
 LABELS_FILE = "labels.parquet"
@@ -50,7 +50,7 @@ class Cohort:
     name: str
     features: tuple[str, ...]
     patients: tuple[str, ...]
-    values: npt.NDArray[np.int8]
+    values: Codes
     labels: pd.DataFrame
     provenance: dict[str, Any] = field(default_factory=dict)
     controls: pd.DataFrame = field(default_factory=pd.DataFrame)

@@ -17,6 +17,7 @@ from pydantic import ConfigDict, Field
 from afa.cohort.counters import Unit, without_version
 from afa.errors import CohortError, Fault, check_number
 from afa.io.csvfile import few, name_column, read_header, read_table
+from afa.model.arrays import Bools, Codes, Floats
 
 Names = Mapping[str, Sequence[str]]
 Tiers = Mapping[str, Sequence[Sequence[str]]]
@@ -204,7 +205,6 @@ def _refuse_cells(
 
 Test = Literal["empirical", "normal", "t"]
 Reference = Literal["controls", "cohort"]
-Floats = npt.NDArray[np.float64]
 
 MAD_TO_SD = 1.4826
 """Ratio of the standard deviation of a normal distribution to its median absolute deviation."""
@@ -275,7 +275,7 @@ def encode(
     return pd.DataFrame(_coded(known, controls, test, level), index=values.index, columns=values.columns)
 
 
-def _coded(values: Floats, controls: Floats, test: Test, level: float) -> npt.NDArray[np.int8]:
+def _coded(values: Floats, controls: Floats, test: Test, level: float) -> Codes:
     away = values - controls.mean(axis=1, keepdims=True)
     return np.where(np.abs(away) > reach(controls, test, level), np.sign(away), 0).astype(np.int8)
 
@@ -371,7 +371,7 @@ def robust_scale(values: Floats) -> Floats:
     return np.asarray(MAD_TO_SD * np.median(np.abs(values - centre), axis=1))
 
 
-def without_robust_spread(values: Floats) -> npt.NDArray[np.bool_]:
+def without_robust_spread(values: Floats) -> Bools:
     """Return True for genes whose median absolute deviation is 0 up to rounding.
 
     Parameters
@@ -428,7 +428,7 @@ def reach(controls: Floats, test: Test, level: float) -> Floats:
     return np.asarray(far)
 
 
-def without_spread(controls: Floats) -> npt.NDArray[np.bool_]:
+def without_spread(controls: Floats) -> Bools:
     """Return True for genes that have the same value in all controls, up to rounding.
 
     Parameters

@@ -23,7 +23,6 @@ from afa.cohort.codes import apart, repeated_outside, without_codes
 from afa.cohort.cohort import PATIENT
 from afa.cohort.encode import (
     Coding,
-    Floats,
     Reference,
     Test,
     check_controls,
@@ -36,6 +35,7 @@ from afa.cohort.samples import other_spelling
 from afa.errors import CohortError, ConfigError, Fault
 from afa.io.csvfile import few, quoted, separator_of, visible
 from afa.io.files import atomic_file
+from afa.model.arrays import Bools, Floats
 from afa.model.features import Features, features_of, shown_unit
 
 ONE_SIDED = 0.95
@@ -202,7 +202,7 @@ def encode_cells(
     cells: Cells,
     features: Features,
     coding: Coding,
-    is_control: npt.NDArray[np.bool_] | None = None,
+    is_control: Bools | None = None,
     *,
     where: Path | str,
     dictionary: str = DICTIONARY,

@@ -25,7 +25,6 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -50,9 +49,9 @@ from afa.errors import CohortError, Fault
 from afa.io.csvfile import few, numbers_with_commas, quoted
 from afa.io.csvfile import number as number_of
 from afa.io.files import largest_unpacked, unpacked
+from afa.model.arrays import Floats
 
 Opened = Callable[[], BinaryIO]
-Floats = npt.NDArray[np.float64]
 
 LONGEST_LINE = 64 << 20
 """Longest line, in bytes, that is read into memory."""

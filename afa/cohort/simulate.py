@@ -16,16 +16,15 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.stats import norm
 
 from afa.cohort.archive import write_gzip
 from afa.cohort.config import INFLAMMATION, SIMULATION_FILE, SOFT, CohortConfig, SimulationConfig, simulated_files
 from afa.errors import ConfigError, Fault
 from afa.io.files import atomic_folder
+from afa.model.arrays import Floats
 from afa.model.bundle import Bundle
 
-Floats = NDArray[np.float64]
 KINDS = ("agrees", "flipped", "no_effect")
 
 

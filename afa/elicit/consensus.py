@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from afa.elicit.record import UNKNOWN
 from afa.elicit.tables import DROPPED_COLUMNS, KEPT_COLUMNS, REFERENCE_COLUMNS, SIGN
 from afa.errors import ElicitationError, Fault
 from afa.io.csvfile import number_column, read_table
+from afa.model.arrays import Bools, Ints
 from afa.model.bundle.rates import pool, three_values
 from afa.model.features import Features
 from afa.model.study import Kind, Study
@@ -115,7 +115,7 @@ def agreement(named: pd.DataFrame, study: Study) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=AGREEMENT_COLUMNS)
 
 
-def fleiss_kappa(signs: NDArray[np.int64]) -> float:
+def fleiss_kappa(signs: Ints) -> float:
     """Return Fleiss' kappa of the categories -1, 0, +1, or NaN if only one category occurs.
 
     Parameters
@@ -192,7 +192,7 @@ def _verdict(row: Any, kinds: Sequence[Kind]) -> str:
     return SUPPORTS if row.names_gene == "yes" else "does not name the gene"
 
 
-def among(table: pd.DataFrame, others: pd.DataFrame) -> NDArray[np.bool_]:
+def among(table: pd.DataFrame, others: pd.DataFrame) -> Bools:
     """Return True for each row of `table` whose phenotype and gene occur in `others`.
 
     Returns
@@ -201,11 +201,11 @@ def among(table: pd.DataFrame, others: pd.DataFrame) -> NDArray[np.bool_]:
 
     """
     names = ["phenotype", "gene"]
-    found: NDArray[np.bool_] = pd.MultiIndex.from_frame(table[names]).isin(pd.MultiIndex.from_frame(others[names]))
+    found: Bools = pd.MultiIndex.from_frame(table[names]).isin(pd.MultiIndex.from_frame(others[names]))
     return found
 
 
-def _agreed(signs: NDArray[np.int64]) -> Iterator[float]:
+def _agreed(signs: Ints) -> Iterator[float]:
     """Yield the values of the columns genes, agreed, share and kappa in `AGREEMENT_COLUMNS`.
 
     Parameters
@@ -347,7 +347,7 @@ def read_voters(folder: str | Path, unary: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(voters, ignore_index=True)
 
 
-def pooled_shares(voters: pd.DataFrame, pairs: pd.MultiIndex, possible: NDArray[np.bool_]) -> pd.DataFrame:
+def pooled_shares(voters: pd.DataFrame, pairs: pd.MultiIndex, possible: Bools) -> pd.DataFrame:
     """Return the `SHARES` of pairs of entity and feature, pooled over voters (F7).
 
     The `SHARES` are NaN for pairs without an answer.

@@ -28,13 +28,12 @@ from afa.engine.layout import (
     RATIO_LOW,
     SILENT,
     SILENT_SECOND,
-    Indices,
     Packed,
     Pairs,
     new_gains,
 )
 from afa.engine.state import State
-from afa.model.mrf import Floats
+from afa.model.arrays import Floats, Ints
 
 
 class DuelEdges(NamedTuple):
@@ -52,9 +51,9 @@ class DuelEdges(NamedTuple):
 
     """
 
-    first_edge: Indices
-    duel: Indices
-    other: Indices
+    first_edge: Ints
+    duel: Ints
+    other: Ints
     size: Floats
     coupled: Floats
 

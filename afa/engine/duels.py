@@ -21,9 +21,9 @@ from afa.engine.budgets import (
     variance_of_group,
 )
 from afa.engine.compile import kernel
-from afa.engine.layout import NEXT, Indices, Packed, Pairs
+from afa.engine.layout import NEXT, Packed, Pairs
 from afa.engine.state import State, sign, term
-from afa.model.mrf import Floats
+from afa.model.arrays import Codes, Floats, Ints
 from afa.scores.bracket import ALPHA, K1
 
 
@@ -154,7 +154,7 @@ def variances(packed: Packed, state: State, pairs: Pairs) -> Floats:
 
 
 @kernel(entrance=True)
-def vote(packed: Packed, state: State, votes: NDArray[np.int64], feature: int, value: int) -> None:
+def vote(packed: Packed, state: State, votes: Ints, feature: int, value: int) -> None:
     """Add one observation's sign votes: for each duel, the entity that the value favours. Call it before `condition`.
 
     Parameters
@@ -170,7 +170,7 @@ def vote(packed: Packed, state: State, votes: NDArray[np.int64], feature: int, v
 
 
 @kernel(entrance=True)
-def vote_among(holders: Indices, terms: Floats, n: int, tie: float, votes: NDArray[np.int64]) -> None:
+def vote_among(holders: Ints, terms: Floats, n: int, tie: float, votes: Ints) -> None:
     """Add the sign votes of one observation: a duel's vote is the sign of the change of its running constant.
 
     Parameters
@@ -207,10 +207,10 @@ def bracket_calls(
     b: int,
     sums: Duel,
     mean: float,
-    votes: NDArray[np.int64],
+    votes: Ints,
     n_observed: int,
     gamma: float,
-    calls: NDArray[np.int8],
+    calls: Codes,
 ) -> None:
     """Write the decision of each bracket: +1 for entity a, -1 for entity b, or 0 if undecided.
 
@@ -253,11 +253,11 @@ def vote_call(positive: int, n: int, gamma: float) -> int:
 def refresh_budgets(
     packed: Packed,
     state: State,
-    duels: Indices,
+    duels: Ints,
     pairs: Pairs,
     budget: Floats,
     computed_at: NDArray[np.int32],
-    changed_at: Indices,
+    changed_at: Ints,
     now: int,
 ) -> None:
     """Recompute the tight `l1` budget of each given duel if one of its entities has changed.
@@ -288,7 +288,7 @@ def gaussian_sign(mean: float, variance: float) -> float:
 
 
 @kernel(inline=True)
-def is_stale(changed_at: Indices, computed_at: int, a: int, b: int) -> bool:
+def is_stale(changed_at: Ints, computed_at: int, a: int, b: int) -> bool:
     """Return True if an observation has changed entity a or b since round `computed_at`.
 
     Parameters
@@ -313,7 +313,7 @@ def all_pairs(n: int) -> Pairs:
     return np.column_stack([a, b]).astype(np.int64)
 
 
-def sides_of(n: int, duels: Indices) -> Pairs:
+def sides_of(n: int, duels: Ints) -> Pairs:
     """Return the entities a < b of the given duels.
 
     Parameters

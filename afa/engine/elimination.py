@@ -18,7 +18,6 @@ from afa.engine.compile import INT, in_threads, kernel
 from afa.engine.elimination_tables import (
     UNOBSERVED,
     Plan,
-    States,
     clamp,
     eliminate,
     message_size,
@@ -29,7 +28,8 @@ from afa.engine.elimination_tables import (
 from afa.errors import Fault, InferenceError
 from afa.inference.elimination import BYTES, components
 from afa.inference.exact import exact
-from afa.model.mrf import LOG3, Evidence, Floats, PairwiseMRF
+from afa.model.arrays import Bools, Codes, Floats
+from afa.model.mrf import LOG3, Evidence, PairwiseMRF
 
 ENTRY_LIMIT = 2e8
 MEMORY_LIMIT = 2_000_000_000
@@ -57,8 +57,8 @@ def elimination_plan(mrf: PairwiseMRF) -> Plan:
 
 def log_partitions(
     mrf: PairwiseMRF,
-    observed: NDArray[np.bool_],
-    values: NDArray[np.int8],
+    observed: Bools,
+    values: Codes,
     *,
     factors: Sequence[float] = (0.5, -0.5),
     plan: Plan | None = None,
@@ -111,7 +111,7 @@ def log_partitions(
     return found
 
 
-def _distinct(codes: States) -> tuple[States, NDArray[np.intp]]:
+def _distinct(codes: Codes) -> tuple[Codes, NDArray[np.intp]]:
     """Return the distinct rows of `codes`, (R, n), and the index of each row among the distinct rows, (R,)."""
     n_rows, n = codes.shape
     if n == 0 or n_rows == 0:
@@ -120,7 +120,7 @@ def _distinct(codes: States) -> tuple[States, NDArray[np.intp]]:
     return states, row.reshape(-1)
 
 
-def _by_logarithms(mrf: PairwiseMRF, plan: Plan, state: States, factors: Sequence[float]) -> Floats:
+def _by_logarithms(mrf: PairwiseMRF, plan: Plan, state: Codes, factors: Sequence[float]) -> Floats:
     """Return log-partitions of one state by `exact`, (n_factors,), without prior and features outside the support."""
     seen = plan.feature[state != UNOBSERVED]
     observations = dict(zip([mrf.features[j] for j in seen], state[state != UNOBSERVED].tolist(), strict=True))
@@ -134,7 +134,7 @@ def _by_logarithms(mrf: PairwiseMRF, plan: Plan, state: States, factors: Sequenc
 
 
 @kernel(entrance=True)
-def _entries(plan: Plan, states: States) -> Floats:
+def _entries(plan: Plan, states: Codes) -> Floats:
     """Return the number of table entries that each state needs, (U,) float64."""
     clamped = new_clamped(plan)
     entries = np.empty(len(states))
@@ -145,7 +145,7 @@ def _entries(plan: Plan, states: States) -> Floats:
 
 
 @kernel(entrance=True)
-def _solve(plan: Plan, states: States, factors: Floats, solved: Floats, first: int, last: int) -> None:
+def _solve(plan: Plan, states: Codes, factors: Floats, solved: Floats, first: int, last: int) -> None:
     """Write log-partitions of states first to last - 1 into `solved`, (U, F); NaN if weights exceed float64."""
     clamped, incoming = new_clamped(plan), new_incoming(len(plan.unary))
     largest, widest = 0, 0

@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
-from afa.model.mrf import Floats
+from afa.model.arrays import Codes, Floats, Ints
 
 LOW_AXES = 4
 LOW_SIZE = 3**LOW_AXES
@@ -54,11 +53,11 @@ class Incoming(NamedTuple):
 
     """
 
-    at: Indices
-    own: Indices
-    stride: Indices
-    carry: Indices
-    offset: Indices
+    at: Ints
+    own: Ints
+    stride: Ints
+    carry: Ints
+    offset: Ints
 
 
 @kernel()
@@ -196,9 +195,6 @@ def _sum_out(out: Floats, high_axes: int, n_messages: int, incoming: Incoming, t
             block[low] = down[low] + still[low] + up[low]
 
 
-Indices = NDArray[np.int64]
-States = NDArray[np.int8]
-
 UNOBSERVED = 2
 
 
@@ -216,10 +212,10 @@ class Plan(NamedTuple):
 
     """
 
-    feature: Indices
+    feature: Ints
     unary: Floats
-    first: Indices
-    separator: Indices
+    first: Ints
+    separator: Ints
     coupling: Floats
 
 
@@ -241,15 +237,15 @@ class Clamped(NamedTuple):
 
     """
 
-    place: Indices
+    place: Ints
     field: Floats
-    first: Indices
-    separator: Indices
+    first: Ints
+    separator: Ints
     coupling: Floats
-    child: Indices
-    sibling: Indices
-    start: Indices
-    mark: Indices
+    child: Ints
+    sibling: Ints
+    start: Ints
+    mark: Ints
 
 
 @kernel()
@@ -263,7 +259,7 @@ def new_clamped(plan: Plan) -> Clamped:
 
 
 @kernel()
-def clamp(plan: Plan, state: States, clamped: Clamped) -> tuple[int, float]:
+def clamp(plan: Plan, state: Codes, clamped: Clamped) -> tuple[int, float]:
     """Fill `clamped` from the observations of a state.
 
     Return the number of unobserved features, and the energy of the observed features in nats without the prior

@@ -44,6 +44,7 @@ from afa.engine.sweeps import Iteration, iteration_of
 from afa.engine.walk import walk
 from afa.errors import BundleError, CohortError, Fault
 from afa.inference.meanfield import Solver
+from afa.model.arrays import Codes, Ints
 from afa.model.bundle import Bundle
 
 BLOCK_BYTES = 64 * 2**20
@@ -60,7 +61,7 @@ def blocks(n_paths: int, bytes_each: int) -> Iterator[slice]:
 
 def choose(
     bundle: Bundle | Models,
-    values: NDArray[np.int8],
+    values: Codes,
     read: int = 0,
     *,
     allocation: str,
@@ -91,8 +92,8 @@ def choose(
 
 def follow(
     bundle: Bundle | Models,
-    values: NDArray[np.int8],
-    orders: NDArray[np.int64],
+    values: Codes,
+    orders: Ints,
     read: int,
     *,
     threads: int | None = None,
@@ -122,7 +123,7 @@ def follow(
     return WalkResults._make(array.reshape(*orders.shape[:-1], *array.shape[1:]) for array in results)
 
 
-def check_exclusive(bundle: Bundle | Models, values: NDArray[np.int8]) -> None:
+def check_exclusive(bundle: Bundle | Models, values: Codes) -> None:
     """Raise a `CohortError` if a patient has two features of an exclusive group at +1.
 
     Parameters
@@ -267,11 +268,11 @@ def _start_of(bundle: Bundle | Models, packed: Packed, iteration: Iteration) -> 
 def _walk(
     run: RunSettings,
     start: PathState,
-    values: NDArray[np.int8],
-    order: NDArray[np.int64],
+    values: Codes,
+    order: Ints,
     threads: int | None,
     n_rows: int | None = None,
-    rounds: NDArray[np.int64] | None = None,
+    rounds: Ints | None = None,
 ) -> WalkResults:
     results, values = new_followed(run, order, n_rows), laid_out(values)
     missing = values == MISSING
@@ -303,7 +304,7 @@ def _walk(
     return results
 
 
-def new_followed(run: RunSettings, order: NDArray[np.int64], n_rows: int | None = None) -> WalkResults:
+def new_followed(run: RunSettings, order: Ints, n_rows: int | None = None) -> WalkResults:
     """Return arrays for the results along the orders (J, r).
 
     Parameters

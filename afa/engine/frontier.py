@@ -10,13 +10,12 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from afa.engine.compile import in_threads, kernel, laid_out
-from afa.engine.layout import Indices
 from afa.engine.ranks import name_places
 from afa.engine.rules import NONE
-from afa.model.mrf import RELATIVE_TIE, Floats
+from afa.model.arrays import Bools, Codes, Floats, Ints
+from afa.model.mrf import RELATIVE_TIE
 from afa.scores.belief import OF_VALUES, Background, ScoreTable, variances_of
 
 
@@ -31,8 +30,8 @@ class FrontierPaths(NamedTuple):
 
     """
 
-    order: Indices
-    fallback: NDArray[np.bool_]
+    order: Ints
+    fallback: Bools
     mean: Floats
 
 
@@ -56,27 +55,27 @@ class _Scores(NamedTuple):
     """
 
     constant: Floats
-    entity: Indices
-    feature: Indices
+    entity: Ints
+    feature: Ints
     slope: Floats
-    owner: Indices
-    first: Indices
-    second: Indices
+    owner: Ints
+    first: Ints
+    second: Ints
     psi: Floats
-    pair_features: Indices
-    by_pair: Indices
-    pair_start: Indices
+    pair_features: Ints
+    by_pair: Ints
+    pair_start: Ints
     middle: Floats
     joint: Floats
-    slots_of: Indices
-    entity_rank: Indices
-    feature_rank: Indices
+    slots_of: Ints
+    entity_rank: Ints
+    feature_rank: Ints
     tie: float
     joined: bool
 
 
 def frontier_paths(
-    table: ScoreTable, background: Background, values: NDArray[np.int8], k: int, threads: int | None = None
+    table: ScoreTable, background: Background, values: Codes, k: int, threads: int | None = None
 ) -> FrontierPaths:
     """Run P patients under the rule `frontier` until all features are observed.
 
@@ -138,24 +137,24 @@ class _Work(NamedTuple):
 
     middle: Floats
     joint: Floats
-    at: Indices
-    place: Indices
+    at: Ints
+    place: Ints
     slope: Floats
     through: Floats
     shared: Floats
     weights: Floats
     gain: Floats
     rounded: Floats
-    ranked: Indices
+    ranked: Ints
 
 
 @kernel(entrance=True)
 def _follow(
     scores: _Scores,
-    values: NDArray[np.int8],
+    values: Codes,
     k: int,
-    order: Indices,
-    fallback: NDArray[np.bool_],
+    order: Ints,
+    fallback: Bools,
     mean: Floats,
     first: int,
     last: int,
@@ -184,9 +183,9 @@ def _follow_patient(
     scores: _Scores,
     work: _Work,
     k: int,
-    values: NDArray[np.int8],
-    order: Indices,
-    fallback: NDArray[np.bool_],
+    values: Codes,
+    order: Ints,
+    fallback: Bools,
     mean: Floats,
 ) -> None:
     """Write the observation order and the expected scores of one patient."""

@@ -12,15 +12,15 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from afa.engine.budgets import UNIFORM_SECOND, moments_at, terms_of_duel
 from afa.engine.compile import kernel
 from afa.engine.duels import gaussian_sign, is_stale, row
-from afa.engine.layout import Gains, Indices, Packed
+from afa.engine.layout import Gains, Packed
 from afa.engine.state import State, elbo, expected_score, free_part
 from afa.engine.sweeps import Iteration, bound, converged
-from afa.model.mrf import LOG3, Floats
+from afa.model.arrays import Bools, Floats, Ints
+from afa.model.mrf import LOG3
 
 ZERO_GAIN = 1e-12
 NO_GAIN, WALD_MAGNITUDE, CMI, F_LINEARITY, F_TWO_ELBO, F_STACK_A = range(-1, 5)
@@ -55,8 +55,8 @@ def bring_up_to_date(
     empty: Floats,
     kind: int,
     iteration: Iteration,
-    wanted: NDArray[np.bool_],
-    changed_at: Indices,
+    wanted: Bools,
+    changed_at: Ints,
     now: int,
 ) -> None:
     """Recompute the gains of each wanted duel if one of its entities has changed.
@@ -230,14 +230,14 @@ class Lookahead(NamedTuple):
 
     """
 
-    start: NDArray[np.int64]
+    start: Ints
     field: Floats
     m: Floats
     q: Floats
     constant: Floats
     bound: Floats
     own: Floats
-    computed_at: Indices
+    computed_at: Ints
 
 
 def new_lookahead(packed: Packed, kind: int) -> Lookahead:
@@ -294,7 +294,7 @@ def _solve_value(
     state: State,
     lookahead: Lookahead,
     entity: int,
-    slots: Indices,
+    slots: Ints,
     coupling: Floats,
     pull: Floats,
     i: int,

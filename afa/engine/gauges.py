@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from afa.engine.compile import INT, in_threads, kernel, laid_out
 from afa.engine.duels import all_pairs, gaussian_sign
-from afa.engine.layout import Gains, Indices, Packed, Pairs, new_gains, pack
-from afa.engine.paths import Signs
+from afa.engine.layout import Gains, Packed, Pairs, new_gains, pack
 from afa.engine.state import ASCENDED, ITERATIONS, State, condition, copy_state, new_state, sign, solve_entity
 from afa.engine.sweeps import Iteration, add_neighbours, bound, converged, iteration_of, padded
 from afa.inference.meanfield import Solver
+from afa.model.arrays import Bools, Codes, Floats, Ints
 from afa.model.bundle import Bundle
-from afa.model.mrf import LOG3, Floats
+from afa.model.mrf import LOG3
 
 SCORE_GAUGES = (("two_elbo", "true"), ("two_elbo", "maxent"), ("stack_a", "true"), ("stack_a", "maxent"), ("wald", ""))
 MODELS = ("entity", "half_positive", "half_negative")
@@ -49,7 +49,7 @@ class GaugePaths:
     """
 
     pairs: Pairs
-    signs: Mapping[tuple[str, str], Signs]
+    signs: Mapping[tuple[str, str], Codes]
     scalars: Mapping[tuple[str, str], Floats]
     counts: Mapping[str, NDArray[np.int32]]
 
@@ -73,7 +73,7 @@ class Read(NamedTuple):
 
     """
 
-    signs: Signs
+    signs: Codes
     scalars: Floats
     counts: NDArray[np.int32]
 
@@ -103,8 +103,8 @@ class Difference(NamedTuple):
 
 def gauge_paths(
     bundle: Bundle,
-    values: NDArray[np.int8],
-    orders: NDArray[np.int64],
+    values: Codes,
+    orders: Ints,
     grid: Sequence[int],
     *,
     solver: Solver | None = None,
@@ -150,9 +150,9 @@ def _follow(
     gauge: GaugeRun,
     start: State,
     start_scores: Floats,
-    values: Signs,
-    orders: Indices,
-    place_in_grid: Indices,
+    values: Codes,
+    orders: Ints,
+    place_in_grid: Ints,
     found: Read,
     first: int,
     last: int,
@@ -183,9 +183,7 @@ def _follow(
 
 
 @kernel(entrance=True)
-def _read_changed(
-    gauge: GaugeRun, state: State, scores: Floats, changed: NDArray[np.bool_], counts: NDArray[np.int32]
-) -> None:
+def _read_changed(gauge: GaugeRun, state: State, scores: Floats, changed: Bools, counts: NDArray[np.int32]) -> None:
     """Solve the entities marked in `changed`, (N,) bool, and write the scores of their duels, (5, Q) float64."""
     for entity in range(len(changed)):
         if changed[entity]:

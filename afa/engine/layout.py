@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
 from afa.errors import BundleError, Fault
+from afa.model.arrays import Floats, Ints
 from afa.model.bundle import Bundle
-from afa.model.mrf import LOG3, ROUNDING, Floats, PairwiseMRF
+from afa.model.mrf import LOG3, ROUNDING, PairwiseMRF
 
-Indices = NDArray[np.int64]
-Pairs = NDArray[np.int64]
+Pairs = Ints
 
 
 class Overlaps(NamedTuple):
@@ -45,12 +45,12 @@ class Overlaps(NamedTuple):
 
     """
 
-    first: Indices
-    of_u: Indices
-    of_v: Indices
-    first_edge: Indices
-    edge_j: Indices
-    edge_l: Indices
+    first: Ints
+    of_u: Ints
+    of_v: Ints
+    first_edge: Ints
+    edge_j: Ints
+    edge_l: Ints
     coupling: Floats
 
 
@@ -103,15 +103,15 @@ class Packed(NamedTuple):
 
     """
 
-    first_slot: Indices
-    feature: Indices
-    owner: Indices
+    first_slot: Ints
+    feature: Ints
+    owner: Ints
     unary: Floats
-    first_edge: Indices
-    other_slot: Indices
+    first_edge: Ints
+    other_slot: Ints
     coupling: Floats
-    first_feature_slot: Indices
-    feature_slots: Indices
+    first_feature_slot: Ints
+    feature_slots: Ints
     prior: Floats
     overlaps: Overlaps
     n_features: int
@@ -252,7 +252,7 @@ def _lay_out_models(bundle: Models) -> Packed:
     )
 
 
-def _by_slot(slots: Indices, row: Indices, column: Indices, value: Floats, prior: Floats, n: int, m: int) -> Packed:
+def _by_slot(slots: Ints, row: Ints, column: Ints, value: Floats, prior: Floats, n: int, m: int) -> Packed:
     """Return the kernel arrays of a bundle with unaries of 0 and an empty `site`, which the caller fills in.
 
     Parameters
@@ -290,7 +290,7 @@ def _by_slot(slots: Indices, row: Indices, column: Indices, value: Floats, prior
     )
 
 
-def _distinct(numbers: Indices) -> Indices:
+def _distinct(numbers: Ints) -> Ints:
     """Return the distinct numbers in ascending order, faster than `np.unique` for 64-bit integers."""
     ascending = np.sort(numbers)
     return ascending[np.concatenate([[True], ascending[1:] != ascending[:-1]])] if len(ascending) else ascending
@@ -333,12 +333,12 @@ class Gains(NamedTuple):
     """
 
     pairs: Pairs
-    first: NDArray[np.int64]
-    feature: NDArray[np.int64]
-    slot_a: NDArray[np.int64]
-    slot_b: NDArray[np.int64]
+    first: Ints
+    feature: Ints
+    slot_a: Ints
+    slot_b: Ints
     gain: Floats
-    computed_at: Indices
+    computed_at: Ints
 
 
 @kernel(entrance=True)

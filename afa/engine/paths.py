@@ -32,11 +32,9 @@ from afa.engine.run import (
 )
 from afa.engine.tasks import ClassTask
 from afa.inference.meanfield import ASCENT_FACTOR, Solver
+from afa.model.arrays import Bools, Codes, Floats, Ints
 from afa.model.bundle import Bundle
-from afa.model.mrf import Floats
 
-Signs = NDArray[np.int8]
-Counts = NDArray[np.int64]
 N_SOLVES, ITERATIONS, CAPPED, UNFINISHED, ASCENT_SWEEPS = range(5)
 
 
@@ -54,7 +52,7 @@ class SignPaths:
     """
 
     pairs: Pairs
-    signs: Mapping[str, Signs]
+    signs: Mapping[str, Codes]
     solves: NDArray[np.int32]
     iterations: NDArray[np.int32]
     capped: NDArray[np.int32]
@@ -76,15 +74,15 @@ class SolvePaths(NamedTuple):
 
     """
 
-    by_round: Counts
-    by_patient: Counts
-    first_unfinished: NDArray[np.int64]
+    by_round: Ints
+    by_patient: Ints
+    first_unfinished: Ints
 
 
 def sign_paths(
     bundle: Bundle,
-    values: NDArray[np.int8],
-    orders: NDArray[np.int64],
+    values: Codes,
+    orders: Ints,
     *,
     solver: Solver | None = None,
     start: str = "uniform",
@@ -109,8 +107,8 @@ def sign_paths(
 
 
 def first_signs(
-    bundle: Bundle, looked_at: Bundle, values: NDArray[np.int8], rounds: int, *, solver: Solver | None = None
-) -> Signs:
+    bundle: Bundle, looked_at: Bundle, values: Codes, rounds: int, *, solver: Solver | None = None
+) -> Codes:
     """Return the signs of all duels by `linearity`, where `greedy` chooses the features by the gain `cmi`.
 
     Parameters
@@ -144,8 +142,8 @@ def first_signs(
 
 def solve_paths(
     bundle: Bundle,
-    values: NDArray[np.int8],
-    orders: NDArray[np.int64],
+    values: Codes,
+    orders: Ints,
     *,
     solver: Solver | None = None,
     threads: int | None = None,
@@ -209,7 +207,7 @@ class StateSamples(NamedTuple):
 
     packed: Packed
     pairs: Pairs
-    rounds: NDArray[np.int64]
+    rounds: Ints
     constant: Floats
     elbo: Floats
     m: Floats
@@ -218,13 +216,13 @@ class StateSamples(NamedTuple):
     mean: Floats
     stack_a: Floats
     sums: Floats
-    calls: NDArray[np.int8]
+    calls: Codes
 
 
 def snapshots(
     bundle: Bundle,
-    values: NDArray[np.int8],
-    orders: NDArray[np.int64],
+    values: Codes,
+    orders: Ints,
     rounds: Sequence[int],
     *,
     solver: Solver | None = None,
@@ -265,8 +263,8 @@ class StoppingQuantities(NamedTuple):
 
     """
 
-    inside: NDArray[np.bool_]
-    certain: NDArray[np.bool_]
+    inside: Bools
+    certain: Bools
     probability: Floats
     posterior: Floats
     gain: Floats
@@ -286,16 +284,16 @@ class TaskStoppingQuantities(NamedTuple):
     """
 
     log_odds: Floats
-    decision: NDArray[np.int8]
-    certain: NDArray[np.bool_]
+    decision: Codes
+    certain: Bools
     probability: Floats
     gain: Floats
 
 
 def stopping_quantities(
     bundle: Bundle,
-    values: NDArray[np.int8],
-    orders: NDArray[np.int64],
+    values: Codes,
+    orders: Ints,
     *,
     k: int = 5,
     solver: Solver | None = None,
@@ -327,8 +325,8 @@ def stopping_quantities(
 
 def task_stopping_quantities(
     task: ClassTask,
-    values: NDArray[np.int8],
-    orders: NDArray[np.int64] | None,
+    values: Codes,
+    orders: Ints | None,
     *,
     gain: str = "cmi",
     target: str | None = None,

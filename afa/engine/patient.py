@@ -5,13 +5,12 @@ from __future__ import annotations
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 
 from afa.engine.budgets import entity_budgets
 from afa.engine.duels import refresh_budgets, variances, vote_among
 from afa.engine.gains import F_LINEARITY, GAIN_KINDS
-from afa.engine.layout import Indices, Packed, pack
+from afa.engine.layout import Packed, pack
 from afa.engine.patient_state import PatientState
 from afa.engine.ranks import RankTable, copy_table, new_table, rank_all, refresh_table
 from afa.engine.rules import total_unary
@@ -31,8 +30,9 @@ from afa.engine.sweeps import Iteration, iteration_of
 from afa.inference.exact import exact, pair_moments
 from afa.inference.meanfield import Solver
 from afa.inference.result import probabilities_of
+from afa.model.arrays import Bools, Floats, Ints
 from afa.model.bundle import Bundle
-from afa.model.mrf import Evidence, Floats
+from afa.model.mrf import Evidence
 from afa.scores.gain import information
 from afa.scores.preference import gaussian_sign
 
@@ -76,7 +76,7 @@ class Patient(PatientState):
         self.state, self._mirror, self._table = _start_of(bundle, self.packed, first_round)
         self._exact = ExactModels(bundle, self.packed, self.state) if inference == "exact" else None
         self._stale_scores = np.full(n, self._exact is not None)
-        self._ballots: list[tuple[Indices, Floats]] = []
+        self._ballots: list[tuple[Ints, Floats]] = []
         self._votes = np.zeros((self.n_duels, 2), dtype=np.int64)
         self._empty = self.elbo()
         self._offset = (self._empty - self.packed.prior) * calibrated
@@ -92,7 +92,7 @@ class Patient(PatientState):
         return int(self.state.observed.sum())
 
     @property
-    def closed(self) -> NDArray[np.bool_]:
+    def closed(self) -> Bools:
         """Return a mask of the observed features.
 
         Returns
@@ -170,7 +170,7 @@ class Patient(PatientState):
         scores.flags.writeable = False
         return scores
 
-    def known_ranks(self, score: str, name_rank: Indices) -> Indices | None:
+    def known_ranks(self, score: str, name_rank: Ints) -> Ints | None:
         """Return the rank of each entity by `linearity`, or None for any other score.
 
         Parameters
@@ -195,7 +195,7 @@ class Patient(PatientState):
         budget = entity_budgets(self.packed, self.state)
         return np.column_stack([self.state.constant - budget, self.state.constant + budget])
 
-    def lead(self, duels: Indices | None = None) -> Floats:
+    def lead(self, duels: Ints | None = None) -> Floats:
         """Return the contribution of the observed features to D for each of the given duels, Lambda_ab.
 
         Parameters
@@ -211,7 +211,7 @@ class Patient(PatientState):
         lead: Floats = self.state.constant[a] - self.state.constant[b]
         return lead
 
-    def resolved(self, duels: Indices | None = None) -> NDArray[np.bool_]:
+    def resolved(self, duels: Ints | None = None) -> Bools:
         """Return a mask of the resolved duels, whose sign no further observation can change (tight `l1` bracket).
 
         Parameters
@@ -226,10 +226,10 @@ class Patient(PatientState):
         chosen, pairs, now = np.arange(self.n_duels) if duels is None else duels, self.sides(duels), self._round
         refresh_budgets(self.packed, self.state, chosen, pairs, self._budget, self._budget_at, self._changed_at, now)
         lead = self.lead(duels) - (self._offset[pairs[:, 0]] - self._offset[pairs[:, 1]])
-        resolved_sign: NDArray[np.bool_] = np.abs(lead) > self._budget[chosen] + self.packed.tie
+        resolved_sign: Bools = np.abs(lead) > self._budget[chosen] + self.packed.tie
         return resolved_sign
 
-    def gains(self, duels: NDArray[np.bool_]) -> Floats:
+    def gains(self, duels: Bools) -> Floats:
         """Return the gain of each feature for each of the given duels.
 
         Parameters
@@ -250,7 +250,7 @@ class Patient(PatientState):
         table[place, gains.feature[entry]] = gains.gain[entry]
         return table
 
-    def gain_of(self, features: list[int], duels: Indices) -> Floats:
+    def gain_of(self, features: list[int], duels: Ints) -> Floats:
         """Return for each of the given duels the sum of its gains over the given features.
 
         Parameters
@@ -267,7 +267,7 @@ class Patient(PatientState):
         gain_by_row(*self._gains.rows(self.state, duels, self._changed_at, self._round), wanted, total)
         return total
 
-    def summed_gain(self, duels: Indices, weights: Floats) -> Floats:
+    def summed_gain(self, duels: Ints, weights: Floats) -> Floats:
         """Return for each feature the weighted sum of its gains over the given duels (eq:feature_selection).
 
         Parameters
@@ -362,7 +362,7 @@ class ExactModels:
         self._moments: dict[int, tuple[Floats, Floats]] = {}
         self._solve(np.arange(len(bundle.entities)))
 
-    def observe(self, feature: int, value: int, holders: Indices) -> None:
+    def observe(self, feature: int, value: int, holders: Ints) -> None:
         """Condition every entity, and solve again the entities with the feature in their support.
 
         The caller conditions `state`.
@@ -375,7 +375,7 @@ class ExactModels:
         self._evidence = [evidence.observe(feature, value) for evidence in self._evidence]
         self._solve(holders)
 
-    def _solve(self, changed: Indices) -> None:
+    def _solve(self, changed: Ints) -> None:
         """Solve the given entities, and update their rows and columns of `State.cross`."""
         state = self._state
         for v in changed.tolist():

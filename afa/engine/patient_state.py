@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from afa.engine.duels import all_pairs, sides_of
-from afa.engine.layout import Indices, Pairs
+from afa.engine.layout import Pairs
 from afa.errors import Fault, PlannerError
-from afa.model.mrf import Floats
+from afa.model.arrays import Bools, Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class DuelWeights:
     """
 
     n_duels: int
-    duels: Indices
+    duels: Ints
     weights: Floats
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Floats:
@@ -74,7 +74,7 @@ class PatientState(ABC):
         """
         return all_pairs(self.n_entities)
 
-    def sides(self, duels: Indices | None) -> Pairs:
+    def sides(self, duels: Ints | None) -> Pairs:
         """Return the two entities of each of the given duels.
 
         Parameters
@@ -90,7 +90,7 @@ class PatientState(ABC):
 
     @property
     @abstractmethod
-    def closed(self) -> NDArray[np.bool_]:
+    def closed(self) -> Bools:
         """Return a mask of the features that are observed or whose values follow from observed features.
 
         Returns
@@ -135,7 +135,7 @@ class PatientState(ABC):
         """
         return self.scores(score)
 
-    def known_ranks(self, _score: str, _name_rank: Indices) -> Indices | None:
+    def known_ranks(self, _score: str, _name_rank: Ints) -> Ints | None:
         """Return the rank of each entity by a score, or None if the ranks must be computed from all duels.
 
         Parameters
@@ -150,7 +150,7 @@ class PatientState(ABC):
         return None
 
     @abstractmethod
-    def lead(self, duels: Indices | None = None) -> Floats:
+    def lead(self, duels: Ints | None = None) -> Floats:
         """Return the contribution of the observed features to D for each of the given duels.
 
         Parameters
@@ -164,7 +164,7 @@ class PatientState(ABC):
         """
 
     @abstractmethod
-    def resolved(self, duels: Indices | None = None) -> NDArray[np.bool_]:
+    def resolved(self, duels: Ints | None = None) -> Bools:
         """Return a mask of the given duels whose sign no further observation can change.
 
         Parameters
@@ -188,7 +188,7 @@ class PatientState(ABC):
         """
 
     @abstractmethod
-    def gains(self, duels: NDArray[np.bool_], /) -> Floats:
+    def gains(self, duels: Bools, /) -> Floats:
         """Return the gain of each feature for each of the given duels.
 
         Parameters
@@ -202,7 +202,7 @@ class PatientState(ABC):
         """
 
     @abstractmethod
-    def gain_of(self, features: list[int], duels: Indices, /) -> Floats:
+    def gain_of(self, features: list[int], duels: Ints, /) -> Floats:
         """Return for each of the given duels the sum of its gains over the given features.
 
         Parameters
@@ -216,7 +216,7 @@ class PatientState(ABC):
         """
 
     @abstractmethod
-    def summed_gain(self, duels: Indices, weights: Floats, /) -> Floats:
+    def summed_gain(self, duels: Ints, weights: Floats, /) -> Floats:
         """Return for each feature the weighted sum of its gains over the given duels (eq:feature_selection).
 
         Parameters
@@ -230,7 +230,7 @@ class PatientState(ABC):
 
         """
 
-    def total_gain(self, closed: NDArray[np.bool_]) -> Floats:
+    def total_gain(self, closed: Bools) -> Floats:
         """Return for each feature the sum of its gains over the duels that are not marked in `closed`.
 
         Parameters

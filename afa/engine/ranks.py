@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.compile import in_threads, kernel
-from afa.engine.layout import Indices
 from afa.engine.state import State, elbos, mean_difference
-from afa.model.mrf import Floats
+from afa.model.arrays import Bools, Floats, Ints
 
 LINEARITY, WALD, TWO_ELBO = range(3)
 
@@ -30,12 +29,12 @@ class Ranks(NamedTuple):
 
     """
 
-    order: Indices
-    place: Indices
+    order: Ints
+    place: Ints
 
 
 @lru_cache(maxsize=4)
-def name_places(names: tuple[str, ...]) -> Indices:
+def name_places(names: tuple[str, ...]) -> Ints:
     """Return the position of each name in the sorted names.
 
     Returns
@@ -67,7 +66,7 @@ def score_table(state: State, score: int, tie: float, n_unobserved: int) -> Floa
 
 
 @kernel(entrance=True)
-def ranks_of(scores: Floats, members: Indices, name_rank: Indices, tie: float) -> Ranks:
+def ranks_of(scores: Floats, members: Ints, name_rank: Ints, tie: float) -> Ranks:
     """Rank the given entities by Copeland wins among themselves, then by the sum of their scores, then by name.
 
     Two successive sums of scores count as equal if they differ by at most the rounding error (`tie` times n).
@@ -96,7 +95,7 @@ def ranks_of(scores: Floats, members: Indices, name_rank: Indices, tie: float) -
 
 
 @kernel()
-def best_first(wins: Floats, margin: Floats, names: Indices, equal: float) -> Indices:
+def best_first(wins: Floats, margin: Floats, names: Ints, equal: float) -> Ints:
     """Return the order of entities by wins, then by margin (sum of scores), then by name.
 
     Parameters
@@ -119,7 +118,7 @@ def best_first(wins: Floats, margin: Floats, names: Indices, equal: float) -> In
 
 
 @kernel(inline=True)
-def _tally(scores: Floats, members: Indices, tie: float) -> tuple[Floats, Floats]:
+def _tally(scores: Floats, members: Ints, tie: float) -> tuple[Floats, Floats]:
     """Return the wins of the given entities among themselves, and the sums of their scores, (n,) float64 each."""
     n = len(members)
     ahead, margin = np.zeros(n), np.zeros(n)
@@ -142,7 +141,7 @@ def _tally(scores: Floats, members: Indices, tie: float) -> tuple[Floats, Floats
 
 
 @kernel()
-def _steps(margin: Floats, equal: float) -> Indices:
+def _steps(margin: Floats, equal: float) -> Ints:
     """Return the level of each sum, (n,) int64: 0 for the largest sum.
 
     In descending order, the level rises by 1 where a sum is smaller than the previous sum by more than `equal`.
@@ -157,7 +156,7 @@ def _steps(margin: Floats, equal: float) -> Indices:
 
 
 @kernel(entrance=True)
-def is_certified(pairs: NDArray[np.int64], order: Indices, k: int, lead: Floats, resolved: NDArray[np.bool_]) -> bool:
+def is_certified(pairs: Ints, order: Ints, k: int, lead: Floats, resolved: Bools) -> bool:
     """Return True if each entity in the top k has certainly won its duel with each entity outside the top k.
 
     `TopKPlanner.certified` is the plain Python definition.
@@ -180,17 +179,14 @@ def is_certified(pairs: NDArray[np.int64], order: Indices, k: int, lead: Floats,
     return True
 
 
-Mask = NDArray[np.bool_]
-
-
 def precision_at_k(
     place: NDArray[np.integer],
-    k: NDArray[np.int64],
-    right: Mask,
-    tied: Mask | None = None,
-    slots: NDArray[np.int64] | None = None,
+    k: Ints,
+    right: Bools,
+    tied: Bools | None = None,
+    slots: Ints | None = None,
     *,
-    among: Mask | None = None,
+    among: Bools | None = None,
     threads: int | None = None,
 ) -> Floats:
     """Return the expected precision at k for R rankings of each patient, if ties are broken at random.
@@ -222,12 +218,12 @@ def precision_at_k(
 
 @kernel(entrance=True)
 def _precision(
-    place: NDArray[np.int64],
-    k: NDArray[np.int64],
-    right: Mask,
-    tied: Mask,
-    slots: NDArray[np.int64],
-    among: Mask,
+    place: Ints,
+    k: Ints,
+    right: Bools,
+    tied: Bools,
+    slots: Ints,
+    among: Bools,
     share: Floats,
     first: int,
     last: int,
@@ -242,7 +238,7 @@ def _precision(
 
 
 @kernel(inline=True)
-def _overlap(place: NDArray[np.int64], k: int, right: Mask, tied: Mask, slots: int, among: Mask) -> float:
+def _overlap(place: Ints, k: int, right: Bools, tied: Bools, slots: int, among: Bools) -> float:
     """Return the expected number of correct entities among the first k entities, if ties are broken at random."""
     n = len(place)
     at_place = np.zeros(n, dtype=np.int64)
@@ -301,7 +297,7 @@ class RankTable(NamedTuple):
     """
 
     scores: Floats
-    ahead: Indices
+    ahead: Ints
     margin: Floats
     rest: Floats
 
@@ -317,7 +313,7 @@ def copy_table(table: RankTable) -> RankTable:
 
 
 @kernel(entrance=True)
-def refresh_table(cross: Floats, changed: NDArray[np.bool_], tie: float, table: RankTable) -> None:
+def refresh_table(cross: Floats, changed: Bools, tie: float, table: RankTable) -> None:
     """Recompute the scores by `linearity` in the rows and columns of the changed entities.
 
     Parameters
@@ -358,7 +354,7 @@ def _add_exactly(total: Floats, rest: Floats, i: int, term: float) -> None:
 
 
 @kernel(entrance=True)
-def rank_all(table: RankTable, name_rank: Indices, tie: float) -> Indices:
+def rank_all(table: RankTable, name_rank: Ints, tie: float) -> Ints:
     """Return the rank of every entity by its duels, in the order of `ranks_of`.
 
     Parameters

@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 from afa.engine.compile import INT, in_threads, kernel, laid_out
 from afa.engine.duels import BRACKETS, RIGOROUS, all_pairs, vote_call
 from afa.engine.follow import blocks, choose, follow
-from afa.engine.layout import Indices, pack
+from afa.engine.layout import pack
 from afa.engine.run import CALLS, CERTAIN, RANKS, SIGNS, WalkResults
 from afa.inference.meanfield import Solver
+from afa.model.arrays import Bools, Codes, Ints
 from afa.model.bundle import Bundle
 from afa.scores.bracket import GAMMA
 
-Signs = NDArray[np.int8]
-Mask = NDArray[np.bool_]
 READOUTS = ("linearity", "wald")
 KINDS = ("", "_first", "_prior_wrong")
 """Suffixes of three groups of duels: "" for all duels with a winner, `_first` for the duels that the first entity wins,
@@ -37,9 +36,9 @@ class Outcomes(NamedTuple):
 
     """
 
-    winner: Signs
-    place: Indices
-    prior: Signs
+    winner: Codes
+    place: Ints
+    prior: Codes
 
 
 class RulePaths(NamedTuple):
@@ -58,16 +57,16 @@ class RulePaths(NamedTuple):
 
     """
 
-    order: Indices
-    fallback: Mask
+    order: Ints
+    fallback: Bools
     right: NDArray[np.float32]
     place: NDArray[np.int16]
     resolved: NDArray[np.int32]
     resolved_wrong: NDArray[np.int32]
-    certified: Mask
+    certified: Bools
 
 
-def full_observation(bundle: Bundle, values: Signs, *, solver: Solver | None = None) -> Outcomes:
+def full_observation(bundle: Bundle, values: Codes, *, solver: Solver | None = None) -> Outcomes:
     """Return the winners and ranks of P patients when every feature is observed.
 
     Parameters
@@ -87,14 +86,14 @@ def full_observation(bundle: Bundle, values: Signs, *, solver: Solver | None = N
 
 def follow_rule(
     bundle: Bundle,
-    values: Signs,
+    values: Codes,
     truth: Outcomes,
     *,
     allocation: str,
     gain: str | None = None,
     target: str | None = None,
     rescoring: Sequence[int] | None = None,
-    orders: Indices | None = None,
+    orders: Ints | None = None,
     k: int = 5,
     rounds: int | None = None,
     solver: Solver | None = None,
@@ -133,7 +132,13 @@ def follow_rule(
 
 
 def judged(
-    truth: Outcomes, order: Indices, fallback: Mask, signs: Signs, place: NDArray[Any], resolved: Mask, certified: Mask
+    truth: Outcomes,
+    order: Ints,
+    fallback: Bools,
+    signs: Codes,
+    place: NDArray[Any],
+    resolved: Bools,
+    certified: Bools,
 ) -> RulePaths:
     """Compare the rounds of P patients with full observation.
 
@@ -147,7 +152,7 @@ def judged(
     return RulePaths(order, fallback, right, place, resolved.sum(axis=2, dtype=np.int32), resolved_wrong, certified)
 
 
-def right_by_kind(signs: Signs, winners: Signs, prior: Signs) -> dict[str, NDArray[Any]]:
+def right_by_kind(signs: Codes, winners: Codes, prior: Codes) -> dict[str, NDArray[Any]]:
     """Return the number of duels with the correct sign and the number of all duels, for each group of `KINDS`.
 
     A tie counts 1/2. The result maps column names to arrays that are flattened over patient, order and t.
@@ -166,7 +171,7 @@ def right_by_kind(signs: Signs, winners: Signs, prior: Signs) -> dict[str, NDArr
     return {f"{name}{kind}": counts[name][..., i].ravel() for i, kind in enumerate(KINDS) for name in counts}
 
 
-def _right(signs: Signs, winner: Signs, prior: Signs) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _right(signs: Codes, winner: Codes, prior: Codes) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return the number of duels with the correct sign, (..., 3), and of all duels, (3,), in the groups of `KINDS`.
 
     Parameters
@@ -205,15 +210,15 @@ class CallPaths(NamedTuple):
 
     counts: NDArray[np.int32]
     steps: NDArray[np.int32]
-    open: Mask
-    first: Indices
+    open: Bools
+    first: Ints
 
 
 def shared_order_calls(
     bundle: Bundle,
-    values: Signs,
-    orders: Indices,
-    winners: Signs,
+    values: Codes,
+    orders: Ints,
+    winners: Codes,
     **settings: Any,
 ) -> CallPaths:
     """Run P patients through S orders each, and compare the decisions of every bracket with full observation.
@@ -238,9 +243,9 @@ def shared_order_calls(
 
 def own_order_calls(
     bundle: Bundle,
-    values: Signs,
-    orders: Indices,
-    winners: Signs,
+    values: Codes,
+    orders: Ints,
+    winners: Codes,
     **settings: Any,
 ) -> CallPaths:
     """Compare the decisions of every bracket with full observation, along a separate order for each duel (S = 1).
@@ -262,7 +267,7 @@ def own_order_calls(
     return calls
 
 
-def held_by_either(bundle: Bundle) -> Mask:
+def held_by_either(bundle: Bundle) -> Bools:
     """Return for each duel a mask of the features in the support of one of its entities.
 
     Returns
@@ -274,11 +279,11 @@ def held_by_either(bundle: Bundle) -> Mask:
     for v, entity in enumerate(bundle.entities):
         held[v, bundle.support(entity)] = True
     pairs = all_pairs(len(held))
-    union: Mask = held[pairs[:, 0]] | held[pairs[:, 1]]
+    union: Bools = held[pairs[:, 0]] | held[pairs[:, 1]]
     return union
 
 
-def _no_calls(shape: tuple[int, ...], unions: Mask) -> CallPaths:
+def _no_calls(shape: tuple[int, ...], unions: Bools) -> CallPaths:
     n_duels, n_features = unions.shape
     most = int(unions.sum(axis=1).max(initial=0))
     return CallPaths(
@@ -291,10 +296,10 @@ def _no_calls(shape: tuple[int, ...], unions: Mask) -> CallPaths:
 
 def _judge_all(
     bundle: Bundle,
-    values: Signs,
-    orders: Indices,
-    winners: Signs,
-    unions: Mask,
+    values: Codes,
+    orders: Ints,
+    winners: Codes,
+    unions: Bools,
     number: int,
     found: CallPaths,
     *,
@@ -310,9 +315,9 @@ def _judge_all(
 @kernel(entrance=True)
 def _judge(
     read: WalkResults,
-    orders: Indices,
-    winners: Signs,
-    unions: Mask,
+    orders: Ints,
+    winners: Codes,
+    unions: Bools,
     number: int,
     found: CallPaths,
     first: int,

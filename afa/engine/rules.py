@@ -10,15 +10,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from afa.engine.budgets import entity_budgets, moments_at, number_of, terms_of_duel
 from afa.engine.compile import INT, kernel
 from afa.engine.gains import ZERO_GAIN, log_evidence, probability, surprise
-from afa.engine.layout import Indices, Packed, new_gains
+from afa.engine.layout import Packed, new_gains
 from afa.engine.ranks import Ranks, ranks_of
 from afa.engine.state import State
-from afa.model.mrf import RELATIVE_TIE, Floats
+from afa.model.arrays import Bools, Floats, Ints
+from afa.model.mrf import RELATIVE_TIE
 from afa.model.rule_names import IN_THE_GRID
 
 COMPILED = (*IN_THE_GRID, "information")
@@ -26,7 +26,7 @@ COMPILED = (*IN_THE_GRID, "information")
 GIVEN, LARGEST_UNARY, GREEDY, LUCB, CLUSTERED, PRIORITY_CLUSTERS, PRIORITY_ALL, BOUNDARY, INFORMATION = range(
     len(COMPILED)
 )
-"""Indices into `COMPILED`, whose order is that of `IN_THE_GRID`. For `random`, the caller draws the orders and passes
+"""Ints into `COMPILED`, whose order is that of `IN_THE_GRID`. For `random`, the caller draws the orders and passes
 them to the engine.
 """
 SMALLEST_CLUSTER = 5
@@ -57,20 +57,20 @@ class RoundView(NamedTuple):
 
     """
 
-    pairs: NDArray[np.int64]
-    name_rank: Indices
+    pairs: Ints
+    name_rank: Ints
     k: int
     scores: Floats
     ranks: Ranks
     lead: Floats
-    resolved: NDArray[np.bool_]
-    inside: NDArray[np.bool_]
+    resolved: Bools
+    inside: Bools
     weights: Floats
-    wanted: NDArray[np.bool_]
+    wanted: Bools
 
 
 @kernel()
-def weigh(rule: int, packed: Packed, state: State, labels: Indices, view: RoundView) -> None:
+def weigh(rule: int, packed: Packed, state: State, labels: Ints, view: RoundView) -> None:
     """Write the weight of each duel's gain under a rule. If no unresolved duel matters to the rule, all weights are 0.
 
     Parameters
@@ -99,7 +99,7 @@ def weigh(rule: int, packed: Packed, state: State, labels: Indices, view: RoundV
 
 
 @kernel()
-def _weigh_registry(packed: Packed, view: RoundView, labels: Indices, rank: Indices) -> None:
+def _weigh_registry(packed: Packed, view: RoundView, labels: Ints, rank: Ints) -> None:
     """Write the weight of one duel per cluster: its first-ranked against its last-ranked entity (eq:active_registry).
 
     Resolved duels have weight 0.
@@ -114,12 +114,12 @@ def _weigh_registry(packed: Packed, view: RoundView, labels: Indices, rank: Indi
 
 
 @kernel(inline=True)
-def _straddles(view: RoundView, rank: Indices, p: int) -> bool:
+def _straddles(view: RoundView, rank: Ints, p: int) -> bool:
     return bool((rank[view.pairs[p, 0]] <= view.k) != (rank[view.pairs[p, 1]] <= view.k))
 
 
 @kernel(inline=True)
-def _influence(view: RoundView, rank: Indices, p: int) -> float:
+def _influence(view: RoundView, rank: Ints, p: int) -> float:
     """Return the weight w_ab of the duel with index p (eq:w_impl)."""
     a, b = view.pairs[p, 0], view.pairs[p, 1]
     away_a = view.k - rank[a] if rank[a] <= view.k else rank[a] - view.k - 1
@@ -128,7 +128,7 @@ def _influence(view: RoundView, rank: Indices, p: int) -> float:
 
 
 @kernel()
-def _most_contested(packed: Packed, state: State, view: RoundView, rank: Indices) -> int:
+def _most_contested(packed: Packed, state: State, view: RoundView, rank: Ints) -> int:
     """Return the duel that LUCB selects: the unresolved duel across the top-k boundary with the largest overlap.
 
     The overlap is the upper bound of the entity outside the top k minus the lower bound of the entity inside.
@@ -151,21 +151,21 @@ def _most_contested(packed: Packed, state: State, view: RoundView, rank: Indices
 
 
 @kernel(inline=True)
-def _overlap(state: State, view: RoundView, rank: Indices, budgets: Floats, p: int) -> float:
+def _overlap(state: State, view: RoundView, rank: Ints, budgets: Floats, p: int) -> float:
     inside, outside = _sides(view, rank, p)
     upper = state.constant[outside] + budgets[outside]
     return float(upper - (state.constant[inside] - budgets[inside]))
 
 
 @kernel(inline=True)
-def _sides(view: RoundView, rank: Indices, p: int) -> tuple[int, int]:
+def _sides(view: RoundView, rank: Ints, p: int) -> tuple[int, int]:
     """Return the two entities of a duel, the better ranked entity first."""
     a, b = view.pairs[p, 0], view.pairs[p, 1]
     return (a, b) if rank[a] < rank[b] else (b, a)
 
 
 @kernel()
-def _between_champions(packed: Packed, view: RoundView, labels: Indices, rank: Indices) -> int:
+def _between_champions(packed: Packed, view: RoundView, labels: Ints, rank: Ints) -> int:
     """Return the duel of Cluster-LUCB, or `NONE` if no cluster has its champion on one side or the duel is resolved.
 
     A champion is the top-ranked entity of a cluster. The duel is between the lowest-ranked champion inside the top k
@@ -261,7 +261,7 @@ def information_of(packed: Packed, state: State, empty: Floats) -> Floats:
 
 
 @kernel()
-def best_feature(gain: Floats, closed: NDArray[np.bool_], name_rank: Indices) -> int:
+def best_feature(gain: Floats, closed: Bools, name_rank: Ints) -> int:
     """Return the unobserved feature with the largest positive gain, or `NONE` if no gain is positive.
 
     Near-ties are broken by feature name.
@@ -286,7 +286,7 @@ def best_feature(gain: Floats, closed: NDArray[np.bool_], name_rank: Indices) ->
 
 
 @kernel()
-def fallback_feature(packed: Packed, state: State, closed: NDArray[np.bool_], name_rank: Indices) -> int:
+def fallback_feature(packed: Packed, state: State, closed: Bools, name_rank: Ints) -> int:
     """Return the unobserved feature with the largest absolute effective unary, summed over entities.
 
     If all unaries are 0, return the first unobserved feature by name. If all features are observed, return `NONE`.
@@ -304,7 +304,7 @@ def fallback_feature(packed: Packed, state: State, closed: NDArray[np.bool_], na
 
 
 @kernel(entrance=True)
-def cluster_labels(distance: Floats, by_name: Indices, n_clusters: int, smallest: int) -> Indices:
+def cluster_labels(distance: Floats, by_name: Ints, n_clusters: int, smallest: int) -> Ints:
     """Return the cluster of each entity, labelled by the position of its first member in the order of names.
 
     Parameters
@@ -367,7 +367,7 @@ def _least_after(apart: Floats, i: int) -> float:
 
 
 @kernel(inline=True)
-def _nearest_pair(apart: Floats, nearest: Floats, exact: NDArray[np.bool_], equal: float) -> tuple[int, int]:
+def _nearest_pair(apart: Floats, nearest: Floats, exact: Bools, equal: float) -> tuple[int, int]:
     """Return the two closest clusters, or the first pair by name among equally close pairs.
 
     `nearest` contains lower bounds. A bound is replaced by the exact distance only if the exact distance could change
@@ -405,7 +405,7 @@ def _nearest_to(apart: Floats, cluster: int, equal: float) -> int:
 
 
 @kernel(inline=True)
-def _loosen(apart: Floats, nearest: Floats, exact: NDArray[np.bool_], first: int, later: int) -> None:
+def _loosen(apart: Floats, nearest: Floats, exact: Bools, first: int, later: int) -> None:
     """Mark the bounds that involve one of two clusters as inexact, because merging the clusters increases distances."""
     for i in range(later):
         if apart[later, i] <= nearest[i] or (i < first and apart[first, i] <= nearest[i]):
@@ -413,7 +413,7 @@ def _loosen(apart: Floats, nearest: Floats, exact: NDArray[np.bool_], first: int
 
 
 @kernel()
-def _join(apart: Floats, size: Indices, one: int, other: int) -> None:
+def _join(apart: Floats, size: Ints, one: int, other: int) -> None:
     """Merge two clusters under the smaller index.
 
     The distance to each other cluster becomes the larger of the two old distances.

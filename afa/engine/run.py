@@ -14,12 +14,12 @@ from afa.engine.budgets import Budgets, DuelEdges, copy_budgets
 from afa.engine.compile import kernel
 from afa.engine.duels import Duel, bracket_calls, duel, gaussian_sign, is_stale, vote_call
 from afa.engine.gains import Lookahead, add_up, copy_lookahead
-from afa.engine.layout import Gains, Indices, Packed, copy_gains
+from afa.engine.layout import Gains, Packed, copy_gains
 from afa.engine.ranks import LINEARITY, TWO_ELBO, WALD, is_certified, ranks_of, score_table
 from afa.engine.rules import RoundView
 from afa.engine.state import ASCENDED, ITERATIONS, State, copy_state, elbo, elbos, mean_difference, sign
 from afa.engine.sweeps import Iteration
-from afa.model.mrf import Floats
+from afa.model.arrays import Bools, Codes, Floats, Ints
 from afa.scores.bracket import GAMMA
 
 SCORES = ("linearity", "wald", "two_elbo", "stack_a", "kl", "kl_reversed", "kl_nonzero")
@@ -60,14 +60,14 @@ class PathState(NamedTuple):
     budgets: Budgets
     gains: Gains
     lookahead: Lookahead
-    of_entity: Indices
-    of_duel: Indices
+    of_entity: Ints
+    of_duel: Ints
     variance: Floats
-    votes: NDArray[np.int64]
-    calls: NDArray[np.int8]
-    labels: Indices
+    votes: Ints
+    calls: Codes
+    labels: Ints
     feature_gain: Floats
-    closed: NDArray[np.bool_]
+    closed: Bools
 
 
 class RunSettings(NamedTuple):
@@ -99,14 +99,14 @@ class RunSettings(NamedTuple):
 
     packed: Packed
     edges: DuelEdges
-    pairs: NDArray[np.int64]
+    pairs: Ints
     empty: Floats
     offset: Floats
-    feature_rank: Indices
-    name_rank: Indices
+    feature_rank: Ints
+    name_rank: Ints
     rule: int
     kind: int
-    rescore: NDArray[np.bool_]
+    rescore: Bools
     k: int
     iteration: Iteration
     requested: int
@@ -114,11 +114,11 @@ class RunSettings(NamedTuple):
     ranking: bool
     bounding: bool
     voting: bool
-    rounds_requested: NDArray[np.bool_]
+    rounds_requested: Bools
     only_changes: bool
     numbered: bool
-    signed: Indices
-    ranked: Indices
+    signed: Ints
+    ranked: Ints
     budget_share: float
 
 
@@ -161,16 +161,16 @@ class WalkResults(NamedTuple):
 
     """
 
-    order: Indices
-    fallback: NDArray[np.bool_]
+    order: Ints
+    fallback: Bools
     t: NDArray[np.int32]
-    source: Indices
-    signs: NDArray[np.int8]
+    source: Ints
+    signs: Codes
     place: NDArray[np.int16]
     iterations: NDArray[np.int32]
     ascended: NDArray[np.int32]
-    resolved: NDArray[np.bool_]
-    certified: NDArray[np.bool_]
+    resolved: Bools
+    certified: Bools
     chosen_gain: Floats
     probability: Floats
     gain: Floats
@@ -182,7 +182,7 @@ class WalkResults(NamedTuple):
     mean: Floats
     stack_a: Floats
     sums: Floats
-    calls: NDArray[np.int8]
+    calls: Codes
     votes: NDArray[np.int16]
 
 
@@ -244,7 +244,7 @@ def write_round(  # noqa: PLR0912 (one branch for each group of results)
 
 
 @kernel()
-def _write_signs(run: RunSettings, path_state: PathState, t: int, n_unobserved: int, signs: NDArray[np.int8]) -> None:
+def _write_signs(run: RunSettings, path_state: PathState, t: int, n_unobserved: int, signs: Codes) -> None:
     """Write the signs of all duels in one round, (S, Q) int8, by score.
 
     The sign of `stack_a` equals the sign of `linearity`, because `linearity` is the mean of the Gaussian in `stack_a`.
@@ -268,7 +268,7 @@ def _write_signs(run: RunSettings, path_state: PathState, t: int, n_unobserved: 
 
 @kernel()
 def _write_places(
-    score: int, state: State, name_rank: Indices, n_unobserved: int, tie: float, place: NDArray[np.int16]
+    score: int, state: State, name_rank: Ints, n_unobserved: int, tie: float, place: NDArray[np.int16]
 ) -> None:
     """Write into `place`, (N,), the number of entities that one score ranks strictly ahead of each entity."""
     scores = score_table(state, score, tie, n_unobserved)
@@ -276,7 +276,7 @@ def _write_places(
 
 
 @kernel()
-def _largest_gain(gains: Gains, resolved: NDArray[np.bool_], closed: NDArray[np.bool_]) -> float:
+def _largest_gain(gains: Gains, resolved: Bools, closed: Bools) -> float:
     """Return the largest gain, summed over the unresolved duels, of a feature that is not marked in `closed`."""
     total = np.empty(len(closed))
     add_up(gains, (~resolved).astype(np.float64), total)
@@ -284,7 +284,7 @@ def _largest_gain(gains: Gains, resolved: NDArray[np.bool_], closed: NDArray[np.
 
 
 @kernel()
-def _write_vote_signs(score: int, votes: NDArray[np.int64], t: int, signs: NDArray[np.int8]) -> None:
+def _write_vote_signs(score: int, votes: Ints, t: int, signs: Codes) -> None:
     """Write the signs of all duels, (Q,) int8, by one of the three vote scores after t observations."""
     for p in range(len(votes)):
         if score == KL:

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from afa.engine.compile import kernel
 from afa.engine.duels import sides_of
 from afa.engine.gains import bring_up_to_date, new_lookahead
-from afa.engine.layout import Gains, Indices, Packed, new_gains, pack
+from afa.engine.layout import Gains, Packed, new_gains, pack
 from afa.engine.state import State, condition, solve_entity
 from afa.engine.sweeps import Iteration
+from afa.model.arrays import Bools, Floats, Ints
 from afa.model.bundle import Bundle
-from afa.model.mrf import Floats
 
 
 class FeatureMajorState(NamedTuple):
@@ -182,9 +182,9 @@ class FeatureMajorModel(NamedTuple):
 
     owner: Small
     place: Small
-    first_link: Indices
+    first_link: Ints
     partner: Small
-    first_member: Indices
+    first_member: Ints
     member: Small
     value: Floats
 
@@ -228,7 +228,7 @@ BLOCK = 16
 
 
 @kernel(entrance=True)
-def model_distances(packed: Packed, sharing: FeatureMajorModel, values: Floats, observed: NDArray[np.bool_]) -> Floats:
+def model_distances(packed: Packed, sharing: FeatureMajorModel, values: Floats, observed: Bools) -> Floats:
     """Return the l1 distances between the conditioned models, equal to `afa.planner.cluster.distances`.
 
     The time grows with N^2, with the square of the number of entities that have a feature in their support, and with
@@ -268,7 +268,7 @@ def model_distances(packed: Packed, sharing: FeatureMajorModel, values: Floats, 
 
 
 @kernel(inline=True)
-def _fields_left(packed: Packed, sharing: FeatureMajorModel, values: Floats, observed: NDArray[np.bool_]) -> Floats:
+def _fields_left(packed: Packed, sharing: FeatureMajorModel, values: Floats, observed: Bools) -> Floats:
     """Return effective unaries given the observations, (K,) float64, nats, in the order of `Packed.feature_slots`.
 
     The effective unary of an observed feature is 0.
@@ -285,7 +285,7 @@ def _fields_left(packed: Packed, sharing: FeatureMajorModel, values: Floats, obs
 
 
 @kernel(inline=True)
-def _add_links(packed: Packed, sharing: FeatureMajorModel, observed: NDArray[np.bool_], apart: Floats) -> Floats:
+def _add_links(packed: Packed, sharing: FeatureMajorModel, observed: Bools, apart: Floats) -> Floats:
     """Subtract from `apart` the amounts that cancel because two entities u < v couple the same features.
 
     Return the sum of absolute couplings of each entity, (N,) float64, nats.
@@ -335,7 +335,7 @@ class GainCache:
         self._after_row = np.zeros(n * (n - 1) // 2, dtype=np.int32)  # row + 1 of each duel, 0 for none
         self._forget()
 
-    def rows(self, state: State, duels: Indices, changed_at: Indices, now: int) -> tuple[Gains, Indices]:
+    def rows(self, state: State, duels: Ints, changed_at: Ints, now: int) -> tuple[Gains, Ints]:
         """Return up-to-date gains, and their rows for the given duels. The next call of `rows` may change these gains.
 
         Parameters
@@ -364,7 +364,7 @@ class GainCache:
         self._duels = np.empty(0, dtype=np.int64)
         self._gains = new_gains(self._packed, np.empty((0, 2), dtype=np.int64))
 
-    def _add(self, duels: Indices, rows: Indices) -> Indices:
+    def _add(self, duels: Ints, rows: Ints) -> Ints:
         """Add the duels that are not cached. Return the rows of all given duels."""
         if len(self._duels) + int((rows < 0).sum()) > KEPT * len(duels):
             self._after_row[self._duels] = 0
@@ -386,7 +386,7 @@ def _joined(one: Gains, other: Gains) -> Gains:
 
 
 @kernel(entrance=True)
-def add_weighted(gains: Gains, rows: Indices, weights: Floats, total: Floats) -> None:
+def add_weighted(gains: Gains, rows: Ints, weights: Floats, total: Floats) -> None:
     """Add the weighted sum of the gains of the given rows (eq:feature_selection).
 
     Parameters
@@ -403,7 +403,7 @@ def add_weighted(gains: Gains, rows: Indices, weights: Floats, total: Floats) ->
 
 
 @kernel(entrance=True)
-def gain_by_row(gains: Gains, rows: Indices, wanted: NDArray[np.bool_], total: Floats) -> None:
+def gain_by_row(gains: Gains, rows: Ints, wanted: Bools, total: Floats) -> None:
     """Add to `total` the sum of the gains of each row over the wanted features.
 
     Parameters

@@ -10,13 +10,12 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
-from afa.engine.layout import CENTRE, EVEN, LEVEL, NEXT, OFFSET, RATIO, SECOND, SIDES, WIDTH, Indices, Overlaps, Packed
+from afa.engine.layout import CENTRE, EVEN, LEVEL, NEXT, OFFSET, RATIO, SECOND, SIDES, WIDTH, Overlaps, Packed
 from afa.engine.sweeps import Iteration as Iteration  # noqa: PLC0414 (re-exported)
 from afa.engine.sweeps import bound, converged, padded
-from afa.model.mrf import Floats
+from afa.model.arrays import Bools, Floats, Ints
 
 ITERATIONS, ASCENDED = range(2)
 """Rows of `State.solves`: the number of damped sweeps, and the number of sweeps of coordinate ascent, which is 0 if
@@ -47,11 +46,11 @@ class State(NamedTuple):
     field: Floats
     m: Floats
     q: Floats
-    observed: NDArray[np.bool_]
+    observed: Bools
     bound: Floats
-    n_free: NDArray[np.int64]
+    n_free: Ints
     cross: Floats
-    solves: NDArray[np.int64]
+    solves: Ints
     origin: Floats
     pull: Floats
     volume: float
@@ -167,7 +166,7 @@ def _group_terms(packed: Packed, state: State, entity: int) -> float:
 
 
 @kernel(inline=True)
-def free_part(packed: Packed, state: State, entity: int) -> tuple[Indices, Floats]:
+def free_part(packed: Packed, state: State, entity: int) -> tuple[Ints, Floats]:
     """Return the slots of one entity that mean-field solves, (n,) int64, and the `padded` couplings between them."""
     # unpack the tuples here: inside the loops, unpacking would cost more than the sums
     observed, feature, site = state.observed, packed.feature, packed.site

@@ -20,7 +20,7 @@ import numpy as np
 
 from afa.engine.compile import kernel
 from afa.inference.meanfield import ASCENT_FACTOR, Solver
-from afa.model.mrf import Floats
+from afa.model.arrays import Floats
 
 LOG2E = 1.4426950408889634
 LOG2_HIGH, LOG2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10

@@ -18,10 +18,10 @@ from afa.engine.layout import Models
 from afa.engine.run import CALLS, DUELS, ENTITIES, MISSING, SOLVES, WalkResults
 from afa.inference.class_odds import known_log_ratio
 from afa.inference.meanfield import Solver
+from afa.model.arrays import Bools, Codes, Floats, Ints
 from afa.model.bundle import Bundle
 from afa.model.bundle.rates import bundle_models, exclusive_of, with_groups
 from afa.model.closure import STRENGTH, Closure, closed_bundle
-from afa.model.mrf import Floats
 
 METHODS = ("wald", "two_elbo", "stack_a")
 TASK_BRACKETS = BRACKETS[:3]
@@ -47,7 +47,7 @@ class TaskPaths:
     wald: Floats
     two_elbo: Floats
     stack_a: Floats
-    calls: NDArray[np.int8]
+    calls: Codes
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,9 +114,7 @@ def classes_of(bundle: Bundle, entity: str, coupling: Closure, strength: float) 
     )
 
 
-def follow_orders(
-    task: ClassTask, values: NDArray[np.int8], orders: NDArray[np.int64], *, threads: int = 1
-) -> TaskPaths:
+def follow_orders(task: ClassTask, values: Codes, orders: Ints, *, threads: int = 1) -> TaskPaths:
     """Run P patients along R given orders each. The result does not depend on the number of threads.
 
     Parameters
@@ -131,7 +129,7 @@ def follow_orders(
 
 def follow_gain(
     task: ClassTask,
-    values: NDArray[np.int8],
+    values: Codes,
     *,
     gain: str,
     target: str | None = None,
@@ -222,8 +220,8 @@ class ElboDifferences:
 def elbo_differences(
     bundle: Bundle,
     entity: str,
-    observed: NDArray[np.bool_],
-    values: NDArray[np.int8],
+    observed: Bools,
+    values: Codes,
     *,
     solver: Solver | None = None,
     coupling: Closure = "differential",

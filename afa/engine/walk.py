@@ -18,7 +18,7 @@ from afa.engine.budgets import number_of, resolved_sign, update_budgets
 from afa.engine.compile import INT, kernel
 from afa.engine.duels import vote
 from afa.engine.gains import NO_GAIN, add_up, bring_up_to_date
-from afa.engine.layout import Indices, Packed, Pairs
+from afa.engine.layout import Packed, Pairs
 from afa.engine.ranks import LINEARITY, Ranks, ranks_of, score_table
 from afa.engine.rules import (
     CLUSTER_EVERY,
@@ -51,18 +51,18 @@ from afa.engine.run import (
 )
 from afa.engine.state import State, condition, cross_of, solve_entity
 from afa.engine.sweeps import Iteration
-from afa.model.mrf import Floats
+from afa.model.arrays import Bools, Codes, Floats, Ints
 
 
 @kernel(entrance=True)
 def walk(
     run: RunSettings,
     begin_at: PathState,
-    values: NDArray[np.int8],
+    values: Codes,
     results: WalkResults,
-    paths: Indices,
-    pattern: Indices,
-    patterns: NDArray[np.bool_],
+    paths: Ints,
+    pattern: Ints,
+    patterns: Bools,
 ) -> None:
     """Run the given paths depth first. Paths with the same history are run together.
 
@@ -106,10 +106,10 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
     run: RunSettings,
     path_state: PathState,
     now: RoundView,
-    values: NDArray[np.int8],
+    values: Codes,
     results: WalkResults,
-    members: Indices,
-    keys: Indices,
+    members: Ints,
+    keys: Ints,
     t: int,
     row: int,
 ) -> tuple[int, int, bool]:
@@ -179,12 +179,12 @@ def _room(run: RunSettings) -> RoundView:
 
 @kernel()
 def _keep_together(
-    first_feature_slot: Indices,
-    values: NDArray[np.int8],
-    order: Indices,
+    first_feature_slot: Ints,
+    values: Codes,
+    order: Ints,
     rounds: NDArray[np.int32],
-    members: Indices,
-    keys: Indices,
+    members: Ints,
+    keys: Ints,
     t: int,
 ) -> bool:
     """Return True if all member paths make the same t-th observation. Otherwise, sort the members by observation.
@@ -216,7 +216,7 @@ def _keep_together(
 
 @kernel(inline=True)
 def _solve_changed(
-    packed: Packed, state: State, of_entity: Indices, iteration: Iteration, needs_cross: bool, t: int
+    packed: Packed, state: State, of_entity: Ints, iteration: Iteration, needs_cross: bool, t: int
 ) -> None:
     """Solve the entities that an observation has changed since their last solve."""
     n = len(packed.prior)
@@ -248,7 +248,7 @@ def _look_at(run: RunSettings, path_state: PathState, now: RoundView) -> None:
 
 
 @kernel()
-def _rank(state: State, name_rank: Indices, tie: float, scores: Floats, ranks: Ranks) -> None:
+def _rank(state: State, name_rank: Ints, tie: float, scores: Floats, ranks: Ranks) -> None:
     """Write the scores and the ranks by `linearity`."""
     scores[:] = score_table(state, INT(LINEARITY), tie, INT(0))
     found = ranks_of(scores, np.arange(len(scores)), name_rank, tie)
@@ -258,7 +258,7 @@ def _rank(state: State, name_rank: Indices, tie: float, scores: Floats, ranks: R
 
 @kernel(inline=True)
 def _bring_gains_up_to_date(
-    run: RunSettings, path_state: PathState, now: RoundView, order: Indices, members: Indices, t: int, number: int
+    run: RunSettings, path_state: PathState, now: RoundView, order: Ints, members: Ints, t: int, number: int
 ) -> None:
     """Compute the gains that this round needs, and their weighted sums over duels for the rule."""
     rescores = t < len(run.rescore) and run.rescore[t] and run.rule not in (GIVEN, LARGEST_UNARY, INFORMATION)
@@ -281,7 +281,7 @@ def _bring_gains_up_to_date(
 
 
 @kernel(inline=True)
-def _choose(run: RunSettings, path_state: PathState, results: WalkResults, members: Indices, t: int) -> int:
+def _choose(run: RunSettings, path_state: PathState, results: WalkResults, members: Ints, t: int) -> int:
     """Write the chosen feature, and True if no feature had a positive gain (a fallback).
 
     Return the round in which the feature is observed. With `only_changes`, further fallback features are chosen, one
@@ -313,7 +313,7 @@ def _rate_without_duels(rule: int, packed: Packed, state: State, empty: Floats, 
 
 
 @kernel()
-def _cluster(pairs: Pairs, budget: Floats, name_rank: Indices, labels: Indices) -> None:
+def _cluster(pairs: Pairs, budget: Floats, name_rank: Ints, labels: Ints) -> None:
     """Write the cluster label of each entity, (N,). The distance between two entities is the budget of their duel."""
     n = len(name_rank)
     distance = np.zeros((n, n))

@@ -17,7 +17,6 @@ from multiprocessing import get_context
 
 import numpy as np
 from filelock import FileLock, Timeout
-from numpy.typing import NDArray
 
 from afa.engine.compile import ALL_KERNELS, PLANNER_KERNELS, cache_folder, compiled_groups, keeps_kernels, write_list
 from afa.engine.elimination import log_partitions
@@ -34,6 +33,7 @@ from afa.engine.sharing import model_distances, sharing_of
 from afa.engine.state import new_state, solve_all
 from afa.engine.sweeps import Iteration
 from afa.engine.tasks import elbo_differences, follow_gain, task_of
+from afa.model.arrays import Codes, Ints
 from afa.model.bundle import Bundle, PackedCouplings
 from afa.model.closure import COUPLINGS
 from afa.scores.belief import Background, ScoreTable
@@ -41,8 +41,8 @@ from afa.scores.belief import Background, ScoreTable
 _log = logging.getLogger("afa")
 N, M = 3, 4
 ITERATION = Iteration(0.5, 1e-4, 200, False)
-VALUES: NDArray[np.int8] = np.array([[1, 0, -1, 1], [0, 1, 1, -1]], dtype=np.int8)
-ORDERS: NDArray[np.int64] = np.array([[0, 1, 2, 3], [3, 2, 1, 0]], dtype=np.int64)
+VALUES: Codes = np.array([[1, 0, -1, 1], [0, 1, 1, -1]], dtype=np.int8)
+ORDERS: Ints = np.array([[0, 1, 2, 3], [3, 2, 1, 0]], dtype=np.int64)
 
 
 @cache

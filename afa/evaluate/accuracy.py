@@ -14,14 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from afa.evaluate.resampling import patient_weights, with_interval
-from afa.model.mrf import Floats
+from afa.model.arrays import Bools, Codes, Floats, Ints
 
-Signs = NDArray[np.int8]
 Part = tuple[Floats, Floats]
-Mask = NDArray[np.bool_]
 UNIT = 10_000_000
 """Shares are summed as multiples of 1 / UNIT, so that their weighted sums are exact in any order."""
 DIGITS = 9
@@ -91,11 +88,11 @@ class Resampled:
         """Return the columns of the weights `every` for the named units, (1 + R, C)."""
         return self._by_unit[self.places(names)].T
 
-    def places(self, names: Iterable[Any]) -> NDArray[np.int64]:
+    def places(self, names: Iterable[Any]) -> Ints:
         """Return the positions of the named units, (C,) int64, or -1 for an unknown unit."""
         return np.asarray(self.units.get_indexer(pd.Index(names)), dtype=np.int64)
 
-    def statistic(self, of: Callable[[Floats], Floats], n: int | NDArray[np.int64]) -> pd.DataFrame:
+    def statistic(self, of: Callable[[Floats], Floats], n: int | Ints) -> pd.DataFrame:
         """Return a table of a statistic with the columns `value`, `low`, `high` and `n`.
 
         The function `of` computes the statistic, (R,) or (R, T), from weights (R, P).
@@ -128,7 +125,7 @@ class Resampled:
         yield by_t(self.mean([first, second])).assign(metric="balanced_accuracy")
         yield by_t(self.mean([wrong])).assign(metric="accuracy", stratum="prior_wrong")
 
-    def constant(self, target: Signs) -> Iterator[pd.DataFrame]:
+    def constant(self, target: Codes) -> Iterator[pd.DataFrame]:
         """Yield the accuracy of constant answers for targets (P, Q): `majority`, and `prevalence` (always +1).
 
         Parameters
@@ -159,8 +156,8 @@ def mean_ratio(parts: list[Part], weights: Floats) -> Floats:
     return reduce(np.add, ratios) / len(ratios)
 
 
-def _cases(parts: list[Part]) -> NDArray[np.int64]:
-    cases: NDArray[np.int64] = np.asarray(sum(total for _, total in parts)).sum(axis=0).astype(np.int64)
+def _cases(parts: list[Part]) -> Ints:
+    cases: Ints = np.asarray(sum(total for _, total in parts)).sum(axis=0).astype(np.int64)
     return cases
 
 
@@ -169,7 +166,7 @@ def by_t(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(t=np.arange(len(rows)))
 
 
-def right_of(signs: Signs, target: Signs, among: NDArray[np.bool_]) -> Part:
+def right_of(signs: Codes, target: Codes, among: Bools) -> Part:
     """Return each patient's number of correct decisions and number of decisions, by t, (P, T) each.
 
     Parameters
@@ -187,7 +184,7 @@ def right_of(signs: Signs, target: Signs, among: NDArray[np.bool_]) -> Part:
     return (agreement.astype(np.float64) + total[:, None]) / 2, np.repeat(total[:, None], signs.shape[-1], axis=1)
 
 
-def auroc(scores: Floats, positive: NDArray[np.bool_]) -> Floats:
+def auroc(scores: Floats, positive: Bools) -> Floats:
     """Return the AUROC of each column of scores, (T,). Ties count one half.
 
     The AUROC is NaN if one class has no patients.
@@ -207,7 +204,7 @@ def auroc(scores: Floats, positive: NDArray[np.bool_]) -> Floats:
     return area
 
 
-def constant_answers(target: Signs) -> tuple[Signs, Signs]:
+def constant_answers(target: Codes) -> tuple[Codes, Codes]:
     """Return two constant answers, (P, E) int8 each: the majority answer of each task, and the answer +1.
 
     Parameters
@@ -219,7 +216,7 @@ def constant_answers(target: Signs) -> tuple[Signs, Signs]:
     return np.broadcast_to(majority, target.shape).copy(), np.ones_like(target)
 
 
-def fixed_top_k(top: Signs, k: int) -> list[int]:
+def fixed_top_k(top: Codes, k: int) -> list[int]:
     """Return the k entities with the largest total overlap with the patients' top k at full observation.
 
     Among sets of equal overlap, the first found is returned.
@@ -237,7 +234,7 @@ def fixed_top_k(top: Signs, k: int) -> list[int]:
     certain = sure.sum(axis=0)
     most_gained, best = -1, list[int]()
 
-    def extend(members: list[int], gained: int, used: NDArray[np.int64], candidates: list[int]) -> None:
+    def extend(members: list[int], gained: int, used: Ints, candidates: list[int]) -> None:
         nonlocal most_gained, best
         if len(members) == k:
             if gained > most_gained:
@@ -254,7 +251,7 @@ def fixed_top_k(top: Signs, k: int) -> list[int]:
     return sorted(best)
 
 
-def overlap(top: Signs, chosen: list[int], k: int) -> NDArray[np.int64]:
+def overlap(top: Codes, chosen: list[int], k: int) -> Ints:
     """Return the number of `chosen` entities in each patient's top k, (P,).
 
     Entities tied across rank k are counted only up to the number of places that are free in the top k.
@@ -266,7 +263,7 @@ def overlap(top: Signs, chosen: list[int], k: int) -> NDArray[np.int64]:
     """
     sure = (top[:, chosen] == SURE).sum(axis=1)
     tied = (top[:, chosen] == TIED).sum(axis=1)
-    shared: NDArray[np.int64] = sure + np.minimum(tied, k - (top == SURE).sum(axis=1))
+    shared: Ints = sure + np.minimum(tied, k - (top == SURE).sum(axis=1))
     return shared
 
 
@@ -287,7 +284,7 @@ def precisions_by_prevalence(labels: Floats, k: int) -> dict[str, Floats]:
     }
 
 
-def positives_by_prevalence(labels: Floats, places: NDArray[np.int64]) -> Floats:
+def positives_by_prevalence(labels: Floats, places: Ints) -> Floats:
     """Return the number of positive labels in each patient's first `places` of the ranking by prevalence, (P,) float64.
 
     An entity without a label for a patient is removed from this patient's ranking. Entities of equal prevalence share
@@ -319,7 +316,7 @@ def settled(scores: Floats) -> Floats:
     return np.round(scores, DIGITS) + 0.0
 
 
-def areas_of(scores: Floats, positive: Mask, weights: Floats) -> Floats:
+def areas_of(scores: Floats, positive: Bools, weights: Floats) -> Floats:
     """Return the area under the ROC curve of each column of scores for each resample, (R, T).
 
     Ties, including scores that differ by rounding error, count one half. The area is NaN if only one class has weight
@@ -336,7 +333,7 @@ def areas_of(scores: Floats, positive: Mask, weights: Floats) -> Floats:
     return np.stack([ranking(column, positive, weights)[0] for column in settled(scores).T], axis=1)
 
 
-def ranking(scores: Floats, positive: Mask, weights: Floats) -> tuple[Floats, Floats]:
+def ranking(scores: Floats, positive: Bools, weights: Floats) -> tuple[Floats, Floats]:
     """Return the area under the ROC curve and the average precision of each resample, (R,) each.
 
     For the area, ties count one half; for the average precision, tied scores share one threshold, so that equal scores
@@ -381,7 +378,7 @@ class Decided(NamedTuple):
     specificity: Floats
 
 
-def accuracies(scores: Floats, positive: Mask, weights: Floats) -> Decided:
+def accuracies(scores: Floats, positive: Bools, weights: Floats) -> Decided:
     """Return the accuracies, (R,) each, of the signs of scores for each resample.
 
     A patient with score 0 counts as half correct.
@@ -415,7 +412,7 @@ BINS = 10
 """Number of equal bins of a probability from 0 to 1."""
 
 
-def bins_of(probability: Floats) -> NDArray[np.int64]:
+def bins_of(probability: Floats) -> Ints:
     """Return the bin index of each probability, from 0; a probability of 1 is in the last bin.
 
     Parameters

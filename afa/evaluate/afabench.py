@@ -29,8 +29,9 @@ from afa.errors import Fault, PlannerError
 from afa.inference.meanfield import Solver
 from afa.io.files import write_text
 from afa.io.yamlfile import read_mapping
+from afa.model.arrays import Codes, Floats
 from afa.model.bundle import Bundle, load_bundle, save_bundle
-from afa.model.mrf import VALUES, Floats
+from afa.model.mrf import VALUES
 from afa.planner import BinaryPlanner, TopKPlanner
 from afa.planner.menu import measurements_of
 
@@ -42,8 +43,6 @@ OPEN, PASSED = 2, 3
 """Codes of a row in addition to -1, 0 and 1. `OPEN`: the feature has not been selected. `PASSED`: it was selected, but
 has no value.
 """
-Row = NDArray[np.int8]
-"""(M,) of -1, 0, 1, `OPEN` or `PASSED`: the observations that determine the state of a planner."""
 AnyPlanner = TypeVar("AnyPlanner", BinaryPlanner, TopKPlanner)
 _KEPT_OUT = {
     "start": "answers depend on the order of observations, which a mask does not tell",
@@ -220,7 +219,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
 
     def _rows(
         self, masked_features: Any, feature_mask: Any, selection_mask: Any, feature_shape: Sequence[int] | None
-    ) -> tuple[Row, tuple[int, ...]]:
+    ) -> tuple[Codes, tuple[int, ...]]:
         """Return the values of a batch as rows, (R, M), and the shape of the batch without the feature axes.
 
         Raise a `PlannerError` if an argument has the wrong shape. A feature without cut points may only have the
@@ -265,7 +264,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         code = np.where(values > self._table.high, 1.0, np.where(values < self._table.low, -1.0, 0.0))
         return np.where(cut & ~np.isnan(values), code, values)
 
-    def _planner_of(self, row: Row) -> AnyPlanner:
+    def _planner_of(self, row: Codes) -> AnyPlanner:
         """Return the cached planner that has observed a row's values; the caller must not add observations to it.
 
         For a new row, a cached planner is copied, and the copy observes the row's remaining values in the order of the
@@ -287,7 +286,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         self._held.move_to_end(key)
         return self._held[key]
 
-    def _nearest(self, row: Row) -> tuple[Row, AnyPlanner]:
+    def _nearest(self, row: Codes) -> tuple[Codes, AnyPlanner]:
         """Return the cached row that agrees with `row` and has the most observations, and its planner."""
         held = np.frombuffer(b"".join(self._held), dtype=np.int8).reshape(len(self._held), len(row))
         fits = np.flatnonzero(((held == OPEN) | (held == row)).all(axis=1))
@@ -296,7 +295,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         best = int(fits[np.argmax((held[fits] != OPEN).sum(axis=1))])
         return held[best], self._held[held[best].tobytes()]
 
-    def _action(self, row: Row) -> int:
+    def _action(self, row: Codes) -> int:
         planner = self._planner_of(row)
         feature = None if not self.force_acquisition and self._enough(planner) else planner.next_feature()
         if feature is None:

@@ -17,10 +17,8 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax, xlogy
 
 from afa.engine.run import MISSING
-from afa.model.mrf import Floats
+from afa.model.arrays import Bools, Codes, Floats, Ints
 
-Values = NDArray[np.int8]
-Mask = NDArray[np.bool_]
 Method = Literal["logistic", "boosting", "naive_bayes"]
 METHODS: tuple[Method, ...] = ("logistic", "boosting", "naive_bayes")
 COPIES = 8
@@ -56,7 +54,7 @@ class Classifier:
     columns: NDArray[np.intp]
     model: Any
 
-    def log_odds(self, values: Values, observed: Mask) -> Floats:
+    def log_odds(self, values: Codes, observed: Bools) -> Floats:
         """Return the log-odds of class 1 at even prior odds, (P,).
 
         The classifier uses only values where `observed`, (P, F), is True.
@@ -77,7 +75,7 @@ class Classifier:
         return found
 
 
-def _inputs(method: Method, values: Values, observed: Mask) -> Floats:
+def _inputs(method: Method, values: Codes, observed: Bools) -> Floats:
     """Return the input matrix of a classifier.
 
     For boosting, the matrix contains the values, with NaN for hidden values, (P, F). For other classifiers, the matrix
@@ -93,7 +91,7 @@ def shown_shares(n_features: int) -> Floats:
     return np.geomspace(1 / n_features, 1.0, COPIES)
 
 
-def train(method: Method, values: Values, positive: Mask, generator: np.random.Generator) -> Classifier:
+def train(method: Method, values: Codes, positive: Bools, generator: np.random.Generator) -> Classifier:
     """Return a classifier trained on labelled patients of both classes.
 
     A value other than -1, 0 and +1 counts as not measured and is hidden in every copy. The model of naive Bayes is the
@@ -129,7 +127,7 @@ def train(method: Method, values: Values, positive: Mask, generator: np.random.G
     return Classifier(method, columns, model.fit(rows, answers, sample_weight=np.full(len(rows), 1 / COPIES)))
 
 
-def _looked_at(method: Method, values: Values, positive: Mask) -> NDArray[np.intp]:
+def _looked_at(method: Method, values: Codes, positive: Bools) -> NDArray[np.intp]:
     """Return the indices of the features that vary between patients, (C,).
 
     For boosting, return only the `SCREENED` features with the largest mutual information with the class.
@@ -141,7 +139,7 @@ def _looked_at(method: Method, values: Values, positive: Mask) -> NDArray[np.int
     return np.sort(varied[np.argsort(-gain.round(DIGITS), kind="stable")[:SCREENED]])
 
 
-def conditionals(values: Values, positive: Mask) -> Floats:
+def conditionals(values: Codes, positive: Bools) -> Floats:
     """Return the smoothed probabilities of -1, 0 and +1 for each feature in class 0 and in class 1, (2, F, 3).
 
     Smoothing adds `SMOOTHING` cases to each class. The added cases are distributed as all labelled patients plus one
@@ -196,7 +194,7 @@ class Trained:
     features: Sequence[str]
     classifiers: Sequence[Classifier]
 
-    def planned(self, values: Values, counts: Sequence[int]) -> Floats:
+    def planned(self, values: Codes, counts: Sequence[int]) -> Floats:
         """Return the log-odds of each hypothesis, (P, T, C), after each number of greedily chosen features (eq:cmi).
 
         Parameters
@@ -218,7 +216,7 @@ class Trained:
         found[:, ends == values.shape[1]] = self._evidence(values, measured)[:, None]
         return found
 
-    def _evidence(self, values: Values, observed: Mask) -> Floats:
+    def _evidence(self, values: Codes, observed: Bools) -> Floats:
         """Return the log-odds of each hypothesis against all other hypotheses, (P, C)."""
         found = [classifier.log_odds(np.where(observed, values, 0), observed) for classifier in self.classifiers]
         return np.stack(found if len(found) > 1 else [*found, np.zeros(len(values))], axis=1)
@@ -241,7 +239,7 @@ def most_informative(gain: Floats, features: Sequence[str]) -> NDArray[np.intp]:
 
 
 def trained(
-    method: Method, values: Values, answers: NDArray[np.int64], features: Sequence[str], generator: np.random.Generator
+    method: Method, values: Codes, answers: Ints, features: Sequence[str], generator: np.random.Generator
 ) -> Trained:
     """Return the classifiers trained on patients with known answers. Every hypothesis must have at least one patient.
 

@@ -9,14 +9,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from afa.evaluate.accuracy import Resampled
 from afa.evaluate.entrants import FieldTask, labels_for, main, questions_of, whole
 from afa.evaluate.resampling import with_interval
 from afa.evaluate.update import update_of, updated_bundle
+from afa.model.arrays import Codes, Floats, Ints
 from afa.model.bundle import Bundle
-from afa.model.mrf import Floats
 from afa.model.orders import generator_of
 
 FOLDS = 10
@@ -31,7 +30,7 @@ WORDS = {"auroc": "AUROC", "first_place": "first place"}
 
 def update_brings(
     bundle: Bundle,
-    values: NDArray[np.int8],
+    values: Codes,
     labels: Floats,
     *,
     entity: str | None = None,
@@ -69,9 +68,7 @@ def update_brings(
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=COLUMNS)
 
 
-def _brought(
-    bundle: Bundle, values: NDArray[np.int8], task: FieldTask, resamples: int, confidence: float
-) -> pd.DataFrame:
+def _brought(bundle: Bundle, values: Codes, task: FieldTask, resamples: int, confidence: float) -> pd.DataFrame:
     """Return the rows of the table of `update_brings` for one question."""
     asked = task.answers >= 0
     values, answers, most = values[asked], task.answers[asked], values.shape[1]
@@ -89,7 +86,7 @@ def _brought(
     return said.assign(alone=each[0][0], updated=each[1][0])[COLUMNS]
 
 
-def folds_of(name: str, answers: NDArray[np.int64]) -> NDArray[np.int64]:
+def folds_of(name: str, answers: Ints) -> Ints:
     """Return the cross-validation fold of each patient, (P,).
 
     The patients of each answer in `answers`, (P,), are spread evenly over the folds.

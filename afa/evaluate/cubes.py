@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 
 from afa.errors import ConfigError, Fault, SanityError
-from afa.evaluate.accuracy import UNIT, Part, Signs
+from afa.evaluate.accuracy import UNIT, Part
 from afa.evaluate.cells import DUELS, GridCell
 from afa.evaluate.long_tables import AGAIN, Axis, Complete, Singles, axis_among, axis_of
-from afa.model.mrf import Floats
+from afa.model.arrays import Codes, Floats
 
 RUN = ["allocation", "gain", "schedule", "seed"]
 LIKELIHOOD, CLINICAL, CLINICAL_R = PRECISIONS = ("p_at_k", "clinical_p_at_k", "clinical_r_precision")
@@ -50,8 +50,8 @@ class Grid:
     runs: Mapping[GridCell, int]
     counted: Mapping[tuple[str, str, GridCell], Floats]
     totals: Mapping[str, Floats]
-    winners: Signs
-    top: Signs
+    winners: Codes
+    top: Codes
     labels: Floats
     k: int
     k_clinical: int

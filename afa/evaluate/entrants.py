@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from afa.cohort.cells import read_cells
 from afa.cohort.table_cohort import encode_cohort, field_cohort, find_table, load_field, read_table_labels
@@ -25,17 +24,17 @@ from afa.engine.layout import Models
 from afa.engine.run import ENTITIES, MISSING
 from afa.engine.tasks import classes_of
 from afa.errors import CohortError
-from afa.evaluate.accuracy import Mask, accuracies, areas_of, auroc, ranking
+from afa.evaluate.accuracy import accuracies, areas_of, auroc, ranking
 from afa.evaluate.field import build_field_bundle
 from afa.evaluate.simulate.walks import measured_first
+from afa.model.arrays import Bools, Codes, Floats, Ints
 from afa.model.bundle import Bundle
 from afa.model.bundle.rates import STRENGTH, exclusive_of, hypotheses_of, with_groups
 from afa.model.closure import Closure
-from afa.model.mrf import VALUES, Floats, PairwiseMRF
+from afa.model.mrf import VALUES, PairwiseMRF
 from afa.model.orders import random_order
 from afa.planner.sides import Repeats, sides_for
 
-Answers = NDArray[np.int64]
 NOBODY = "none of them"
 
 
@@ -55,7 +54,7 @@ class FieldTask:
 
     name: str
     hypotheses: tuple[str, ...]
-    answers: Answers
+    answers: Ints
     entity: str | None = None
     main: bool = True
 
@@ -83,12 +82,12 @@ class Entrant:
 
     name: str
     patients: tuple[str, ...]
-    values: NDArray[np.int8]
+    values: Codes
     bundle: Bundle
     directions: Bundle
     tasks: tuple[FieldTask, ...]
     confounded: tuple[str, ...]
-    rows: NDArray[np.int64]
+    rows: Ints
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -171,7 +170,7 @@ def questions_of(entities: Sequence[str], labels: Floats, holds: str) -> Iterato
     yield FieldTask("which", hypotheses, answers.astype(np.int64))
 
 
-def statistics(task: FieldTask, answers: NDArray[np.int64], evidence: Floats, weights: Floats) -> dict[str, Floats]:
+def statistics(task: FieldTask, answers: Ints, evidence: Floats, weights: Floats) -> dict[str, Floats]:
     """Return each metric of a question for each resample and t, (R, T).
 
     `balanced_accuracy` is computed at equal prior probabilities. `first_place` is the share of patients whose true
@@ -205,7 +204,7 @@ def statistics(task: FieldTask, answers: NDArray[np.int64], evidence: Floats, we
     return {metric: np.stack(found, axis=1) for metric, found in columns.items()}
 
 
-def main(task: FieldTask, answers: NDArray[np.int64], evidence: Floats, weights: Floats) -> Floats:
+def main(task: FieldTask, answers: Ints, evidence: Floats, weights: Floats) -> Floats:
     """Return the first metric of a question, (R, T), faster than `statistics` does.
 
     Parameters
@@ -250,8 +249,6 @@ def facts(entrant: Entrant, followed: int) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-Values = NDArray[np.int8]
-Orders = NDArray[np.int64]
 RULES = ("information", "boundary", "greedy", "priority_all")
 """Rules that find the hypothesis that holds; the first is the planner's. With two hypotheses all choose the same."""
 
@@ -262,7 +259,7 @@ class HypothesisModel:
 
     models: Bundle | Models
 
-    def planned(self, values: Values, rounds: Sequence[int], *, rule: str = RULES[0], fixed: bool = False) -> Floats:
+    def planned(self, values: Codes, rounds: Sequence[int], *, rule: str = RULES[0], fixed: bool = False) -> Floats:
         """Return the log-evidence of the hypotheses after each number of features in `rounds`, (P, T, C) nats.
 
         The rule chooses the order of features for each patient.
@@ -294,7 +291,7 @@ class HypothesisModel:
             elbo = np.concatenate([elbo, last[:, 1:]], axis=1)
         return self._evidence(elbo, rounds)
 
-    def orders(self, values: Values, rule: str = RULES[0], *, fixed: bool = False, most: int | None = None) -> Orders:
+    def orders(self, values: Codes, rule: str = RULES[0], *, fixed: bool = False, most: int | None = None) -> Ints:
         """Return the order in which a rule chooses each patient's features, (P, M), or (P, `most`).
 
         In each order, entries after the last measured feature are -1.
@@ -307,7 +304,7 @@ class HypothesisModel:
         rescoring = (0,) if fixed else None
         return choose(self.models, values, allocation=rule, gain="cmi", k=1, n_rounds=most, rescoring=rescoring).order
 
-    def along(self, values: Values, orders: Orders, rounds: Sequence[int], **options: Any) -> Floats:
+    def along(self, values: Codes, orders: Ints, rounds: Sequence[int], **options: Any) -> Floats:
         """Return the log-evidence of the hypotheses, (P, T, C) nats, along given orders of features, (P, M).
 
         `options` may contain `solver` and `threads`.
@@ -347,14 +344,14 @@ class Discounted(HypothesisModel):
     """
 
     asked: HypothesisModel
-    repeats: tuple[tuple[Orders, Repeats], ...]
+    repeats: tuple[tuple[Ints, Repeats], ...]
 
-    def planned(self, values: Values, rounds: Sequence[int], *, rule: str = RULES[0], fixed: bool = False) -> Floats:
+    def planned(self, values: Codes, rounds: Sequence[int], *, rule: str = RULES[0], fixed: bool = False) -> Floats:
         """Return the shrunk log-odds after each number of features in `rounds`, (P, T, C), in the order of `asked`."""
         orders = self.asked.orders(values, rule, fixed=fixed, most=max(t for t in (0, *rounds) if t < values.shape[1]))
         return self.along(values, completed(orders, values.shape[1]), rounds)
 
-    def along(self, values: Values, orders: Orders, rounds: Sequence[int], **options: Any) -> Floats:
+    def along(self, values: Codes, orders: Ints, rounds: Sequence[int], **options: Any) -> Floats:
         """Return the shrunk log-odds after each number of features in `rounds`, (P, T, C), for given orders, (P, M)."""
         shown = _from_start(rounds)
         evidence = super().along(values, orders, shown, **options)
@@ -373,7 +370,7 @@ def _from_start(rounds: Sequence[int]) -> list[int]:
     return sorted({0, *rounds})
 
 
-def completed(orders: Orders, n_features: int) -> Orders:
+def completed(orders: Ints, n_features: int) -> Ints:
     """Return each patient's order with all M features, (P, M).
 
     Features missing from an order are appended in the order of the bundle.
@@ -397,7 +394,7 @@ log-odds. The last two use the same order of features.
 """
 
 
-def variants(entrant: Entrant, task: FieldTask) -> dict[str, tuple[HypothesisModel, Mask, Values]]:
+def variants(entrant: Entrant, task: FieldTask) -> dict[str, tuple[HypothesisModel, Bools, Codes]]:
     """Return a mapping from the name of each model variant to its model, a mask of patients (P,) and the values (P, M).
 
     Each variant is evaluated for the patients in its mask, but its values include all patients.
@@ -437,7 +434,7 @@ def whole(bundle: Bundle, task: FieldTask) -> HypothesisModel:
     return which(bundle, NOBODY if NOBODY in task.hypotheses else None)
 
 
-def labels_for(bundle: Bundle, task: FieldTask, answers: Answers) -> Floats:
+def labels_for(bundle: Bundle, task: FieldTask, answers: Ints) -> Floats:
     """Return the labels, 1 or 0, that `afa.evaluate.update` needs, (n, N).
 
     A label is NaN if the question does not concern the entity.

@@ -29,8 +29,8 @@ from afa.evaluate.cells import TARGET
 from afa.evaluate.simulate.walks import SimulationSetting, Way, planned, planner_of, ranked, rounds_until, steps
 from afa.io.files import write_text
 from afa.io.yamlfile import read_mapping
+from afa.model.arrays import Bools, Codes, Floats, Ints
 from afa.model.bundle import Bundle
-from afa.model.mrf import Floats
 from afa.planner import TopKPlanner
 from afa.planner.options import BACKGROUND, FRONTIER, INFORMATION
 from afa.planner.why import outcomes
@@ -46,7 +46,6 @@ RANKED = SCORES[:3]
 OURS = Way(FRONTIER, "", BACKGROUND)
 """The planner with a background. The page shows it next to the rules of the grid."""
 
-Orders = NDArray[np.int64]
 Run = tuple[Way, int]
 """A way to choose features, and the seed of random orders."""
 READ = RANKS | CERTAIN | CHOICE | MOMENTS
@@ -72,11 +71,11 @@ class Walked(NamedTuple):
 
     """
 
-    order: NDArray[np.int64]
+    order: Ints
     worth: Floats
-    fallback: NDArray[np.bool_]
-    resolved: NDArray[np.int64]
-    certified: NDArray[np.bool_]
+    fallback: Bools
+    resolved: Ints
+    certified: Bools
     place: NDArray[np.int16]
     margin: Floats
     probability: Floats | None = None
@@ -179,9 +178,7 @@ def evenly(n: int, most: int) -> list[int]:
     return list(range(n)) if n <= most else [i * (n - 1) // max(most - 1, 1) for i in range(most)]
 
 
-def by_engine(
-    bundle: Bundle, values: NDArray[np.int8], way: Way, orders: Orders | None, setting: SimulationSetting
-) -> Walked:
+def by_engine(bundle: Bundle, values: Codes, way: Way, orders: Ints | None, setting: SimulationSetting) -> Walked:
     """Return a run of B patients, computed by the compiled engine.
 
     The rule chooses the features, unless `orders`, (B, M), is given.
@@ -203,7 +200,7 @@ def by_engine(
     inside, outside = boundary_of(found.place[:, :, 0], name_places(bundle.entities), setting.k)
     path, row = np.ogrid[: len(inside), : inside.shape[1]]
 
-    def expected(under: NDArray[np.int64], score: NDArray[np.int64]) -> Floats:
+    def expected(under: Ints, score: Ints) -> Floats:
         return found.cross[path, row, under, score]
 
     own = expected(inside, inside) - expected(outside, outside)
@@ -219,7 +216,7 @@ def by_engine(
     )
 
 
-def by_planners(planners: Sequence[TopKPlanner], values: NDArray[np.int8], scores: Sequence[str], way: Way) -> Walked:
+def by_planners(planners: Sequence[TopKPlanner], values: Codes, scores: Sequence[str], way: Way) -> Walked:
     """Return a run of B patients, computed by one planner for each patient.
 
     If all planners have a background, the score `background` is added to `scores`.
@@ -255,7 +252,7 @@ def by_planners(planners: Sequence[TopKPlanner], values: NDArray[np.int8], score
     return walked._replace(probability=probability) if believes else walked
 
 
-def boundary_of(place: NDArray[np.int16], names: NDArray[np.int64], k: int) -> tuple[NDArray[np.int64], ...]:
+def boundary_of(place: NDArray[np.int16], names: Ints, k: int) -> tuple[Ints, ...]:
     """Return the indices of the last entity inside the top k and of the first entity outside, (...) each.
 
     Parameters
@@ -274,7 +271,7 @@ def explored_of(
     rows: Sequence[int],
     runs: Mapping[Run, Walked],
     planners: Sequence[TopKPlanner],
-    measured: NDArray[np.int8],
+    measured: Codes,
     named: Mapping[str, Any],
 ) -> Explored:
     """Return the data of the explorer page for the given runs and the given rows of a cohort.
@@ -340,7 +337,7 @@ def middle(numbers: Sequence[int]) -> int:
     return sorted(range(len(numbers)), key=numbers.__getitem__)[(len(numbers) - 1) // 2]
 
 
-def reasons_of(planner: TopKPlanner, values: NDArray[np.int8], by_name: Sequence[int]) -> list[dict[str, Any]]:
+def reasons_of(planner: TopKPlanner, values: Codes, by_name: Sequence[int]) -> list[dict[str, Any]]:
     """Return the reasons for a planner's first choices for one patient, in JSON types.
 
     In each entry, `reason` is a text, and `others` lists the rule's next best choices. `then` lists each possible value
@@ -389,7 +386,7 @@ def _rounded(values: Floats) -> list[float]:
     return [float(f"{value:.{DIGITS}g}") for value in values]
 
 
-def settled_from(orders: NDArray[np.int64], k: int) -> int:
+def settled_from(orders: Ints, k: int) -> int:
     """Return the first t from which on the set of the k best entities is constant.
 
     Parameters

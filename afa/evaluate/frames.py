@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from afa.cohort.cells import cells_of_frame, check_alike, numbers_of
 from afa.cohort.cohort import PATIENT, Cohort
 from afa.errors import CohortError, Fault
 from afa.io.csvfile import few
+from afa.model.arrays import Codes
 from afa.model.bundle import Bundle
 
 
@@ -66,7 +66,7 @@ def check_encoding(bundle: Bundle, cohort: Cohort) -> None:
         raise CohortError(Fault(f"cohort {cohort.name}", found, expected, "encode it so, or take another coupling"))
 
 
-def check_possible(bundle: Bundle, patients: Sequence[str], values: NDArray[np.int8], where: str) -> None:
+def check_possible(bundle: Bundle, patients: Sequence[str], values: Codes, where: str) -> None:
     """Raise a `CohortError` if a measured value is impossible for its feature (docs/decisions.md, F1).
 
     The error message names the first impossible value.

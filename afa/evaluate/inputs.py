@@ -12,13 +12,12 @@ from typing import Literal, TypeVar
 import numpy as np
 import pandas as pd
 import typer
-from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort, load_cohort
 from afa.errors import BundleError, CohortError, ConfigError, Fault
+from afa.model.arrays import Codes, Floats, Ints
 from afa.model.bundle import Bundle, load_bundle
 from afa.model.closure import COUPLINGS, Closure
-from afa.model.mrf import Floats
 from afa.model.orders import generator_of
 from afa.scores.preference import tie_of
 
@@ -103,7 +102,7 @@ def labels_of(bundle: Bundle, cohort: Cohort) -> Floats:
     return labels.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def final_differences(bundle: Bundle, values: NDArray[np.int8]) -> Floats:
+def final_differences(bundle: Bundle, values: Codes) -> Floats:
     """Return D_ab(x) = S_a(x) - S_b(x) of every duel at full observation, (P, Q) nats.
 
     Differences within rounding error are set to 0.
@@ -174,7 +173,7 @@ def amounts(option: str, text: str) -> list[float]:
 
 
 @lru_cache(maxsize=4096)
-def shuffled_genes(n_features: int, permutation: int, kinds: tuple[int, ...] = ()) -> NDArray[np.int64]:
+def shuffled_genes(n_features: int, permutation: int, kinds: tuple[int, ...] = ()) -> Ints:
     """Return a random permutation of the genes, (M,) int64.
 
     Gene j gets the values of gene `result[j]`.
@@ -189,7 +188,7 @@ def shuffled_genes(n_features: int, permutation: int, kinds: tuple[int, ...] = (
     return shuffled_alike(np.array(kinds or (0,) * n_features), generator_of("labels", "shuffled genes", permutation))
 
 
-def shuffled_alike(kinds: NDArray[np.int64], generator: np.random.Generator) -> NDArray[np.int64]:
+def shuffled_alike(kinds: Ints, generator: np.random.Generator) -> Ints:
     """Return a random permutation of the features, (M,) int64, within each kind of feature.
 
     Parameters

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from afa.errors import AfaError, ConfigError, Fault
 from afa.io.files import atomic_folder
+from afa.model.arrays import Bools, Codes, Ints
 
 T = TypeVar("T")
 MANY = 20_000
@@ -191,7 +192,7 @@ def by_patient(parts: Iterable[pd.DataFrame], patients: Sequence[str]) -> pd.Dat
 class Axis(NamedTuple):
     """Store the array index of each table row along one axis, or -1 for an unknown key, and the labels of the axis."""
 
-    codes: NDArray[np.int64]
+    codes: Ints
     labels: Sequence[Any]
 
 
@@ -241,9 +242,7 @@ class Complete:
             self.refuse(np.isnan(values), f"no {name}", "a number", AGAIN)
         return values
 
-    def refuse(
-        self, broken: NDArray[np.bool_], found: str, expected: str, step: str, error: type[AfaError] = ConfigError
-    ) -> None:
+    def refuse(self, broken: Bools, found: str, expected: str, step: str, error: type[AfaError] = ConfigError) -> None:
         """Raise an error if the mask `broken` is True anywhere.
 
         The message names the first such element.
@@ -302,8 +301,8 @@ class Cube:
     """
 
     shape: tuple[int, int, int]
-    t: NDArray[np.int64]
-    first: NDArray[np.int64]
+    t: Ints
+    first: Ints
     last_round: int
     columns: Mapping[str, NDArray[Any]]
 
@@ -341,7 +340,7 @@ class Cube:
         repeats[ends - 1] += most - (ends - self.first)
         return np.repeat(values, repeats).reshape(*self.shape, most)
 
-    def signs(self, method: str) -> NDArray[np.int8]:
+    def signs(self, method: str) -> Codes:
         """Return the sign of the score `method` at each step."""
-        signs: NDArray[np.int8] = np.sign(self.columns[method]).astype(np.int8)
+        signs: Codes = np.sign(self.columns[method]).astype(np.int8)
         return signs

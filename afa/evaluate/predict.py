@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
 from afa.cohort.cohort import PATIENT
@@ -18,10 +17,10 @@ from afa.evaluate.simulate.walks import informed
 from afa.inference.meanfield import Solver
 from afa.io.csvfile import separator_of
 from afa.io.files import atomic_file, write_csv
+from afa.model.arrays import Codes, Floats
 from afa.model.bundle import Bundle
 from afa.model.bundle.rates import Holds
 from afa.model.closure import Closure
-from afa.model.mrf import Floats
 from afa.planner import BinaryPlanner, TopKPlanner
 from afa.planner.options import bundle_given, gauge_of
 
@@ -92,7 +91,7 @@ def predict_proba(
     return pd.DataFrame(found[place.ravel()], index=codes.index, columns=list(model.entities))
 
 
-def _compiled(bundle: Bundle, values: NDArray[np.int8], gauge: Closure, holds: str, **options: Any) -> Floats:
+def _compiled(bundle: Bundle, values: Codes, gauge: Closure, holds: str, **options: Any) -> Floats:
     """Return the posterior probability of each entity for each patient, (P, N), given `values`, (P, M).
 
     Parameters

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from afa.model.mrf import Floats
+from afa.model.arrays import Bools, Floats, Ints
 from afa.model.orders import generator_of
 
 
@@ -135,7 +134,7 @@ def table_of_rounds(statistics: Floats, last_round: int, *, confidence: float) -
     return table.where(table <= last_round)
 
 
-def first_where(holds: NDArray[np.bool_]) -> NDArray[np.int64]:
+def first_where(holds: Bools) -> Ints:
     """Return the index of the first True in each row, (R,). A row without True gets the number of columns.
 
     Parameters
@@ -143,7 +142,7 @@ def first_where(holds: NDArray[np.bool_]) -> NDArray[np.int64]:
     holds : (R, C) bool
 
     """
-    first: NDArray[np.int64] = np.where(holds.any(axis=1), holds.argmax(axis=1), holds.shape[1])
+    first: Ints = np.where(holds.any(axis=1), holds.argmax(axis=1), holds.shape[1])
     return first
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import yaml
-from numpy.typing import NDArray
 
 import afa
 from afa.cohort.cohort import PATIENT, Cohort
@@ -37,6 +36,7 @@ from afa.evaluate.simulate.walks import SimulationSetting, Way, is_compiled, mea
 from afa.io.files import atomic_folder, sha256_of, write_csv
 from afa.io.later import Later
 from afa.io.spreadsheet import marked_table
+from afa.model.arrays import Bools
 from afa.model.bundle import Bundle
 from afa.model.closure import Closure
 from afa.model.orders import random_orders
@@ -64,7 +64,7 @@ def explore_simulation(
     setting: SimulationSetting,
     *,
     most: int,
-    measured: NDArray[np.bool_],
+    measured: Bools,
 ) -> Explored:
     """Return the contents of the explorer page: the steps of some patients in every run.
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from afa.engine.ranks import precision_at_k
 from afa.engine.rounds import Outcomes
+from afa.model.arrays import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,19 +33,19 @@ class Targets:
 
     k: int
     k_clinical: int
-    sure: NDArray[np.bool_]
-    tied: NDArray[np.bool_]
-    slots: NDArray[np.int64]
-    labels: NDArray[np.float64]
+    sure: Bools
+    tied: Bools
+    slots: Ints
+    labels: Floats
 
     @classmethod
-    def of(cls, truth: Outcomes, labels: NDArray[np.float64], k: int, k_clinical: int) -> Targets:
+    def of(cls, truth: Outcomes, labels: Floats, k: int, k_clinical: int) -> Targets:
         size = (truth.place[:, :, None] == truth.place[:, None, :]).sum(axis=2)
         sure = truth.place + size <= k
         tied = (truth.place < k) & ~sure
         return cls(k, k_clinical, sure, tied, k - sure.sum(axis=1), labels)
 
-    def precisions(self, place: NDArray[np.int16], threads: int | None) -> dict[str, NDArray[np.float64]]:
+    def precisions(self, place: NDArray[np.int16], threads: int | None) -> dict[str, Floats]:
         """Return three precisions by name, (P, R) each, of R rankings of the entities for each patient, (P, R, N)."""
         n = len(place)
         positive, labelled = self.labels == 1, ~np.isnan(self.labels)
@@ -57,7 +58,7 @@ class Targets:
         }
 
 
-def label_counts(labels: NDArray[np.float64], k: int, k_clinical: int) -> dict[str, tuple[float, int]]:
+def label_counts(labels: Floats, k: int, k_clinical: int) -> dict[str, tuple[float, int]]:
     """Return counts about the labels of a clinical target, as pairs of a count and its total.
 
     With fewer than 2k labelled entities, results are not comparable with the paper.
@@ -77,7 +78,7 @@ def label_counts(labels: NDArray[np.float64], k: int, k_clinical: int) -> dict[s
     }
 
 
-def clinical_k(labels: NDArray[np.float64], k: int) -> int:
+def clinical_k(labels: Floats, k: int) -> int:
     """Return the size k' = min(k, floor(L / 2)) of the top set of the L entities with labels (S10).
 
     Parameters

@@ -45,10 +45,10 @@ from scipy.special import gammaln, softmax
 from afa.errors import BundleError, CohortError, Fault
 from afa.evaluate.frames import codes_of_frame, labels_of_frame
 from afa.io.csvfile import few
+from afa.model.arrays import Bools, Floats, Ints
 from afa.model.bundle import Bundle
-from afa.model.bundle.rates import Indices, ProbabilityRows, Rates, group_states, three_values
+from afa.model.bundle.rates import ProbabilityRows, Rates, group_states, three_values
 from afa.model.features import Features, features_of
-from afa.model.mrf import Floats
 from afa.planner.options import bundle_given
 
 STRENGTHS: Floats = np.exp2(np.arange(11.0))
@@ -154,13 +154,13 @@ class Update:
 
     elicited: Floats
     updated: Floats
-    counts: Indices
+    counts: Ints
     strength: Floats
     weights: Floats
     level_weights: Floats
 
     @property
-    def patients(self) -> Indices:
+    def patients(self) -> Ints:
         """Return the number of labelled patients behind each distribution, (C, M) int64."""
         return np.asarray(self.counts.sum(axis=2))
 
@@ -262,7 +262,7 @@ class _Variables:
 
     """
 
-    features: Indices
+    features: Ints
     prior: Floats
     counts: Floats
     is_group: bool = False
@@ -357,9 +357,7 @@ def updated_bundle(bundle: Bundle, update: Update, provenance: Mapping[str, Any]
     return replace(bundle, unary=unary, rates=made, provenance=said)
 
 
-def _rows(
-    written: npt.NDArray[np.bool_], shares: Floats, directed: npt.NDArray[np.bool_], counts: Indices
-) -> ProbabilityRows:
+def _rows(written: Bools, shares: Floats, directed: Bools, counts: Ints) -> ProbabilityRows:
     """Return the rows of unary.csv that have probabilities.
 
     Parameters

@@ -20,7 +20,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from afa.model.mrf import VALUES, Evidence, Floats
+from afa.model.arrays import Codes, Floats
+from afa.model.mrf import VALUES, Evidence
 
 BYTES = 8
 SECONDS_PER_ENTRY = 2e-8
@@ -264,7 +265,7 @@ class Eliminated:
         lower = np.tril(pairs, -1) + np.triu(pairs, 1).T
         return lower + lower.T + np.diag(pairs.diagonal())
 
-    def draw(self, uniforms: Floats) -> NDArray[np.int8]:
+    def draw(self, uniforms: Floats) -> Codes:
         """Return independent samples of the component's features.
 
         Parameters
@@ -295,7 +296,7 @@ class Eliminated:
         return found
 
 
-def best_values(component: Component) -> NDArray[np.int8]:
+def best_values(component: Component) -> Codes:
     """Return the values with the largest energy. In a tie, the eliminated feature takes its lowest value.
 
     Returns
@@ -303,7 +304,7 @@ def best_values(component: Component) -> NDArray[np.int8]:
     values : (n,) int8, -1, 0 or +1
 
     """
-    choices: list[NDArray[np.int8]] = []
+    choices: list[Codes] = []
     messages: dict[int, Floats] = {}
     for v in range(component.n):
         table = _log_table(component, v, messages)
@@ -312,7 +313,7 @@ def best_values(component: Component) -> NDArray[np.int8]:
     values = np.zeros((1, component.n), dtype=np.int8)
     for v in reversed(range(component.n)):
         values[0, v] = choices[v].reshape(-1)[_flat_index(values, component.separators[v])[0]] - 1
-    best: NDArray[np.int8] = values[0]
+    best: Codes = values[0]
     return best
 
 
@@ -355,7 +356,7 @@ def _project(table: Floats, clique: tuple[int, ...], axes: tuple[int, ...]) -> F
     return table.reshape((3,) * n_left)
 
 
-def _flat_index(values: NDArray[np.int8], axes: tuple[int, ...]) -> NDArray[np.intp]:
+def _flat_index(values: Codes, axes: tuple[int, ...]) -> NDArray[np.intp]:
     """Return the position of each row of `values` (one configuration) in a flattened table over `axes`."""
     index = np.zeros(len(values), dtype=np.intp)
     for axis in axes:

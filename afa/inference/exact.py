@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from afa.errors import Fault, InferenceError, PlannerError
 from afa.inference.elimination import Component, Eliminated, Estimate, best_values, components, elimination_cost
 from afa.inference.result import Marginals, probabilities_of, spread
-from afa.model.mrf import Evidence, Floats, PairwiseMRF
+from afa.model.arrays import Codes, Floats
+from afa.model.mrf import Evidence, PairwiseMRF
 
 __all__ = ["Exact", "estimate", "exact", "exact_expected_score", "map_state", "pair_moments", "sample"]
 
@@ -143,7 +143,7 @@ def exact_expected_score(
 
 def map_state(
     mrf: PairwiseMRF, evidence: Evidence | dict[str, int] | None = None, *, memory_limit: int = MEMORY_LIMIT
-) -> tuple[NDArray[np.int8], float]:
+) -> tuple[Codes, float]:
     """Return the most probable values of the unobserved features, with the observed values, and their energy E(x).
 
     Among equally probable values, a feature takes the lowest value when it is eliminated. The memory limit and the
@@ -170,7 +170,7 @@ def sample(
     *,
     generator: np.random.Generator,
     memory_limit: int = MEMORY_LIMIT,
-) -> NDArray[np.int8]:
+) -> Codes:
     """Return `n` independent exact samples of all features. Observed features keep their values.
 
     The memory limit and the errors are those of `exact`.

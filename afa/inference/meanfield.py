@@ -22,7 +22,8 @@ from scipy.special import expit
 
 from afa.errors import ConfigError, check_number
 from afa.inference.result import Marginals, probabilities_of, spread
-from afa.model.mrf import Evidence, Floats, PairwiseMRF
+from afa.model.arrays import Floats
+from afa.model.mrf import Evidence, PairwiseMRF
 
 ASCENT_FACTOR = 10
 """Cap of coordinate ascent as a multiple of the cap of damped sweeps; near a saddle, coordinate ascent is slow."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.model.mrf import Evidence, Floats
+from afa.model.arrays import Floats
+from afa.model.mrf import Evidence
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,12 @@ import numpy.typing as npt
 
 from afa.errors import CohortError
 from afa.io.csvfile import CsvTable, name_column, number, number_column, read_table, table_of_frame
+from afa.model.arrays import Bools, Floats
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Kind = Literal["continuous", "ordinal", "binary"]
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 KINDS: tuple[Kind, ...] = ("continuous", "ordinal", "binary")
 FEATURE_COLUMNS = ("feature", "kind", "unit", "low", "high", "values", "missing", "p_low", "p_high", "definition")
 DISPLAY_COLUMNS = ("display", "label", "name")

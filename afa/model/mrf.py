@@ -25,8 +25,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from afa.errors import BundleError, Fault, PlannerError
+from afa.model.arrays import Bools, Codes, Floats
 
-Floats = NDArray[np.float64]
 VALUES = (-1, 0, 1)
 ROUNDING = 1e-12
 RELATIVE_TIE = 1e-9
@@ -184,7 +184,7 @@ class PairwiseMRF:
         return len(self.unary)
 
     @cached_property
-    def possible(self) -> NDArray[np.bool_]:
+    def possible(self) -> Bools:
         """Return which of -1, 0, +1 each feature can take.
 
         Returns
@@ -324,8 +324,8 @@ class Evidence:
     """
 
     mrf: PairwiseMRF
-    observed: NDArray[np.bool_]
-    values: NDArray[np.int8]
+    observed: Bools
+    values: Codes
     constant: float
     shift: Floats
 

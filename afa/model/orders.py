@@ -9,7 +9,8 @@ import hashlib
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
+
+from afa.model.arrays import Ints
 
 PAPER_ROUNDS = (0, 10, 50, 100, 150)
 """Numbers of observations at which the paper's tables report results and its planner ranks candidates again."""
@@ -21,7 +22,7 @@ def generator_of(*names: object) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little"))
 
 
-def random_order(features: Sequence[str], *, patient: str, seed: int, experiment: str = "random") -> NDArray[np.int64]:
+def random_order(features: Sequence[str], *, patient: str, seed: int, experiment: str = "random") -> Ints:
     """Return the features in the random order of one patient and seed.
 
     The order sorts features by a hash of (experiment, patient, seed, feature). Therefore, adding or dropping a feature
@@ -46,7 +47,7 @@ def random_order(features: Sequence[str], *, patient: str, seed: int, experiment
     return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)
 
 
-def random_orders(features: Sequence[str], patients: Sequence[str], seeds: Sequence[int]) -> NDArray[np.int64]:
+def random_orders(features: Sequence[str], patients: Sequence[str], seeds: Sequence[int]) -> Ints:
     """Return the random orders of several patients, one order for each seed.
 
     Returns

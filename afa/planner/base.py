@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from afa.engine.ranks import name_places
 from afa.errors import Fault, PlannerError, check_number
 from afa.io.later import Later
+from afa.model.arrays import Bools, Floats, Ints
 from afa.model.bundle import Bundle
 from afa.planner.cluster import Clustering
 from afa.planner.explicit import ExplicitPatient
@@ -475,7 +475,7 @@ class Planner(ABC):
         return 0.0
 
     @abstractmethod
-    def strengths(self) -> NDArray[np.float64]:
+    def strengths(self) -> Floats:
         """Return the log-odds of each entity in nats, or its mean score, (N,).
 
         `why` explains these values.
@@ -506,7 +506,7 @@ class Planner(ABC):
         other._replay()
         return other
 
-    def _open_duels(self) -> NDArray[np.int64]:
+    def _open_duels(self) -> Ints:
         """Return the indices of the unresolved duels over which `explain` sums the gains."""
         if len(self.bundle.entities) > ALL_DUELS_UP_TO:
             return self._view().contested
@@ -532,7 +532,7 @@ class Planner(ABC):
         tie, rank = belief.table.tie, np.argsort(belief.order()) + 1
         return replace(view, tie=tie, find_scores=lambda: self.scores_by(BACKGROUND), find_rank=lambda: rank)
 
-    def _chosen_item(self, view: View, offered: NDArray[np.bool_]) -> Suggestion:
+    def _chosen_item(self, view: View, offered: Bools) -> Suggestion:
         """Return the feature or panel that the allocation rule chooses among the available features."""
         return chosen_item(self.rule, view, self._menu, self._offer().price, offered)
 
@@ -643,7 +643,7 @@ class Planner(ABC):
             table = ScoreTable.of_bundle(self.bundle)
         return replace(table, places=name_places(self.bundle.entities))
 
-    def scores_by(self, score: str) -> NDArray[np.float64]:
+    def scores_by(self, score: str) -> Floats:
         """Return the preference scores named `score`, (N, N).
 
         For the score `background`, a preference is the difference of two entities' expected scores.

@@ -9,9 +9,9 @@ import numpy as np
 from scipy.special import expit
 
 from afa.errors import Fault, PlannerError
+from afa.model.arrays import Floats
 from afa.model.bundle import Bundle
 from afa.model.closure import STRENGTH, closed_bundle
-from afa.model.mrf import Floats
 from afa.planner.base import Planner
 from afa.planner.options import (
     BACKGROUND,

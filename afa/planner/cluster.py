@@ -15,15 +15,15 @@ from math import ceil, sqrt
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from afa.engine.compile import laid_out
 from afa.engine.layout import pack
 from afa.engine.rules import CLUSTER_EVERY, SMALLEST_CLUSTER, cluster_labels
 from afa.engine.sharing import model_distances, sharing_of
 from afa.errors import Fault, PlannerError
+from afa.model.arrays import Bools, Floats, Ints
 from afa.model.bundle import Bundle
-from afa.model.mrf import VALUES, Floats, PairwiseMRF
+from afa.model.mrf import VALUES, PairwiseMRF
 
 Clusters = tuple[tuple[int, ...], ...]
 
@@ -70,8 +70,8 @@ class Parameters:
 
     bundle: Bundle
     values: sp.csr_array
-    row: NDArray[np.int64]
-    column: NDArray[np.int64]
+    row: Ints
+    column: Ints
 
     def model(self, vector: Floats, prior: float = 0.0) -> PairwiseMRF:
         """Return the model with the unaries and couplings `vector`, (M + E,), such as a mean of rows of `values`."""
@@ -153,7 +153,7 @@ def clusters(
     return tuple(tuple(part.tolist()) for part in parts)
 
 
-def _evidence(bundle: Bundle, observations: Mapping[str, int]) -> tuple[Floats, NDArray[np.bool_]]:
+def _evidence(bundle: Bundle, observations: Mapping[str, int]) -> tuple[Floats, Bools]:
     """Return the value of each feature, (M,) float64, 0 if unobserved, and True for observed features, (M,) bool."""
     index = {name: j for j, name in enumerate(bundle.features)}
     values, observed = np.zeros(len(index)), np.zeros(len(index), dtype=bool)

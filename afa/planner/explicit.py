@@ -11,7 +11,6 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 
 from afa.engine.patient_state import PatientState
@@ -19,8 +18,9 @@ from afa.errors import Fault, PlannerError
 from afa.inference.exact import exact
 from afa.inference.meanfield import Solver, mean_field, moments_of
 from afa.inference.result import Marginals, spread
-from afa.model.mrf import Evidence, Floats
-from afa.planner.sides import Fixed, Indices, score_table_of
+from afa.model.arrays import Bools, Floats, Ints
+from afa.model.mrf import Evidence
+from afa.planner.sides import Fixed, score_table_of
 from afa.scores.belief import ScoreTable
 from afa.scores.gain import ZERO_GAIN, divergence, information, site_probabilities
 
@@ -107,7 +107,7 @@ class ExplicitPatient(PatientState):
         )
 
     @property
-    def closed(self) -> NDArray[np.bool_]:
+    def closed(self) -> Bools:
         """Return True for each feature that is observed or excluded by a +1 in its exclusive group, (M,)."""
         closed = self.observed.copy()
         for group in self.packed.groups:
@@ -146,7 +146,7 @@ class ExplicitPatient(PatientState):
         solution = mean_field(state.mrf, state, solver=self._solver)
         return solution.elbo, solution.marginals
 
-    def _solve_group(self, v: int, group: Indices, classes: Floats) -> float:
+    def _solve_group(self, v: int, group: Ints, classes: Floats) -> float:
         """Set the predictive probabilities and terms of the features in an exclusive group for one side.
 
         Return the log-odds from the group's observed features (F13).
@@ -182,7 +182,7 @@ class ExplicitPatient(PatientState):
         values = by_side[:, None] - by_side[None, :]
         return np.where(np.abs(values) <= self.packed.tie, 0.0, values)
 
-    def lead(self, duels: Indices | None = None) -> Floats:
+    def lead(self, duels: Ints | None = None) -> Floats:
         """Return the log-odds of a over b from the observed features alone, for each duel (a, b), (q,) nats.
 
         `duels` contains ascending indices. By default all duels are used.
@@ -192,7 +192,7 @@ class ExplicitPatient(PatientState):
         leads = self._believed(self.leads)
         return np.asarray(leads[a] - leads[b])
 
-    def resolved(self, duels: Indices | None = None) -> NDArray[np.bool_]:
+    def resolved(self, duels: Ints | None = None) -> Bools:
         """Return True for each duel whose sign no values of any unobserved features can change, (q,) bool (F12).
 
         If kappa is known, the result holds for mean-field and for exact inference, whose scores differ by kappa.
@@ -243,7 +243,7 @@ class ExplicitPatient(PatientState):
         tau = float(self.tau[a])
         return start + tau * low, start + tau * high
 
-    def _group_interval(self, group: Indices, sides: Sequence[tuple[float, Floats]]) -> tuple[float, float]:
+    def _group_interval(self, group: Ints, sides: Sequence[tuple[float, Floats]]) -> tuple[float, float]:
         """Return the smallest and largest contribution of the unobserved features of an exclusive group, nats."""
         open_, seen = (np.flatnonzero(self.observed[group] == known) for known in (False, True))
         if (self.values[group] == 1).any() or not len(open_):
@@ -252,7 +252,7 @@ class ExplicitPatient(PatientState):
         chances = np.stack([classes for _, classes in sides])  # (sides, 2, g)
         before = 1.0 - chances[:, :, seen].sum(axis=2)
 
-        def rest(unseen: list[np.int64] | Indices) -> Floats:
+        def rest(unseen: list[np.int64] | Ints) -> Floats:
             return np.asarray(np.log((before - chances[:, :, unseen].sum(axis=2)) / before))
 
         ends = [float((sign * np.log(chances[:, :, j] / before)).sum()) for j in open_]
@@ -264,11 +264,11 @@ class ExplicitPatient(PatientState):
             ends += [-span, span]
         return min(0.0, *ends), max(0.0, *ends)
 
-    def gains(self, duels: NDArray[np.bool_]) -> Floats:
+    def gains(self, duels: Bools) -> Floats:
         """Return the gain of each feature for each duel that `duels`, (Q,) bool, selects, (q, M) nats."""
         return self._gains(np.flatnonzero(duels))
 
-    def gain_of(self, features: list[int], duels: Indices) -> Floats:
+    def gain_of(self, features: list[int], duels: Ints) -> Floats:
         """Return the gain of each duel, summed over the given features, (q,) nats.
 
         Parameters
@@ -278,7 +278,7 @@ class ExplicitPatient(PatientState):
         """
         return np.asarray(self._gains(duels)[:, features].sum(axis=1))
 
-    def summed_gain(self, duels: Indices, weights: Floats) -> Floats:
+    def summed_gain(self, duels: Ints, weights: Floats) -> Floats:
         """Return the gain of each feature, summed over duels with the given weights, (M,) nats (eq:feature_selection).
 
         Parameters
@@ -311,7 +311,7 @@ class ExplicitPatient(PatientState):
             odds, one = np.append(odds, 0.0), np.concatenate([one, self.packed.background[None]])
         return np.where(self.observed, 0.0, information(softmax(odds), one))
 
-    def _gains(self, duels: Indices) -> Floats:
+    def _gains(self, duels: Ints) -> Floats:
         self._solve_stale()
         a, b = self.sides(duels).T
         if self.gain == "wald_magnitude":
@@ -331,7 +331,7 @@ class ExplicitPatient(PatientState):
         half = (np.nanmax(can_be, axis=-1) - np.nanmin(can_be, axis=-1)) / 2
         return np.asarray(np.where(self.observed, 0.0, half))
 
-    def _cmi(self, odds: Floats, one: Floats, other: Floats, states: list[tuple[Indices, Floats, Floats]]) -> Floats:
+    def _cmi(self, odds: Floats, one: Floats, other: Floats, states: list[tuple[Ints, Floats, Floats]]) -> Floats:
         """Return the mutual information I(y; x_f) of each feature for each pair of hypotheses, (q, M) nats (eq:cmi).
 
         Parameters
@@ -346,7 +346,7 @@ class ExplicitPatient(PatientState):
             gain[:, members] = divergence(odds, of_one, of_other)[:, None] / max(len(members), 1)
         return np.where(gain < ZERO_GAIN, 0.0, gain)
 
-    def _states_of(self, a: Indices, b: Indices) -> list[tuple[Indices, Floats, Floats]]:
+    def _states_of(self, a: Ints, b: Ints) -> list[tuple[Ints, Floats, Floats]]:
         """Return the unobserved features and probabilities of each exclusive group that one measurement reveals.
 
         Each group has two probability arrays, (q, g + 1), for the hypotheses a and b; the last column is the

@@ -15,14 +15,14 @@ from functools import cached_property
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from afa.errors import Fault, PlannerError
 from afa.inference.exact import estimate, map_state
 from afa.inference.meanfield import Solver, mean_field
+from afa.model.arrays import Bools, Floats, Ints
 from afa.model.bundle import Bundle
 from afa.model.closure import contraction
-from afa.model.mrf import ROUNDING, Evidence, Floats
+from afa.model.mrf import ROUNDING, Evidence
 from afa.planner.cluster import Parameters, clusters, distances, paper_clusters, parameters
 from afa.scores.bracket import l1_interval
 from afa.scores.preference import expected_score, tie_of
@@ -32,7 +32,7 @@ SOUND = "sound"
 RULES = ("n_minus_k", "k")
 EXACT_LIMIT = 100_000_000
 """Largest memory, in bytes of tables, for finding the extremes of a score exactly."""
-Bounds = tuple[Floats, Floats, NDArray[np.bool_]]
+Bounds = tuple[Floats, Floats, Bools]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +93,7 @@ class Partition:
     """
 
     bundle: Bundle
-    label: NDArray[np.int64]
+    label: Ints
     clusters: tuple[Cluster, ...]
 
     @cached_property
@@ -140,17 +140,17 @@ class Certificates:
     """
 
     entities: tuple[str, ...]
-    beats: NDArray[np.bool_]
+    beats: Bools
     needed: int
 
     @property
-    def dominators(self) -> NDArray[np.int64]:
+    def dominators(self) -> Ints:
         """Return the number of entities that are certified to be better than each entity, (N,) int64."""
-        counts: NDArray[np.int64] = self.beats.sum(axis=0)
+        counts: Ints = self.beats.sum(axis=0)
         return counts
 
     @property
-    def out(self) -> NDArray[np.bool_]:
+    def out(self) -> Bools:
         """Return True for each entity that is certified to be outside the top k, (N,)."""
         return np.asarray(self.dominators >= self.needed)
 
@@ -159,7 +159,7 @@ class Certificates:
         """Return the names of the excluded entities, in the order of the bundle."""
         return tuple(name for name, out in zip(self.entities, self.out, strict=True) if out)
 
-    def clusters_out(self, label: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def clusters_out(self, label: Ints) -> Bools:
         """Return True for each cluster whose members are all excluded, (C,).
 
         Parameters

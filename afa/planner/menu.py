@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from afa.engine.patient_state import DuelWeights
 from afa.errors import Fault, PlannerError, check_number
 from afa.io.csvfile import suggestion
+from afa.model.arrays import Bools, Floats, Ints
 from afa.model.bundle import Bundle
-from afa.model.mrf import Floats
 from afa.planner.rules import Rule, View
 from afa.planner.values import ReadValue, code_of, reading_of
 
@@ -133,7 +132,7 @@ class Menu:
     names: tuple[str, ...]
     of_feature: Mapping[str, int]
     members: tuple[tuple[int, ...], ...]
-    item_of: NDArray[np.int64]
+    item_of: Ints
     cost: Floats
     panels: Mapping[str, Sequence[str]]
 
@@ -151,7 +150,7 @@ class Menu:
                 raise PlannerError(Fault("planner option first", found, expected, suggestion(str(name), known)))
         return tuple(dict.fromkeys(known[name] for name in first))
 
-    def per_cost(self, gain: Floats, open_: NDArray[np.bool_]) -> Floats:
+    def per_cost(self, gain: Floats, open_: Bools) -> Floats:
         """Return the gain per unit of cost of each feature's item, (M,).
 
         The gain of an unavailable feature is 0. The gain of a panel is the sum over its available features, as if these
@@ -179,9 +178,9 @@ class Offer(NamedTuple):
 
     """
 
-    open: NDArray[np.bool_]
+    open: Bools
     price: Floats
-    affordable: NDArray[np.bool_]
+    affordable: Bools
 
 
 def offer_of(menu: Menu, bundle: Bundle, log: Log, left: float) -> Offer:
@@ -304,7 +303,7 @@ def _given_costs(costs: Costs, known: set[str]) -> dict[str, float]:
     return {name: float(cost) for name, cost in costs.items()}
 
 
-def chosen_item(rule: Rule, view: View, menu: Menu, price: Floats, offered: NDArray[np.bool_]) -> Suggestion:
+def chosen_item(rule: Rule, view: View, menu: Menu, price: Floats, offered: Bools) -> Suggestion:
     """Return the feature or panel that the rule chooses among the available features. Free items come first.
 
     Parameters
@@ -327,7 +326,7 @@ def chosen_item(rule: Rule, view: View, menu: Menu, price: Floats, offered: NDAr
     return Suggestion(menu.names[item], features, float(price[item]), choice.reason, choice.over)
 
 
-def _offering(view: View, menu: Menu, offered: NDArray[np.bool_]) -> View:
+def _offering(view: View, menu: Menu, offered: Bools) -> View:
     """Return a view in which all features except the offered ones count as observed.
 
     In this view, gains are per unit of cost and summed over each panel.

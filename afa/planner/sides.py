@@ -14,15 +14,13 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from afa.inference.class_odds import known_log_ratio, log_ratio
+from afa.model.arrays import Bools, Floats, Ints
 from afa.model.bundle import Bundle
 from afa.model.bundle.rates import bundle_models, group_states, hypotheses_of
-from afa.model.mrf import ROUNDING, VALUES, Floats, PairwiseMRF, pair_terms
+from afa.model.mrf import ROUNDING, VALUES, PairwiseMRF, pair_terms
 from afa.scores.belief import ScoreTable
-
-Indices = NDArray[np.int64]
 
 
 class Repeats(NamedTuple):
@@ -40,7 +38,7 @@ class Repeats(NamedTuple):
     together: Floats
     least: float
 
-    def believed(self, seen: NDArray[np.bool_]) -> Floats:
+    def believed(self, seen: Bools) -> Floats:
         """Return the factor, at most 1, that shrinks the log-odds after observing the features `seen`, (..., n)."""
         own, together = seen @ self.own, ((seen @ self.together) * seen).sum(axis=-1)
         return np.asarray(np.divide(own, together, out=np.ones_like(own), where=together > own))
@@ -62,8 +60,8 @@ class Side(NamedTuple):
 
     one: PairwiseMRF
     zero: PairwiseMRF
-    at: Indices
-    links: Indices
+    at: Ints
+    links: Ints
     pair_terms: Floats
     members: tuple[Floats, ...]
     repeats: Repeats | None = None
@@ -86,21 +84,21 @@ class Fixed(NamedTuple):
     """
 
     sides: tuple[Side, ...]
-    feature_slots: Indices
+    feature_slots: Ints
     background: Floats
-    possible: NDArray[np.bool_]
-    groups: tuple[Indices, ...]
+    possible: Bools
+    groups: tuple[Ints, ...]
     measured_at_once: tuple[bool, ...]
     kappa: Floats
     tie: float
-    ranges: dict[tuple[int, ...], tuple[Indices, Floats]]
+    ranges: dict[tuple[int, ...], tuple[Ints, Floats]]
 
     @property
     def n_features(self) -> int:
         """Return M, the number of features."""
         return len(self.background)
 
-    def links_of(self, *sides: int) -> tuple[Indices, Floats]:
+    def links_of(self, *sides: int) -> tuple[Ints, Floats]:
         """Return the coupled pairs of a side or a duel, (p, 2), and the range of each pair's contribution, (2, p).
 
         Each range includes 0, the contribution of a pair with an unmeasured feature (docs/decisions.md, F12).

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Literal, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, logsumexp, softmax
 
 from afa.engine.duels import sides_of, variances
@@ -18,8 +17,8 @@ from afa.engine.paths import AS_PROBABLE
 from afa.engine.patient import Patient
 from afa.engine.ranks import name_places, ranks_of
 from afa.errors import Fault, PlannerError
+from afa.model.arrays import Bools, Floats
 from afa.model.bundle import Bundle
-from afa.model.mrf import Floats
 from afa.planner.base import Planner
 from afa.planner.layer0 import CRITERIA, SOUND, without_eliminated
 from afa.planner.options import (
@@ -240,7 +239,7 @@ class TopKPlanner(Planner):
         """Return `answer_probability`, or 0 if the answer is a tie or an entity outside is equally probable."""
         return 0.0 if (self._tied_by_score() | self._as_probable()).any() else self.answer_probability()
 
-    def _tied_by_score(self) -> NDArray[np.bool_]:
+    def _tied_by_score(self) -> Bools:
         """Return True for each entity whose score is tied across the top-k boundary, (N,)."""
         view = self._view()
         places = ranks_of(view.scores, np.arange(len(view.entities)), name_places(view.entities), view.tie).place
@@ -248,7 +247,7 @@ class TopKPlanner(Planner):
         last, next_ = places[order[self.k - 1]], places[order[self.k]]
         return np.asarray((places == last) & (last == next_))
 
-    def _as_probable(self) -> NDArray[np.bool_]:
+    def _as_probable(self) -> Bools:
         """Return True for each entity tied by posterior (within 0.005) with one across the top-k boundary, (N,)."""
         inside, posterior = self._view().rank <= self.k, self.posterior()
         least, most = posterior[inside].min(), posterior[~inside].max()

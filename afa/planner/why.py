@@ -6,14 +6,14 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 
 from afa.engine.duels import sides_of
 from afa.engine.patient_state import DuelWeights, PatientState
 from afa.errors import Fault, PlannerError
 from afa.io.csvfile import suggestion
-from afa.model.mrf import VALUES, Floats
+from afa.model.arrays import Floats, Ints
+from afa.model.mrf import VALUES
 from afa.planner.values import scale_of
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def shown_entities(planner: Planner) -> tuple[str, ...]:
     return tuple(map(planner.asked_of.shown, planner.bundle.entities))
 
 
-def _total_gain(state: PatientState, duels: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
+def _total_gain(state: PatientState, duels: Ints) -> tuple[Floats, Ints]:
     """Return each feature's gain summed over the given duels, (M,) nats, and its number of positive gains, (M,)."""
     total, moved = np.zeros(state.packed.n_features), np.zeros(state.packed.n_features, dtype=np.int64)
     for part in np.split(duels, range(DUELS_AT_ONCE, len(duels), DUELS_AT_ONCE)):

@@ -25,11 +25,11 @@ from scipy.special import ndtr
 
 from afa.errors import Fault, PlannerError
 from afa.io.csvfile import few
+from afa.model.arrays import Bools, Codes, Floats, Ints
 from afa.model.bundle import Bundle
 from afa.model.bundle.rates import floored
-from afa.model.mrf import RELATIVE_TIE, ROUNDING, VALUES, Floats
+from afa.model.mrf import RELATIVE_TIE, ROUNDING, VALUES
 
-Indices = NDArray[np.int64]
 Kind = Literal["patients", "elicited", "mixture", "uniform"]
 PRIOR_PATIENTS = 10.0
 """Number of patients that the bundle's probabilities count as when they are mixed with shares among few patients."""
@@ -224,7 +224,7 @@ class Background:
         return cls(shares, "patients", words, covariance)
 
     @classmethod
-    def mixture(cls, bundle: Bundle, values: Floats | NDArray[np.int8], *, prior: float = PRIOR_PATIENTS) -> Background:
+    def mixture(cls, bundle: Bundle, values: Floats | Codes, *, prior: float = PRIOR_PATIENTS) -> Background:
         """Return the background estimated from few patients and the bundle's probabilities.
 
         The bundle's probabilities count as much as `prior` patients. If the bundle has no probabilities, all values of
@@ -242,7 +242,7 @@ class Background:
         return cls(shares, "mixture", f"{len(values)} patients, and as {prior:g} patients {expected.words}")
 
 
-def counts_of(bundle: Bundle, values: Floats | NDArray[np.int8]) -> Floats:
+def counts_of(bundle: Bundle, values: Floats | Codes) -> Floats:
     """Return the number of patients with each value of each feature.
 
     Parameters
@@ -374,7 +374,7 @@ class ScoreTable:
     constant : (n_entities,) float64
         The part of a score that depends on no feature, nats.
     entity, feature : (n_slots,) int64
-        Indices of the entity and the feature of each slot.
+        Ints of the entity and the feature of each slot.
     terms : (n_slots, 3) float64
         f_vj(-1), f_vj(0), f_vj(+1), nats; 0 at values that cannot occur.
     owner : (n_pairs,) int64
@@ -393,14 +393,14 @@ class ScoreTable:
     entities: tuple[str, ...]
     features: tuple[str, ...]
     constant: Floats
-    entity: Indices
-    feature: Indices
+    entity: Ints
+    feature: Ints
     terms: Floats
-    owner: Indices
-    ends: Indices
+    owner: Ints
+    ends: Ints
     psi: Floats
-    groups: tuple[Indices, ...] = ()
-    places: Indices | None = None
+    groups: tuple[Ints, ...] = ()
+    places: Ints | None = None
 
     @classmethod
     def of_bundle(cls, bundle: Bundle) -> ScoreTable:
@@ -433,7 +433,7 @@ class ScoreTable:
         )
 
     @cached_property
-    def slots_of(self) -> tuple[Indices, Indices]:
+    def slots_of(self) -> tuple[Ints, Ints]:
         """Return the slots sorted by feature, and the position of each feature's first slot.
 
         Returns
@@ -445,7 +445,7 @@ class ScoreTable:
         return self._by_feature(self.feature)
 
     @cached_property
-    def neighbours(self) -> tuple[Indices, Floats, Indices]:
+    def neighbours(self) -> tuple[Ints, Floats, Ints]:
         """Return the slot and the coupling of the other feature, for each of the two features of each coupling.
 
         Returns
@@ -458,12 +458,12 @@ class ScoreTable:
         order, start = self._by_feature(self.feature[np.concatenate(self.ends)])
         return np.concatenate(self.ends[::-1])[order], np.concatenate([self.psi, self.psi])[order], start
 
-    def _by_feature(self, feature: NDArray[np.integer[Any]]) -> tuple[Indices, Indices]:
+    def _by_feature(self, feature: NDArray[np.integer[Any]]) -> tuple[Ints, Ints]:
         order = np.argsort(feature, kind="stable")
         return order, np.searchsorted(feature[order], np.arange(len(self.features) + 1))
 
     @cached_property
-    def pair_features(self) -> Indices:
+    def pair_features(self) -> Ints:
         """Return the two features of each coupling.
 
         Returns
@@ -474,7 +474,7 @@ class ScoreTable:
         return self.feature[self.ends]
 
     @cached_property
-    def distinct_pairs(self) -> tuple[Indices, Indices]:
+    def distinct_pairs(self) -> tuple[Ints, Ints]:
         """Return the distinct pairs of coupled features, and the distinct pair of each coupling.
 
         Returns
@@ -488,7 +488,7 @@ class ScoreTable:
         return np.stack(np.divmod(keys, m)), which
 
     @cached_property
-    def pairs_pointer(self) -> Indices:
+    def pairs_pointer(self) -> Ints:
         """Return the position of each entity's first coupling.
 
         Returns
@@ -499,7 +499,7 @@ class ScoreTable:
         return np.searchsorted(self.owner, np.arange(len(self.entities) + 1))
 
     @cached_property
-    def by_pair(self) -> tuple[Indices, Indices]:
+    def by_pair(self) -> tuple[Ints, Ints]:
         """Return the couplings sorted by distinct pair, and the position of each pair's first coupling.
 
         Returns
@@ -513,7 +513,7 @@ class ScoreTable:
         return order, np.searchsorted(which[order], np.arange(features.shape[1] + 1))
 
     @cached_property
-    def pointer(self) -> Indices:
+    def pointer(self) -> Ints:
         """Return the position of each entity's first slot.
 
         Returns
@@ -571,7 +571,7 @@ class ScoreTable:
         """
         return np.asarray(np.bincount(self.entity, weights=of_slots, minlength=len(self.entities)))
 
-    def scores(self, values: NDArray[np.int8]) -> Floats:
+    def scores(self, values: Codes) -> Floats:
         """Return S_v at given values of all features.
 
         Parameters
@@ -603,8 +603,8 @@ class Differences(NamedTuple):
 
     """
 
-    inside: Indices
-    outside: Indices
+    inside: Ints
+    outside: Ints
     mean: Floats
     variance: Floats
 
@@ -773,7 +773,7 @@ class Belief:
         self._pull[there[part]] += psi[part] * step
         self.middle[feature], self.spread[feature] = middle, spread
 
-    def order(self) -> Indices:
+    def order(self) -> Ints:
         """Return all entities by decreasing E S_v. Entities with equal means, up to rounding, are sorted by `places`.
 
         Returns
@@ -806,7 +806,7 @@ class Belief:
             parts.append((self.table.matrix(self._bend), (~self.observed & (self.spread > 0)).astype(np.float64)))
         return parts
 
-    def covariance(self, entities: Indices | None = None) -> Floats:
+    def covariance(self, entities: Ints | None = None) -> Floats:
         """Return the covariance of all scores with the scores of the given entities.
 
         For independent features, the covariance is exact: sum_j c_vj c_wj s_j + sum_{j<l} psi_vjl psi_wjl s_j s_l, plus
@@ -835,7 +835,7 @@ class Belief:
             total += own @ own[chosen].T - np.outer(own.sum(axis=1), own[chosen].sum(axis=1))
         return total + self._covariance_of_pairs(chosen) if self.exact else total
 
-    def _covariance_of_pairs(self, chosen: Indices) -> Floats:
+    def _covariance_of_pairs(self, chosen: Ints) -> Floats:
         """Return the sum over j < l of psi_vjl psi_wjl s_j s_l for all v and the given entities w, (N, n)."""
         table, n = self.table, len(self.mean)
         features, which = table.distinct_pairs
@@ -850,7 +850,7 @@ class Belief:
         owner, psi = table.owner[at], table.psi[at]
         return np.stack([np.bincount(owner, weights=psi * row[column], minlength=n) for row in weight], axis=1)
 
-    def _open_groups(self) -> list[Indices]:
+    def _open_groups(self) -> list[Ints]:
         """Return the unobserved members of each exclusive group with at least two unobserved members."""
         parts = (group[~self.observed[group]] for group in self.table.groups)
         return [part for part in parts if len(part) > 1]
@@ -955,9 +955,9 @@ class Belief:
         self,
         n: int,
         k: int,
-        offered: NDArray[np.bool_] | None = None,
+        offered: Bools | None = None,
         *,
-        item_of: Indices | None = None,
+        item_of: Ints | None = None,
         price: Floats | None = None,
         left: float = np.inf,
         first: Sequence[int] = (),
@@ -1031,7 +1031,7 @@ class Belief:
         return float(max(right.mean() - missed, 0.0))
 
 
-def _entries(pointer: Indices, rows: Indices) -> tuple[Indices, Indices]:
+def _entries(pointer: Ints, rows: Ints) -> tuple[Ints, Ints]:
     """Return the positions of all entries of the given rows, and the row of each entry, (n,) int64 each.
 
     Row i starts at `pointer[i]`.
@@ -1041,7 +1041,7 @@ def _entries(pointer: Indices, rows: Indices) -> tuple[Indices, Indices]:
     return np.arange(len(which)) + np.repeat(pointer[rows] - np.cumsum(count) + count, count), which
 
 
-def _rows(matrix: sp.csr_array, rows: Indices) -> Floats:
+def _rows(matrix: sp.csr_array, rows: Ints) -> Floats:
     """Return the given rows of a sparse matrix as a dense array, (n, M) float64."""
     at, which = _entries(matrix.indptr, rows)
     dense = np.zeros((len(rows), matrix.shape[1]))

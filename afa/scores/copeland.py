@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from afa.model.mrf import Floats
+from afa.model.arrays import Floats
 
 
 def copeland_wins(scores: Floats, *, tie: float = 0.0) -> Floats:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, xlogy
 
 from afa.inference.meanfield import Solver, mean_field
 from afa.inference.result import Marginals, probabilities_of
-from afa.model.mrf import VALUES, Evidence, Floats, difference_terms
+from afa.model.arrays import Bools, Floats
+from afa.model.mrf import VALUES, Evidence, difference_terms
 from afa.scores.preference import half_range, linearity, stack_a, two_elbo
 
 ZERO_GAIN = 1e-12
@@ -50,7 +50,7 @@ def _log_evidence(state: Evidence, solver: Solver | None) -> float:
     return state.mrf.prior + given - mean_field(state.mrf, solver=solver).elbo
 
 
-def cmi(odds: float, of_a: Marginals, of_b: Marginals, observed: NDArray[np.bool_]) -> Floats:
+def cmi(odds: float, of_a: Marginals, of_b: Marginals, observed: Bools) -> Floats:
     """Return the mutual information I(y; x_f | x_obs) between each feature and the winner y of a duel (eq:cmi).
 
     By Bayes' rule on the mean-field marginals, the mutual information equals the Jensen-Shannon divergence of the two

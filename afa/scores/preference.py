@@ -15,7 +15,8 @@ from scipy.special import erf
 
 from afa.inference.meanfield import MeanField
 from afa.inference.result import Marginals, probabilities_of
-from afa.model.mrf import ROUNDING, Evidence, Floats, PairwiseMRF, difference_terms
+from afa.model.arrays import Floats
+from afa.model.mrf import ROUNDING, Evidence, PairwiseMRF, difference_terms
 
 
 def tie_of(models: Sequence[PairwiseMRF]) -> float:

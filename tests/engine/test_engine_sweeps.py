@@ -9,7 +9,7 @@ from afa.engine.compile import kernel
 from afa.engine.layout import NEGLIGIBLE
 from afa.engine.sweeps import Iteration, add_neighbours, damped, decay, moments, moments_of_probabilities
 from afa.inference.meanfield import moments_of, ternary_moments
-from afa.model.mrf import Floats
+from afa.model.arrays import Floats
 
 ITERATION = Iteration(0.5, 1e-4, 200, False)
 PAPER = np.empty((3, 0))

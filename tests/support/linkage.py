@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from afa.model.mrf import RELATIVE_TIE, Floats
+from afa.model.arrays import Floats
+from afa.model.mrf import RELATIVE_TIE
 
 
 def linked(distance: Floats, names: Sequence[str], n_clusters: int, smallest: int) -> set[frozenset[int]]:

@@ -35,8 +35,8 @@ from afa.evaluate.simulate.walks import (
     prices_of,
     within,
 )
+from afa.model.arrays import Bools, Floats
 from afa.model.bundle import Bundle
-from afa.model.mrf import Floats
 from afa.model.orders import random_order
 from afa.model.rule_names import COMPARED, COMPARED_BINARY
 from afa.planner import BinaryPlanner, Planner, TopKPlanner
@@ -142,7 +142,7 @@ def simulate(
     ways: Sequence[Way],
     setting: SimulationSetting,
     *,
-    measured: NDArray[np.bool_] | None = None,
+    measured: Bools | None = None,
     tick: Callable[[int], None] = lambda _: None,
 ) -> Simulation:
     """Simulate the acquisition of all patients of a cohort under each strategy.

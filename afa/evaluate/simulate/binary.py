@@ -15,7 +15,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from afa.engine.paths import task_stopping_quantities
 from afa.engine.run import MISSING
@@ -36,8 +35,8 @@ from afa.evaluate.simulate.walks import (
     weighs_items,
     with_costs,
 )
+from afa.model.arrays import Bools, Codes, Floats, Ints
 from afa.model.bundle import Bundle
-from afa.model.mrf import Floats
 from afa.model.orders import random_orders
 from afa.model.rule_names import COMPARED_BINARY
 from afa.planner import BinaryPlanner
@@ -56,11 +55,11 @@ class BinaryBlock(NamedTuple):
     """
 
     names: Sequence[str]
-    values: NDArray[np.int8]
-    targets: Mapping[str, NDArray[np.int8]]
+    values: Codes
+    targets: Mapping[str, Codes]
 
 
-Paths = tuple[NDArray[np.int64], Floats, NDArray[np.bool_]]
+Paths = tuple[Ints, Floats, Bools]
 """Orders (B, M), scores (B, M + 1) and certificates (B, M + 1)."""
 
 
@@ -87,7 +86,7 @@ class BinaryTask(SimulationTask):
         return bool((~np.isnan(self.labels)).any())
 
     @cached_property
-    def targets(self) -> Mapping[str, NDArray[np.int8]]:
+    def targets(self) -> Mapping[str, Codes]:
         """Return the correct sign of each patient for each metric, (P,) each.
 
         A sign is 0 if the correct answer is unknown.
@@ -103,7 +102,7 @@ class BinaryTask(SimulationTask):
         targets = {metric: target[rows, None] for metric, target in self.targets.items()}
         return BinaryBlock(self.patients[rows], self.values[rows], targets)
 
-    def _winners(self) -> NDArray[np.int8]:
+    def _winners(self) -> Codes:
         """Return the signs of the decisions after all measured values, (P,).
 
         If the bundle has no probabilities, a feature that was not measured counts as 0.
@@ -221,7 +220,7 @@ class BinaryTask(SimulationTask):
         if explicit or self.setting.tau is not None or INFORMATION in way or FRONTIER in way:
             self._planner(way)
 
-    def _orders(self, block: BinaryBlock, way: Way, seed: int) -> NDArray[np.int64]:
+    def _orders(self, block: BinaryBlock, way: Way, seed: int) -> Ints:
         """Return random orders of the features, (B, M).
 
         With `random_own`, the features of the entity precede all other features.

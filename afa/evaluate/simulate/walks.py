@@ -25,9 +25,9 @@ from afa.evaluate.accuracy import UNIT, overlap, precisions_by_prevalence
 from afa.evaluate.resampling import first_where
 from afa.evaluate.topk import Targets, clinical_k
 from afa.inference.meanfield import Solver
+from afa.model.arrays import Bools, Codes, Floats, Ints
 from afa.model.bundle import Bundle
 from afa.model.closure import Closure
-from afa.model.mrf import Floats
 from afa.model.orders import random_orders
 from afa.model.rule_names import WITHOUT_GAIN
 from afa.planner import Planner, TopKPlanner
@@ -116,7 +116,7 @@ class Walk(NamedTuple):
     spent: Floats | None = None
 
 
-Paths = tuple[NDArray[np.int64], Floats, NDArray[np.int64], NDArray[np.bool_]]
+Paths = tuple[Ints, Floats, Ints, Bools]
 """Four arrays for B patients: the chosen orders (B, M), the number of rightly decided duels by t (B, M + 1), the rank
 of each entity by t (B, M + 1, N), and by t whether the top k is certified (B, M + 1).
 """
@@ -126,7 +126,7 @@ class TopKBlock(NamedTuple):
     """Store a block of patients, their correct answers at full observation, and their rows in the cohort."""
 
     names: Sequence[str]
-    values: NDArray[np.int8]
+    values: Codes
     rows: slice
     truth: Outcomes
     targets: Targets
@@ -138,7 +138,7 @@ class SimulationTask:
 
     bundle: Bundle
     patients: Sequence[str]
-    values: NDArray[np.int8]
+    values: Codes
     labels: Floats
     setting: SimulationSetting
 
@@ -161,7 +161,7 @@ class TopKTask(SimulationTask):
         return clinical_k(self.labels, self.setting.k)
 
     @cached_property
-    def usual(self) -> tuple[NDArray[np.int8], list[int]]:
+    def usual(self) -> tuple[Codes, list[int]]:
         """Return the most frequent winner of each duel, (Q,), and the k entities that are most often in the top k."""
         counts = [
             (block.truth.winner.sum(axis=0, dtype=np.int64), (2 * block.targets.sure + block.targets.tied).sum(axis=0))
@@ -271,7 +271,7 @@ def weighs_items(bundle: Bundle, way: Way, setting: SimulationSetting) -> bool:
     return way.allocation not in DRAWN and (prices_of(bundle, setting) is not None or bool(measurements_of(bundle)))
 
 
-def informed(planner: AnyPlanner, values: NDArray[np.int8]) -> AnyPlanner:
+def informed(planner: AnyPlanner, values: Codes) -> AnyPlanner:
     """Return the planner after observing all measured values of a patient, (M,).
 
     Parameters
@@ -284,7 +284,7 @@ def informed(planner: AnyPlanner, values: NDArray[np.int8]) -> AnyPlanner:
     return planner
 
 
-def steps(planner: Planner, values: NDArray[np.int8], order: NDArray[np.int64] | None = None) -> Iterator[int]:
+def steps(planner: Planner, values: Codes, order: Ints | None = None) -> Iterator[int]:
     """Let a planner observe the measured values of one patient, (M,), and yield after each of the rounds 0 to M.
 
     The yielded value is the index of the feature observed in this round, or -1 if no feature was observed.
@@ -313,9 +313,9 @@ def steps(planner: Planner, values: NDArray[np.int8], order: NDArray[np.int64] |
 
 def planned(
     planners: Iterable[AnyPlanner],
-    values: NDArray[np.int8],
+    values: Codes,
     read: Callable[[AnyPlanner, int], tuple[Any, ...]],
-    orders: NDArray[np.int64] | None = None,
+    orders: Ints | None = None,
     tick: Callable[[int], None] = lambda _: None,
 ) -> list[NDArray[Any]]:
     """Simulate B patients with values (B, M), with one planner for each patient.
@@ -341,7 +341,7 @@ def planned(
     return [np.array([[found[field] for found in rounds] for rounds in seen]) for field in range(len(seen[0][0]))]
 
 
-def ranked(planner: TopKPlanner, score: str | None = None) -> tuple[Floats, NDArray[np.int64]]:
+def ranked(planner: TopKPlanner, score: str | None = None) -> tuple[Floats, Ints]:
     """Return a preference score, (N, N), and the number of entities ranked above each entity, (N,).
 
     By default this is the planner's guiding score.
@@ -351,7 +351,7 @@ def ranked(planner: TopKPlanner, score: str | None = None) -> tuple[Floats, NDAr
     return scores, ranks.place
 
 
-def planned_truth(values: NDArray[np.int8], planners: Sequence[TopKPlanner]) -> Outcomes:
+def planned_truth(values: Codes, planners: Sequence[TopKPlanner]) -> Outcomes:
     """Return each planner's answer after observing all measured values of its patient, a row of `values`, (P, M).
 
     Parameters
@@ -366,7 +366,7 @@ def planned_truth(values: NDArray[np.int8], planners: Sequence[TopKPlanner]) -> 
     return Outcomes(winner, places, np.zeros(winner.shape[1:], dtype=np.int8))
 
 
-def measured_first(orders: NDArray[np.int64], values: NDArray[np.int8]) -> NDArray[np.int64]:
+def measured_first(orders: Ints, values: Codes) -> Ints:
     """Return the orders, (B, M), with the features that were not measured moved to the end.
 
     Parameters
@@ -411,7 +411,7 @@ def prices_of(bundle: Bundle, setting: SimulationSetting) -> Floats | None:
     return bundle.costs
 
 
-def spent_along(order: NDArray[np.int64], prices: Floats | None) -> Floats | None:
+def spent_along(order: Ints, prices: Floats | None) -> Floats | None:
     """Return the total cost of the first t features, (B, M + 1), for orders (B, M).
 
     Entries of -1 in an order cost nothing.
@@ -467,7 +467,7 @@ def budgets_of(prices: Floats) -> Floats:
     return found
 
 
-def within(budgets: Floats, spent: Floats) -> NDArray[np.int64]:
+def within(budgets: Floats, spent: Floats) -> Ints:
     """Return, for each patient and budget, the largest t whose total cost is within the budget, (B, C).
 
     Parameters
@@ -480,9 +480,7 @@ def within(budgets: Floats, spent: Floats) -> NDArray[np.int64]:
     return np.stack([(spent <= budget + slack).sum(axis=1) - 1 for budget in budgets], axis=1)
 
 
-def ends(
-    away: NDArray[np.bool_], certified: NDArray[np.bool_]
-) -> tuple[dict[str, tuple[Floats, Floats]], dict[str, Floats]]:
+def ends(away: Bools, certified: Bools) -> tuple[dict[str, tuple[Floats, Floats]], dict[str, Floats]]:
     """Return `parts` and `needed` of a `Walk` for the criteria `settled` and `certified`.
 
     An answer is settled when it no longer changes, and certified when it is certain.
@@ -499,7 +497,7 @@ def ends(
     return parts, {"settled": rounds_until(away), "certified": rounds_until(~certified)}
 
 
-def rounds_until(missing: NDArray[np.bool_]) -> Floats:
+def rounds_until(missing: Bools) -> Floats:
     """Return, for each row of `missing`, (B, M + 1), the first t from which on all entries are False, (B,).
 
     The returned t is inf if the last entry of the row is True.

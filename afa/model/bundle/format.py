@@ -30,12 +30,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from afa.errors import CohortError, Fault
 from afa.io.csvfile import CONTROLS, LONGEST_NAME, CsvTable, few, name_column, number_column
 from afa.io.files import sha256_of
+from afa.model.arrays import Bools, Codes, Floats, Ints
 from afa.model.bundle.priors import COLUMNS as PRIORS
 from afa.model.bundle.rates import FLOOR, SCOPES, Group, Holds, ProbabilityRows, Rates, three_values
 from afa.model.features import FEATURE_COLUMNS, Features, checked_features, share_columns
@@ -139,10 +139,10 @@ class Potentials:
 
     """
 
-    entity: NDArray[np.int64]
-    features: NDArray[np.int64]
-    value: NDArray[np.float64]
-    scope: NDArray[np.int8] | None = None
+    entity: Ints
+    features: Ints
+    value: Floats
+    scope: Codes | None = None
 
 
 def digests_of(folder: str | Path) -> dict[str, str]:
@@ -150,7 +150,7 @@ def digests_of(folder: str | Path) -> dict[str, str]:
     return {name: sha256_of(Path(folder) / name) for name in REQUIRED_COLUMNS if (Path(folder) / name).is_file()}
 
 
-def potential_rows(table: CsvTable, codes: list[NDArray[np.int64]]) -> Potentials:
+def potential_rows(table: CsvTable, codes: list[Ints]) -> Potentials:
     """Return the potentials in unary.csv or pairwise.csv.
 
     If a row of unary.csv has probabilities but no potential, its potential is 0.
@@ -183,15 +183,15 @@ def potential_rows(table: CsvTable, codes: list[NDArray[np.int64]]) -> Potential
     return Potentials(entity, features, value, _scopes(table) if paired else None)
 
 
-def _scopes(table: CsvTable) -> NDArray[np.int8] | None:
+def _scopes(table: CsvTable) -> Codes | None:
     table.words("scope", SCOPES)
     codes = np.array([SCOPES.index(word) if word in SCOPES else 0 for word in table.columns["scope"]], dtype=np.int8)
     return codes if codes.any() else None
 
 
-def _states(table: CsvTable) -> NDArray[np.bool_]:
+def _states(table: CsvTable) -> Bools:
     """Return True for each row of unary.csv that has a probability, (n_rows,) bool."""
-    stated: NDArray[np.bool_] = ~np.logical_and.reduce([table.empty(name) for name in SHARES])
+    stated: Bools = ~np.logical_and.reduce([table.empty(name) for name in SHARES])
     return stated
 
 
@@ -230,7 +230,7 @@ def probability_rows_of(table: CsvTable, unary: Potentials, rates: Rates) -> Pro
     )
 
 
-def _patients(table: CsvTable, states: NDArray[np.bool_]) -> NDArray[np.int64] | None:
+def _patients(table: CsvTable, states: Bools) -> Ints | None:
     """Return the numbers of labelled patients in the columns `COUNTS`, (n_rows, 2) int64, or None if all are empty.
 
     If some cells have a number, an empty cell counts as 0.
@@ -250,7 +250,7 @@ def _patients(table: CsvTable, states: NDArray[np.bool_]) -> NDArray[np.int64] |
     return None if np.isnan(counts).all() else np.nan_to_num(counts).astype(np.int64)
 
 
-def cost_rows(table: CsvTable, item: NDArray[np.int64], n_features: int, measurements: Group) -> NDArray[np.float64]:
+def cost_rows(table: CsvTable, item: Ints, n_features: int, measurements: Group) -> Floats:
     """Return the cost of each feature.
 
     The cost of a measurement is divided equally among its features.
@@ -278,7 +278,7 @@ def cost_rows(table: CsvTable, item: NDArray[np.int64], n_features: int, measure
     return costs
 
 
-def alias_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def alias_rows(table: CsvTable, feature: Ints, features: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return a mapping from features to aliases.
 
     An alias that occurs twice, or that is a feature's name, is recorded as an error.
@@ -351,7 +351,7 @@ def lacking_faults(table: CsvTable, what: str, names: Sequence[str], expected: s
     return [Fault(table.faults.path, f"no {what} {few(names)}", expected, step)] if names else []
 
 
-def group_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[str]) -> list[Group]:
+def group_rows(table: CsvTable, feature: Ints, features: Sequence[str]) -> list[Group]:
     """Return two groupings of features: features with a common measurement, and exclusive groups.
 
     At most one feature of an exclusive group can be +1.

@@ -17,11 +17,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from afa.errors import BundleError, Fault
+from afa.model.arrays import Floats
 from afa.model.bundle import Bundle
 from afa.model.bundle.graph import bundle_of_rows, library
 from afa.model.bundle.priors import signed
 from afa.model.bundle.rates import bundle_models
-from afa.model.mrf import VALUES, Floats
+from afa.model.mrf import VALUES
 
 LOG_ODDS = "log_odds"
 LARGEST_POTENTIAL = 300.0

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from afa.errors import BundleError, Fault
 from afa.io.csvfile import suggestion
 from afa.io.later import Later
+from afa.model.arrays import Bools, Codes, Floats, Ints
 from afa.model.bundle.format import Potentials
 from afa.model.bundle.rates import CONDITION, FLOOR, SHARED, Holds, Rates, bundle_models, exclusive_log_odds
 from afa.model.mrf import PairwiseMRF
@@ -46,13 +47,13 @@ class PackedCouplings:
 
     """
 
-    pointer: NDArray[np.int64]
+    pointer: Ints
     row: NDArray[np.int32]
     column: NDArray[np.int32]
-    value: NDArray[np.float64]
-    scope: NDArray[np.int8] | None = None
+    value: Floats
+    scope: Codes | None = None
 
-    def of(self, entity: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
+    def of(self, entity: int) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats]:
         """Return the rows, columns and values of one entity's couplings.
 
         Returns
@@ -65,7 +66,7 @@ class PackedCouplings:
         return self.row[part], self.column[part], self.value[part]
 
     @property
-    def owner(self) -> NDArray[np.int64]:
+    def owner(self) -> Ints:
         """Return the entity index of each coupling.
 
         Returns
@@ -75,9 +76,7 @@ class PackedCouplings:
         """
         return np.repeat(np.arange(len(self.pointer) - 1), np.diff(self.pointer))
 
-    def renumbered(
-        self, entities: NDArray[np.int64], features: NDArray[np.int64], included: NDArray[np.bool_] | bool = True
-    ) -> PackedCouplings:
+    def renumbered(self, entities: Ints, features: Ints, included: Bools | bool = True) -> PackedCouplings:
         """Return the couplings marked in `included`, with new indices of entities and features.
 
         Parameters
@@ -116,12 +115,12 @@ class Bundle:
     version: str
     entities: tuple[str, ...]
     features: tuple[str, ...]
-    unary: NDArray[np.float64]
+    unary: Floats
     """(N, M), unary potentials, nats."""
     packed: PackedCouplings
-    priors: NDArray[np.float64]
+    priors: Floats
     """(N,), log-odds in nats, or log weights if exactly one entity is present; zeros without priors.csv."""
-    costs: NDArray[np.float64] | None = None
+    costs: Floats | None = None
     """(M,), non-negative; None if all features have the same cost."""
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     display_names: Mapping[str, str] = field(default_factory=dict)
@@ -129,7 +128,7 @@ class Bundle:
     licence: str | None = None
     rates: Rates | None = None
     """Class-conditional probabilities, possible values, and exclusive groups; None if the bundle has none."""
-    shares: NDArray[np.float64] | None = None
+    shares: Floats | None = None
     """(N,), probabilities before any measurement; None if priors.csv has log-odds or is absent."""
     digest: str = field(init=False)
     """SHA-256 of entities, features, non-zero potentials, priors and costs, independent of the layout of the files."""
@@ -159,7 +158,7 @@ class Bundle:
             where = f"bundle {self.name}"
             raise BundleError(Fault(where, f"no entity {entity!r}", "one of its entities", step)) from None
 
-    def couplings(self, entity: str, included: NDArray[np.bool_] | None = None) -> sp.csr_array:
+    def couplings(self, entity: str, included: Bools | None = None) -> sp.csr_array:
         """Return the couplings of an entity.
 
         Parameters
@@ -193,7 +192,7 @@ class Bundle:
         parts = self.unary[index], couplings, float(self.log_odds[index]), self.features
         return PairwiseMRF(*parts) if self.ternary else PairwiseMRF.on_values(self.possible, *parts)
 
-    def energies(self, values: ArrayLike, closure: str = "differential", kappa: ArrayLike = 0.0) -> NDArray[np.float64]:
+    def energies(self, values: ArrayLike, closure: str = "differential", kappa: ArrayLike = 0.0) -> Floats:
         """Return S_v(x) of every patient and entity (eq:disc_score).
 
         Parameters
@@ -215,9 +214,7 @@ class Bundle:
         columns = [self.energies_of(v, values, closure, float(k)) for v, k in zip(self.entities, kappas, strict=True)]
         return np.stack(columns, axis=1)
 
-    def energies_of(
-        self, entity: str, values: ArrayLike, closure: str = "differential", kappa: float = 0.0
-    ) -> NDArray[np.float64]:
+    def energies_of(self, entity: str, values: ArrayLike, closure: str = "differential", kappa: float = 0.0) -> Floats:
         """Return S_v(x) of one entity for every patient, which is one column of `energies`.
 
         Parameters
@@ -272,7 +269,7 @@ class Bundle:
         return "several" if self.rates is None else self.rates.holds
 
     @property
-    def log_odds(self) -> NDArray[np.float64]:
+    def log_odds(self) -> Floats:
         """Return the prior log-odds of each entity against its absence, for questions about one entity alone.
 
         The log-odds equal `priors` unless priors.csv has probabilities.
@@ -290,7 +287,7 @@ class Bundle:
         return FLOOR if self.rates is None else self.rates.floor
 
     @property
-    def possible(self) -> NDArray[np.bool_]:
+    def possible(self) -> Bools:
         """Return which of -1, 0, +1 each feature can take: all, unless features.csv excludes some.
 
         Returns
@@ -301,7 +298,7 @@ class Bundle:
         return np.ones((len(self.features), 3), dtype=bool) if self.rates is None else self.rates.possible
 
     @property
-    def kinds(self) -> NDArray[np.int64]:
+    def kinds(self) -> Ints:
         """Return a number for each feature. A permutation may exchange only features with equal numbers.
 
         Features have equal numbers if they have the same possible values, or are in the same exclusive group.
@@ -311,7 +308,7 @@ class Bundle:
         kinds : (M,) int64
 
         """
-        kinds: NDArray[np.int64] = self.possible @ np.array([1, 2, 4])
+        kinds: Ints = self.possible @ np.array([1, 2, 4])
         for number, (_, members) in enumerate(self.exclusive):
             kinds[list(members)] = -1 - number
         return kinds
@@ -329,7 +326,7 @@ class Bundle:
         )
 
     @property
-    def background(self) -> NDArray[np.float64]:
+    def background(self) -> Floats:
         """Return the background probabilities: given ones, else pooled over the classes, else uniform ones.
 
         Returns
@@ -345,7 +342,7 @@ class Bundle:
             raise BundleError(Fault(f"bundle {self.name}", "directions alone", "probabilities", step))
         return self.rates
 
-    def how_often(self, entity: str) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
+    def how_often(self, entity: str) -> tuple[Floats, Floats, NDArray[np.intp]]:
         """Return the class-conditional probabilities of an entity, and the features that its model covers.
 
         Returns
@@ -353,7 +350,7 @@ class Bundle:
         with_entity, without : (M, 3) float64
             P_1 and P_0: probabilities of -1, 0, +1; the background for features that the model does not cover.
         at : (n,) intp
-            Indices of the features that the model covers.
+            Ints of the features that the model covers.
 
         Raises
         ------
@@ -364,7 +361,7 @@ class Bundle:
         row, column, _ = self.packed.of(v)
         return self._rates().of_entity(v, self.unary[v], np.concatenate([row, column]))
 
-    def patients_behind(self, entity: str) -> NDArray[np.int64]:
+    def patients_behind(self, entity: str) -> Ints:
         """Return the numbers of labelled patients from whom an entity's probabilities were estimated.
 
         All numbers are 0 unless `afa.update` made the bundle.

@@ -10,24 +10,21 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, logit, softmax
 
 from afa.io.csvfile import CsvTable, few, number, number_column
+from afa.model.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     from afa.model.bundle.model import Bundle
     from afa.model.bundle.rates import Holds
 
-Floats = NDArray[np.float64]
 COLUMNS = ("log_odds", "probability")
 ROUNDED = 0.01
 """Largest accepted rounding error of a sum of probabilities that must be 1 (exactly one entity is present)."""
 
 
-def prior_rows(
-    table: CsvTable, entity: NDArray[np.int64], n_entities: int, holds: Holds
-) -> tuple[Floats, Floats | None]:
+def prior_rows(table: CsvTable, entity: Ints, n_entities: int, holds: Holds) -> tuple[Floats, Floats | None]:
     """Return the priors of the entities from priors.csv, and the probabilities, or None if the file has log-odds.
 
     If a patient can have several entities, a prior is the log-odds of the entity against its absence. If a patient has

@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from afa.model.arrays import Bools, Floats, Ints
 from afa.model.features import Features
-from afa.model.mrf import Floats, PairwiseMRF
+from afa.model.mrf import PairwiseMRF
 
 if TYPE_CHECKING:
     from afa.model.bundle.model import Bundle
 
 
-Indices = npt.NDArray[np.int64]
 Group = tuple[tuple[str, tuple[int, ...]], ...]
 """(name, feature indices) of each group of features, for example of one measurement."""
 FLOOR = 0.01
@@ -120,12 +120,12 @@ class ProbabilityRows:
 
     """
 
-    entity: Indices
-    feature: Indices
+    entity: Ints
+    feature: Ints
     with_entity: Floats
     without: Floats
-    directed: npt.NDArray[np.bool_]
-    patients: Indices | None = None
+    directed: Bools
+    patients: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.entity)
@@ -171,7 +171,7 @@ class Rates:
     holds: Holds = "several"
 
     @cached_property
-    def possible(self) -> npt.NDArray[np.bool_]:
+    def possible(self) -> Bools:
         """Return which of -1, 0, +1 each feature can take (F1).
 
         Returns
@@ -182,7 +182,7 @@ class Rates:
         return np.ones((self.n_features, 3), dtype=bool) if self.table is None else self.table.possible
 
     @cached_property
-    def has_background(self) -> npt.NDArray[np.bool_]:
+    def has_background(self) -> Bools:
         """Return True for each feature with a background in features.csv or with probabilities without an entity.
 
         Returns
@@ -295,7 +295,7 @@ class Rates:
         gap = means[0] - means[1]
         return np.where(np.abs(gap) <= 1e-12, 0.0, np.sign(gap))
 
-    def renumbered(self, entities: Indices, features: Indices) -> Rates:
+    def renumbered(self, entities: Ints, features: Ints) -> Rates:
         """Return the same rates with new indices of entities and features.
 
         Parameters

@@ -18,6 +18,7 @@ from afa.errors import AfaError, BundleError, ConfigError, Fault
 from afa.io.csvfile import CsvTable, RowFaults, few, first_of, is_name, name_column, read_table, table_of_frame
 from afa.io.files import digest_faults
 from afa.io.yamlfile import check_model, read_mapping
+from afa.model.arrays import Bools, Ints
 from afa.model.bundle.format import (
     ANNOTATIONS,
     HEADER,
@@ -219,7 +220,7 @@ def assembled(
     entity_index = {name: index for index, name in enumerate(entities)}
     feature_index = {name: index for index, name in enumerate(features)}
 
-    def columns(file: str, *names: str) -> list[NDArray[np.int64]]:
+    def columns(file: str, *names: str) -> list[Ints]:
         known = {"entity": (entity_index, entities_from)}
         return [name_column(rows[file], name, *known.get(name, (feature_index, features_from))) for name in names]
 
@@ -376,7 +377,7 @@ def _notes(
             yield f"{entry} is not read; if it is meant as {name}, rename it"
 
 
-def _notes_on_rates(bundle: Bundle, rates: Rates, spoken: NDArray[np.bool_]) -> Iterator[str]:
+def _notes_on_rates(bundle: Bundle, rates: Rates, spoken: Bools) -> Iterator[str]:
     """Yield notes on shares raised to the floor, potentials that contradict probabilities, and missing backgrounds.
 
     Parameters

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import yaml
-from numpy.typing import NDArray
 
 from afa.errors import BundleError, ConfigError, Fault
 from afa.io.files import atomic_folder, write_text
 from afa.io.yamlfile import read_mapping
+from afa.model.arrays import Floats
 from afa.model.bundle.format import (
     ANNOTATIONS,
     COUNTS,
@@ -145,7 +145,7 @@ def save_bundle(bundle: Bundle, path: str | Path) -> None:
     if bundle.packed.scope is not None:
         pairwise["scope"] = [SCOPES[code] for code in bundle.packed.scope]
 
-    def by_entity(values: NDArray[np.float64]) -> dict[str, float]:
+    def by_entity(values: Floats) -> dict[str, float]:
         return dict(zip(bundle.entities, values.tolist(), strict=True))
 
     beside: dict[str, Any] = {}

@@ -26,6 +26,7 @@ from afa.evaluate.inputs import labels_of
 from afa.evaluate.long_tables import joined, rows_of
 from afa.evaluate.topk import Targets, clinical_k
 from afa.inference.meanfield import Solver
+from afa.model.arrays import Codes, Floats, Ints
 from afa.model.bundle import Bundle
 from afa.model.closure import closed_bundle
 from afa.model.orders import random_orders
@@ -36,7 +37,6 @@ from afa.planner import ALL_DUELS_UP_TO
 
 GAIN = "cmi"
 BINARY_RULE = "greedy"
-Orders = NDArray[np.int64]
 Rows = Iterator[pd.DataFrame]
 TRIAL = ["method", "task", "entity", "patient"]
 TURNS = [*TRIAL, "t", "outcome", "asked", "decision", "probability", "labels", "done", "pick", "pick_fault"]
@@ -76,15 +76,13 @@ class OneTask:
 
     """
 
-    def __init__(
-        self, bundle: Bundle, entity: str, values: NDArray[np.int8], solver: Solver, threads: int | None
-    ) -> None:
+    def __init__(self, bundle: Bundle, entity: str, values: Codes, solver: Solver, threads: int | None) -> None:
         closed = closed_bundle(bundle, entity)
         follow = partial(follow_rule, closed, values, full_observation(closed, values, solver=solver))
         self.task, self.values = task_of(bundle, entity, solver=solver), values
         self.order = follow(allocation=BINARY_RULE, gain=GAIN, k=1, solver=solver, threads=threads).order
 
-    def readouts(self, orders: Orders, seen: Orders) -> Mapping[str, Mapping[str, NDArray[Any]]]:
+    def readouts(self, orders: Ints, seen: Ints) -> Mapping[str, Mapping[str, NDArray[Any]]]:
         """Return, for each score, the decisions by its sign after `seen` features of each order.
 
         Parameters
@@ -122,7 +120,7 @@ class TopK:
         self._own, self._threads = self._follow(allocation=top_k_rule(bundle), gain=GAIN), threads
         self._targets, self.order = Targets.of(truth, labels_of(bundle, cohort), k, k_clinical), self._own.order
 
-    def readouts(self, orders: Orders, seen: Orders) -> Mapping[str, Mapping[str, NDArray[Any]]]:
+    def readouts(self, orders: Ints, seen: Ints) -> Mapping[str, Mapping[str, NDArray[Any]]]:
         """Return, for each score, the precisions of its top k after `seen` features of each order (see `precisions`).
 
         Parameters
@@ -135,7 +133,7 @@ class TopK:
         places = np.take_along_axis(paths.place, seen[:, :, None, None], axis=1)
         return {name: self.precisions(places[:, :, i]) for i, name in enumerate(READOUTS)}
 
-    def constant(self, rounds: int) -> Mapping[str, NDArray[np.float64]]:
+    def constant(self, rounds: int) -> Mapping[str, Floats]:
         """Return the precisions of the best constant answer in hindsight (the same k entities for all patients).
 
         Parameters
@@ -147,7 +145,7 @@ class TopK:
         place = np.argsort(np.argsort(-wanted.sum(axis=0), kind="stable"), kind="stable")
         return self.precisions(np.broadcast_to(place, (len(wanted), rounds, len(place))).astype(np.int16))
 
-    def precisions(self, place: NDArray[np.int16]) -> Mapping[str, NDArray[np.float64]]:
+    def precisions(self, place: NDArray[np.int16]) -> Mapping[str, Floats]:
         """Return the precisions of the k best-ranked entities, for each patient and round.
 
         Parameters
@@ -189,7 +187,7 @@ class BaselineSetting:
             clinical = clinical_k(labels_of(bundle, cohort), protocol.k)
             self.tasks[""] = TopK(bundle, self.cohort, clinical, k=protocol.k, solver=solver, threads=threads)
 
-    def orders(self, entity: str) -> Orders | None:
+    def orders(self, entity: str) -> Ints | None:
         """Return the orders in which features are observed, or None if the models choose features.
 
         Returns
@@ -214,7 +212,7 @@ class BaselineSetting:
                 made.append((Trial(method, task, entity, patient, values, order), briefing))
         return made
 
-    def readouts(self, entity: str, orders: Orders, evidence: str, observed: Sequence[int] | None = None) -> Rows:
+    def readouts(self, entity: str, orders: Ints, evidence: str, observed: Sequence[int] | None = None) -> Rows:
         """Yield one table of the planner's decisions for each score, with the columns `READOUT_COLUMNS`.
 
         Parameters
@@ -283,7 +281,7 @@ def _places(bundle: Bundle, labels: Sequence[str]) -> list[int]:
     return [place.get(entity, len(labels)) for entity in bundle.entities]
 
 
-def _completed(bundle: Bundle, courses: Sequence[TrialDialogue]) -> Orders:
+def _completed(bundle: Bundle, courses: Sequence[TrialDialogue]) -> Ints:
     """Return orders of all M features, (P, M) int64: first the observed features in their order, then all others."""
     index = {name: j for j, name in enumerate(bundle.features)}
     orders = [dict.fromkeys((*course.path, *bundle.features)) for course in courses]

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort
 from afa.engine.compile import in_threads
@@ -32,17 +31,15 @@ from afa.evaluate.long_tables import duel_rows, rows_of
 from afa.evaluate.summary import summary_rows
 from afa.inference.exact import estimate, pair_moments
 from afa.inference.meanfield import Solver
+from afa.model.arrays import Bools, Codes, Floats, Ints
 from afa.model.bundle import Bundle
 from afa.model.closure import COUPLINGS, class_models
-from afa.model.mrf import LOG3, Evidence, Floats, PairwiseMRF
+from afa.model.mrf import LOG3, Evidence, PairwiseMRF
 from afa.model.orders import random_order, random_orders
 from afa.scores.copeland import ranking
 
 if TYPE_CHECKING:
     from afa.paper.experiments.settings import Accurate, Bootstrap, Closure, Inference
-
-Seen = NDArray[np.bool_]
-Values = NDArray[np.int8]
 
 
 TIE = 1e-9
@@ -143,9 +140,9 @@ class States:
 
     names: list[str]
     rounds: list[int]
-    orders: NDArray[np.int64]
-    values: Values
-    observed: Seen
+    orders: Ints
+    values: Codes
+    observed: Bools
 
     @classmethod
     def of(cls, cohort: Cohort, patients: int, seed: int, rounds: Sequence[int]) -> States:
@@ -163,7 +160,7 @@ class States:
         return len(self.names), len(self.rounds)
 
     @property
-    def rows(self) -> tuple[Seen, Values]:
+    def rows(self) -> tuple[Bools, Codes]:
         """Return the observed features and the values, with one row for each state.
 
         Returns
@@ -241,7 +238,7 @@ def expectations(bundle: Bundle, states: States, limit: float, threads: int | No
     return found
 
 
-def expected_scores(bundle: Bundle, entity: int, observed: Seen, values: Values, limit: float) -> Floats:
+def expected_scores(bundle: Bundle, entity: int, observed: Bools, values: Codes, limit: float) -> Floats:
     """Return the expected scores of all N entities in one state under the model of one entity.
 
     Parameters
@@ -307,7 +304,7 @@ def settled(scores: Floats) -> Floats:
     return np.where(np.abs(scores) <= TIE, 0.0, scores)
 
 
-def _best(bundle: Bundle, pairs: Pairs, scores: Floats, k: int) -> Seen:
+def _best(bundle: Bundle, pairs: Pairs, scores: Floats, k: int) -> Bools:
     """Return True for the k best entities of each state, (P, T, N).
 
     Parameters

@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort
 from afa.engine.layout import Models
 from afa.engine.tasks import METHODS, TASK_BRACKETS, ClassTask, follow_gain, follow_orders, task_of
-from afa.evaluate.accuracy import Part, Resampled, Signs, auroc, by_t, right_of
+from afa.evaluate.accuracy import Part, Resampled, auroc, by_t, right_of
 from afa.evaluate.inputs import each_in_threads
 from afa.evaluate.long_tables import Cube, groups
 from afa.evaluate.summary import Labelled, count_rows, labelled, summary_rows
 from afa.inference.meanfield import Solver
+from afa.model.arrays import Codes, Floats, Ints
 from afa.model.bundle import Bundle
 from afa.model.closure import Closure
-from afa.model.mrf import Floats
 from afa.model.orders import PAPER_ROUNDS, random_orders
 
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ def _steps(
     cohort: Cohort,
     entity: str,
     seeds: Sequence[int],
-    orders: NDArray[np.int64],
+    orders: Ints,
     ways: Sequence[tuple[str, str, str]],
 ) -> Iterator[pd.DataFrame]:
     """Yield for each order of observation the rows of the table `steps` about one entity."""
@@ -165,7 +164,7 @@ def _steps(
         )
 
 
-def static_order(bundle: Bundle, entity: str) -> NDArray[np.int64]:
+def static_order(bundle: Bundle, entity: str) -> Ints:
     """Return the features in descending order of their absolute unary for one entity.
 
     Among features with equal unary, features with couplings come first, and then the alphabetical order of names
@@ -235,7 +234,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstr
     return pd.concat([binary, brackets], ignore_index=True)
 
 
-def truth_of(targets: pd.DataFrame, target: str, patients: Sequence[str], entities: Sequence[str]) -> Signs:
+def truth_of(targets: pd.DataFrame, target: str, patients: Sequence[str], entities: Sequence[str]) -> Codes:
     """Return the correct class of each patient in the task of each entity.
 
     Returns
@@ -249,7 +248,7 @@ def truth_of(targets: pd.DataFrame, target: str, patients: Sequence[str], entiti
     return table.to_numpy(dtype=np.int8)
 
 
-def _parts(cube: Cube, method: str, truth: Signs) -> dict[str, list[Part]]:
+def _parts(cube: Cube, method: str, truth: Codes) -> dict[str, list[Part]]:
     """Return the numbers of correct and of all decisions by patient and t, for every way of counting in `CUTS`."""
     by_step = cube.signs(method)
     signs = cube.by_round(by_step)
@@ -276,7 +275,7 @@ def _accuracies(
 
 
 def _by_task(
-    cube: Cube, method: str, truth: Signs, entities: Sequence[str], resampled: Resampled
+    cube: Cube, method: str, truth: Codes, entities: Sequence[str], resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
     """Yield the mean AUROC over tasks, and each task's accuracy at the paper's rounds.
 
@@ -301,7 +300,7 @@ def _by_task(
     yield table.assign(entity=np.repeat(list(parts), len(rounds)))
 
 
-def _beside(truth: dict[str, Signs], target: str, resampled: Resampled) -> Iterator[pd.DataFrame]:
+def _beside(truth: dict[str, Codes], target: str, resampled: Resampled) -> Iterator[pd.DataFrame]:
     """Yield the numbers of excluded cases, the accuracy of the best constant answer, and the prevalence."""
     known = truth[target] != 0
     counts = {"tied_at_full_observation" if target == "likelihood" else "without_label": (~known).sum()}
@@ -313,7 +312,7 @@ def _beside(truth: dict[str, Signs], target: str, resampled: Resampled) -> Itera
 
 
 def _bracket_rates(
-    cubes: dict[tuple[str, str | None, str | None], Cube], truth: Signs, resampled: Resampled
+    cubes: dict[tuple[str, str | None, str | None], Cube], truth: Codes, resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
     """Yield by t the share of cases that a bracket decides, and the share of wrong decisions (tab:layer1_informed).
 

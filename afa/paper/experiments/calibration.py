@@ -15,22 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.special import expit
 
 from afa.cohort.cohort import Cohort
 from afa.engine.elimination import ENTRY_LIMIT, log_partitions
 from afa.engine.tasks import elbo_differences, task_of
 from afa.errors import Fault, InferenceError
-from afa.evaluate.accuracy import BINS, Resampled, Signs, bins_of
+from afa.evaluate.accuracy import BINS, Resampled, bins_of
 from afa.evaluate.inputs import closures_beside, rounds_up_to
 from afa.evaluate.long_tables import Cube, groups, rows_of
 from afa.evaluate.summary import summary_rows
 from afa.inference.meanfield import Solver
+from afa.model.arrays import Bools, Codes, Floats, Ints
 from afa.model.bundle import Bundle
 from afa.model.closure import Closure as Gauge
 from afa.model.closure import closed_bundle, known_coupling
-from afa.model.mrf import Floats
 from afa.model.orders import random_orders
 from afa.paper.experiments.binary import targets_of
 
@@ -41,7 +40,6 @@ HALVES: Sequence[float] = (0.5, -0.5)
 WHOLE: Sequence[float] = (1.0,)
 KINDS = ("calibrated", "raw")
 NOT_COMPILED = "exact inference of explicit models is of one patient at a time"
-Seen = NDArray[np.bool_]
 
 
 def run(
@@ -116,7 +114,7 @@ def run(
 
 
 def _exact(
-    bundle: Bundle, entity: str, coupling: Gauge, strength: float, states: tuple[Seen, Signs], threads: int | None
+    bundle: Bundle, entity: str, coupling: Gauge, strength: float, states: tuple[Bools, Codes], threads: int | None
 ) -> Floats:
     """Return the exact log-odds l-hat of one binary task in n states, (n,) nats (eq:ell-hat).
 
@@ -169,7 +167,7 @@ def cases_of(odds: pd.DataFrame, targets: pd.DataFrame) -> Iterator[tuple[dict[s
                 yield cut, table
 
 
-def sums_by(unit: NDArray[np.int64], column: NDArray[np.int64], n_units: int, n_columns: int, values: Floats) -> Floats:
+def sums_by(unit: Ints, column: Ints, n_units: int, n_columns: int, values: Floats) -> Floats:
     """Return the sum of `values` for each unit and column.
 
     Parameters
@@ -203,7 +201,7 @@ class ProbabilitySums:
     n: Floats
 
     @classmethod
-    def of(cls, probability: Floats, truth: Floats, unit: NDArray[np.int64], n_units: int) -> ProbabilitySums:
+    def of(cls, probability: Floats, truth: Floats, unit: Ints, n_units: int) -> ProbabilitySums:
         """Compute the sums from single cases.
 
         Parameters

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort
 from afa.engine.duels import all_pairs
 from afa.engine.follow import blocks
-from afa.engine.paths import Signs, sign_paths
+from afa.engine.paths import sign_paths
 from afa.engine.rounds import right_by_kind
 from afa.engine.run import SCORES
 from afa.evaluate.accuracy import Part, Resampled, by_t, constant_answers, right_of
@@ -29,8 +28,8 @@ from afa.evaluate.long_tables import duel_rows, rows_of
 from afa.evaluate.resampling import Moments
 from afa.evaluate.summary import summary_rows
 from afa.inference.meanfield import Solver
+from afa.model.arrays import Bools, Codes, Floats, Ints
 from afa.model.bundle import Bundle
-from afa.model.mrf import Floats
 from afa.model.orders import random_orders
 
 if TYPE_CHECKING:
@@ -70,13 +69,12 @@ DEFINITIONS: Mapping[str, Definition] = {
 }
 """The first definition is that of decisions.md A10. The other definitions are compared with the first."""
 
-Mask = NDArray[np.bool_]
 BETWEEN = "chaotic_minus_non_chaotic"
 GAP = "linearity_minus_wald"
 PLAIN, *OTHERS = DEFINITIONS
 VARIANTS = {PLAIN: None} | {definition: definition for definition in OTHERS}
 """Definition -> the variant of its rows in the summary."""
-Groups = Mapping[tuple[str | None, str | None], Mask]
+Groups = Mapping[tuple[str | None, str | None], Bools]
 """(stratum, variant) of a group's rows -> mask of its members, (P,)."""
 OTHER_ORDERS = "other_orders"
 COMPARISONS: Sequence[tuple[str, str, str | None]] = [
@@ -142,7 +140,7 @@ def run(
     return {name: table.sort_values("patient", kind="stable", ignore_index=True) for name, table in whole.items()}
 
 
-def count_flips(signs: Signs) -> NDArray[np.int64]:
+def count_flips(signs: Codes) -> Ints:
     """Return how often the signs of a patient's duels change along each order, summed over duels.
 
     A duel with sign 0 keeps its previous sign. The first sign of a duel that is not 0 does not count as a change.
@@ -169,7 +167,7 @@ def count_flips(signs: Signs) -> NDArray[np.int64]:
     return flips
 
 
-def magnitudes(bundle: Bundle, values: NDArray[np.int8], orders: NDArray[np.int64], t: int) -> Floats:
+def magnitudes(bundle: Bundle, values: Codes, orders: Ints, t: int) -> Floats:
     """Return each patient's mean of abs(Lambda_ab) after t observations, over duels and orders.
 
     At full observation, Lambda_ab equals D_ab(x). An unobserved feature adds nothing to Lambda (supp:Wald_simple), like
@@ -253,7 +251,7 @@ def chaos_strata(flips: pd.DataFrame) -> pd.DataFrame:
     return strata.assign(chaotic=chaotic)[[*key, *said]]
 
 
-def chaotic_patients(flips: pd.DataFrame, patients: Sequence[str]) -> Mask:
+def chaotic_patients(flips: pd.DataFrame, patients: Sequence[str]) -> Bools:
     """Return True for each chaotic patient.
 
     Patients are classified by the paper's definition on the selecting orders (decisions.md A10).
@@ -343,7 +341,7 @@ def _what_flips_follow(strata: pd.DataFrame, patients: Sequence[str], resampled:
 
 def _groups(strata: pd.DataFrame, patients: Sequence[str]) -> Groups:
     """Return masks of all patients, and of the chaotic and the other patients by each definition."""
-    groups: dict[tuple[str | None, str | None], Mask] = {(None, None): np.ones(len(patients), dtype=bool)}
+    groups: dict[tuple[str | None, str | None], Bools] = {(None, None): np.ones(len(patients), dtype=bool)}
     for definition, variant in VARIANTS.items():
         chaotic = _cell(strata, definition, SELECTING, patients)["chaotic"].to_numpy(bool)
         groups |= {("chaotic", variant): chaotic, ("non_chaotic", variant): ~chaotic}
@@ -371,13 +369,13 @@ def _by_round(rounds: pd.DataFrame, groups: Groups, resampled: Resampled) -> Ite
                 yield between.assign(metric="gap", reference=GAP, **label)
 
 
-def _of(members: Mask, part: Part) -> Part:
+def _of(members: Bools, part: Part) -> Part:
     """Return the counts of `part`, with counts of 0 for patients outside the group."""
     right, total = part
     return right * members[:, None], total * members[:, None]
 
 
-def _beside(target: Signs, groups: Groups, resampled: Resampled) -> Iterator[pd.DataFrame]:
+def _beside(target: Codes, groups: Groups, resampled: Resampled) -> Iterator[pd.DataFrame]:
     """Yield the sizes of the groups, the number of ties, and the accuracies of the best constant answer for each duel.
 
     Parameters

@@ -13,20 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort
 from afa.engine.duels import all_pairs
 from afa.engine.gauges import COUNTS, SCORE_GAUGES, GaugePaths, gauge_paths
 from afa.engine.rounds import right_by_kind
-from afa.evaluate.accuracy import Part, Resampled, Signs, by_t
+from afa.evaluate.accuracy import Part, Resampled, by_t
 from afa.evaluate.inputs import labels_of, rounds_up_to
 from afa.evaluate.long_tables import duel_rows, rows_of
 from afa.evaluate.resampling import Moments, percentiles
 from afa.evaluate.summary import count_rows, summary_rows
 from afa.inference.meanfield import Solver
+from afa.model.arrays import Codes, Floats
 from afa.model.bundle import Bundle
-from afa.model.mrf import Floats
 from afa.model.orders import random_orders
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def run(
     paths = gauge_paths(bundle, cohort.values[chosen], orders, rounds, solver=solver, threads=threads)
     labels = clinical_winners(bundle, cohort)
     conclusive = (np.abs(labels) == 1).sum(axis=0) >= LEAST_PATIENTS
-    winning: dict[str, NDArray[np.int8]] = {"likelihood": paths.signs["wald", ""][:, 0, -1]}
+    winning: dict[str, Codes] = {"likelihood": paths.signs["wald", ""][:, 0, -1]}
     if conclusive.any():
         winning["clinical"] = np.where(conclusive, np.nan_to_num(labels[chosen]), 0.0).astype(np.int8)
     by_round = rows_of(patient=names, seed=gauge.seeds, t=range(orders.shape[2] + 1))
@@ -234,7 +233,7 @@ def _constants(targets: pd.DataFrame, patients: Sequence[str], resampled: Resamp
     )
     labels = clinical.astype("Float64").to_numpy(dtype=float, na_value=np.nan)
     known, unlabelled = conclusive.to_numpy(bool)[0], np.isnan(labels).all(axis=0)
-    winners: dict[str, Signs] = {
+    winners: dict[str, Codes] = {
         "likelihood": likelihood.to_numpy(np.int8),
         "clinical": np.where(known, np.nan_to_num(labels), 0).astype(np.int8),
     }

@@ -23,13 +23,12 @@ from afa.evaluate.accuracy import auroc, settled
 from afa.evaluate.inputs import Reference, shuffled_genes
 from afa.evaluate.long_tables import rows_of
 from afa.inference.meanfield import Solver
+from afa.model.arrays import Bools, Codes, Floats, Ints
 from afa.model.bundle import Bundle
 from afa.model.bundle.rates import bundle_models, exclusive_log_odds
 from afa.model.closure import COUPLINGS, STRENGTH, Closure, contraction, shared_factor
-from afa.model.mrf import Floats
 from afa.model.orders import random_orders
 
-Values = NDArray[np.int8]
 GREEDY = "greedy"
 RANDOM = "random"
 HIDDEN = 2
@@ -106,8 +105,8 @@ class LabelTask:
     bundle: Bundle
     entity: str
     patients: tuple[str, ...]
-    values: Values
-    positive: NDArray[np.bool_]
+    values: Codes
+    positive: Bools
 
     @classmethod
     def of_controls(cls, setting: LabelSetting, bundle: Bundle, cohort: Cohort) -> list[LabelTask]:
@@ -142,7 +141,7 @@ class LabelTask:
         """Return the number of features in each share (per cent) of the support, rounded up."""
         return [-(-percent * len(self.support) // 100) for percent in percents]
 
-    def seen(self, percents: Sequence[int], seed: int) -> NDArray[np.bool_]:
+    def seen(self, percents: Sequence[int], seed: int) -> Bools:
         """Return True for the features of the support that each patient's random order observes first.
 
         Returns
@@ -205,7 +204,7 @@ def by_model(
 
 
 def in_random_order(
-    task: LabelTask, values: Values, percents: Sequence[int], seed: int, solver: Solver | None
+    task: LabelTask, values: Codes, percents: Sequence[int], seed: int, solver: Solver | None
 ) -> tuple[Floats, float]:
     """Return the log-odds F_1 - F_0 along a random order of the support, and their value at t = 0 (shift).
 
@@ -236,7 +235,7 @@ def in_random_order(
 
 
 @lru_cache(maxsize=64)
-def places(features: tuple[str, ...], patients: tuple[str, ...], seed: int) -> NDArray[np.int64]:
+def places(features: tuple[str, ...], patients: tuple[str, ...], seed: int) -> Ints:
     """Return the position of each feature in each patient's random order. The result is cached: do not change it.
 
     Returns
@@ -248,7 +247,7 @@ def places(features: tuple[str, ...], patients: tuple[str, ...], seed: int) -> N
 
 
 def as_greedy_chooses(
-    task: LabelTask, values: Values, percents: Sequence[int], solver: Solver | None, *, to_the_end: bool = True
+    task: LabelTask, values: Codes, percents: Sequence[int], solver: Solver | None, *, to_the_end: bool = True
 ) -> tuple[Floats, float]:
     """Return the result of `in_random_order`, but for features that `greedy` chooses by mutual information.
 
@@ -306,7 +305,7 @@ def followed(
     return [pd.concat(parts, ignore_index=True) for parts in tables]
 
 
-def _shuffled(task: LabelTask, permutation: int) -> NDArray[np.int64]:
+def _shuffled(task: LabelTask, permutation: int) -> Ints:
     """Return a permutation of the features of a task's bundle, as in `shuffled_genes`."""
     bundle = task.bundle
     kinds = () if bundle.ternary else tuple(bundle.kinds.tolist())
@@ -392,7 +391,7 @@ def _metrics(task: LabelTask, scores: Floats, shift: float) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
-def _balanced(scores: Floats, positive: NDArray[np.bool_]) -> Floats:
+def _balanced(scores: Floats, positive: Bools) -> Floats:
     """Return the balanced accuracy, (T,), of decisions by the signs of scores, (P, T). A score of 0 is half correct."""
     signs = np.sign(scores)
     share: Floats = 0.5 + 0.25 * (signs[positive].mean(axis=0) - signs[~positive].mean(axis=0))

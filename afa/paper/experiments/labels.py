@@ -23,8 +23,8 @@ from afa.evaluate.long_tables import groups, joined
 from afa.evaluate.resampling import interval, mean_and_each
 from afa.evaluate.summary import Labelled, count_rows, labelled, summary_rows
 from afa.inference.meanfield import Solver
+from afa.model.arrays import Floats
 from afa.model.bundle import Bundle
-from afa.model.mrf import Floats
 from afa.paper.experiments.label_tasks import (
     GREEDY,
     RANDOM,

@@ -19,18 +19,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort, with_code
 from afa.errors import CohortError, Fault
 from afa.evaluate.accuracy import Resampled, share_of
-from afa.evaluate.classifiers import METHODS, Mask, one_thread, train, trained
+from afa.evaluate.classifiers import METHODS, one_thread, train, trained
 from afa.evaluate.inputs import note
 from afa.evaluate.long_tables import groups, joined, rows_of
 from afa.evaluate.resampling import interval, mean_and_each
 from afa.evaluate.summary import Labelled, labelled, summary_rows
+from afa.model.arrays import Bools, Floats, Ints
 from afa.model.bundle import Bundle
-from afa.model.mrf import Floats
 from afa.model.orders import generator_of
 from afa.paper.experiments.label_tasks import GREEDY, RANDOM, LabelSetting, LabelTask, tasks_of
 
@@ -168,7 +167,7 @@ def _too_few(task: LabelTask, size: int, tested: int, of_each_class: int) -> str
     return ""
 
 
-def drawn(task: LabelTask, size: int, repeat: int) -> Mask:
+def drawn(task: LabelTask, size: int, repeat: int) -> Bools:
     """Choose the labelled patients of one repeat at random, stratified by class.
 
     Within a repeat, the patients of a larger training set include those of all smaller sets.
@@ -187,7 +186,7 @@ def drawn(task: LabelTask, size: int, repeat: int) -> Mask:
 
 
 def predicted(
-    task: LabelTask, labelled: Mask, shuffled: bool, repeat: int, percents: Sequence[int], seed: int
+    task: LabelTask, labelled: Bools, shuffled: bool, repeat: int, percents: Sequence[int], seed: int
 ) -> Iterator[pd.DataFrame]:
     """Train each classifier on the labelled patients, and yield its predictions for the other patients.
 
@@ -233,8 +232,8 @@ class RepeatedTests:
 
     """
 
-    tested: Mask
-    positive: Mask
+    tested: Bools
+    positive: Bools
     weights: Floats
 
     def auroc(self, scores: Floats) -> Floats:
@@ -287,7 +286,7 @@ class RepeatedTests:
         return [RepeatedTests(self.tested[[k]], self.positive, plain) for k in range(len(self.tested))]
 
     @cached_property
-    def _classes(self) -> list[tuple[Mask, Floats, Floats]]:
+    def _classes(self) -> list[tuple[Bools, Floats, Floats]]:
         """Return for each class a mask of its C patients, their weights, (R + 1, C), and tested weights, (R + 1, K).
 
         The tested weight of a repeat is the sum of the weights of those patients of the class on whom the repeat is
@@ -297,7 +296,7 @@ class RepeatedTests:
         return [(mask, weights, weights @ self.tested[:, mask].T.astype(np.float64)) for mask, weights in chosen]
 
     @cached_property
-    def _pairs(self) -> tuple[Mask, Floats]:
+    def _pairs(self) -> tuple[Bools, Floats]:
         """Return a mask of the evaluated pairs in each repeat, and the number of evaluated pairs in each resample.
 
         A pair consists of a positive and a negative patient.
@@ -305,7 +304,7 @@ class RepeatedTests:
         together = self.tested[:, self.positive, None] & self.tested[:, None, ~self.positive]
         return together, self._weighted(together.sum(axis=0))
 
-    def _weighted(self, pairs: Floats | NDArray[np.int64]) -> Floats:
+    def _weighted(self, pairs: Floats | Ints) -> Floats:
         (_, of_positive, _), (_, of_negative, _) = self._classes
         summed: Floats = ((of_positive @ pairs) * of_negative).sum(axis=1)
         return summed
@@ -464,7 +463,7 @@ def _overtaken(found: Found, confidence: float) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def _first_ahead(ahead: Mask, sizes: Sequence[int]) -> Floats:
+def _first_ahead(ahead: Bools, sizes: Sequence[int]) -> Floats:
     """Return the smallest size from which on `ahead` is always True, (R,), or inf if `ahead` ends with False.
 
     Parameters

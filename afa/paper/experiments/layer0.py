@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort
 from afa.engine.paths import first_signs
@@ -23,8 +22,8 @@ from afa.evaluate.inputs import each_in_threads, final_differences, top_k_size
 from afa.evaluate.long_tables import rows_of
 from afa.evaluate.summary import Labelled, labelled, summary_rows
 from afa.inference.meanfield import Solver
+from afa.model.arrays import Bools, Floats
 from afa.model.bundle import Bundle
-from afa.model.mrf import Floats
 from afa.planner.cluster import paper_clusters, parameters
 from afa.planner.layer0 import (
     CRITERIA,
@@ -95,7 +94,7 @@ def run(bundle: Bundle, cohort: Cohort, *, layer0: Layer0, top_k: int, inference
     return tables
 
 
-def top_k(bundle: Bundle, energy: Floats, k: int) -> NDArray[np.bool_]:
+def top_k(bundle: Bundle, energy: Floats, k: int) -> Bools:
     """Return True for each patient's k best entities by Copeland's rule (decisions.md S6).
 
     Parameters

@@ -33,8 +33,8 @@ from afa.evaluate.inputs import final_differences
 from afa.evaluate.long_tables import joined, rows_of
 from afa.evaluate.summary import summary_rows
 from afa.inference.meanfield import Solver
+from afa.model.arrays import Floats, Ints
 from afa.model.bundle import Bundle
-from afa.model.mrf import Floats
 from afa.model.orders import random_orders
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def run(
     winners = np.sign(differences).astype(np.int8)
     informed = np.tile(informed_order(bundle), (len(names), 1, 1))
 
-    def follow(calls_along: Callable[..., CallPaths], orders: NDArray[np.int64]) -> CallPaths:
+    def follow(calls_along: Callable[..., CallPaths], orders: Ints) -> CallPaths:
         solver = Solver(**dict(inference))
         return calls_along(bundle, values, orders, winners, solver=solver, threads=threads)
 
@@ -117,7 +117,7 @@ def run(
     }
 
 
-def informed_order(bundle: Bundle) -> NDArray[np.int64]:
+def informed_order(bundle: Bundle) -> Ints:
     """Return the features by descending sum over pairs of abs(alpha_a - alpha_b) (decisions.md A9).
 
     Ties are broken by the alphabetical order of names.
@@ -134,7 +134,7 @@ def informed_order(bundle: Bundle) -> NDArray[np.int64]:
     return np.array(order, dtype=np.int64)
 
 
-def informed_pair_orders(bundle: Bundle) -> NDArray[np.int64]:
+def informed_pair_orders(bundle: Bundle) -> Ints:
     """Return the features in a separate order for each pair, by descending abs(alpha_a - alpha_b).
 
     Among ties, features in the support of either entity come first; then the alphabetical order of names decides.

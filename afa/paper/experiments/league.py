@@ -42,7 +42,7 @@ from afa.evaluate.long_tables import joined
 from afa.evaluate.resampling import patient_weights, with_interval
 from afa.evaluate.simulate.walks import measured_first
 from afa.evaluate.update import update_of, updated_bundle, without_knowledge
-from afa.model.mrf import Floats
+from afa.model.arrays import Bools, Codes, Floats
 from afa.model.orders import generator_of, random_orders
 from afa.paper.experiments.base import Section
 
@@ -119,7 +119,7 @@ class _Question:
         return [*(t for t in self.settings.rounds if t < most), most]
 
     @property
-    def asked(self) -> NDArray[np.bool_]:
+    def asked(self) -> Bools:
         """Return True for each patient whose correct answer is known, (P,)."""
         return self.task.answers >= 0
 
@@ -138,7 +138,7 @@ class _Question:
         return found
 
     def followed(
-        self, name: str, variant: HypothesisModel, among: NDArray[np.bool_], values: NDArray[np.int8]
+        self, name: str, variant: HypothesisModel, among: Bools, values: Codes
     ) -> tuple[pd.DataFrame, pd.DataFrame, Floats]:
         """Return curves, leads, and log-evidence along the planner's order, (P, T, C), of one variant of the model.
 
@@ -164,7 +164,7 @@ class _Question:
         leads = self.rows(ahead, len(values), model=name, allocation=f"{PLANNER} less {RANDOM}")
         return pd.concat(curves), leads, planned
 
-    def weights(self, among: NDArray[np.bool_]) -> Floats:
+    def weights(self, among: Bools) -> Floats:
         """Return the weight of each patient in the data (1) and in R resamples of the distinct rows, (1 + R, P).
 
         In a resample, the weight of a patient is the number of times that the patient's row was sampled.

@@ -30,6 +30,7 @@ from afa.evaluate.simulate.walks import SimulationSetting, Way, planned, planned
 from afa.evaluate.summary import count_rows, summary_rows
 from afa.evaluate.topk import Targets
 from afa.inference.meanfield import Solver
+from afa.model.arrays import Bools, Codes, Ints
 from afa.model.bundle import Bundle
 from afa.model.orders import random_orders
 from afa.planner import TopKPlanner
@@ -97,7 +98,7 @@ def run(
     unlabelled = np.full((len(names), len(bundle.entities)), np.nan)
     explicit, duels = closure.coupling == "explicit", bundle.contrasts()
     rules = [rule for rule in stopping.rules if rule != RANDOM]
-    orders: Mapping[str, NDArray[np.int64] | None] = dict.fromkeys(rules)
+    orders: Mapping[str, Ints | None] = dict.fromkeys(rules)
     setting = SimulationSetting(k=k, coupling="explicit" if explicit else None, costs="equal", solver=solver)
     asked = ASKED if explicit else ASKED._replace(score="linearity")
     if explicit:
@@ -108,7 +109,7 @@ def run(
     targets = Targets.of(truth, unlabelled, k, 0)
     parts: dict[str, list[pd.DataFrame]] = {"top_k": [], "tasks": []}
 
-    def add(table: str, rule: str, halt: Halt, rounds: NDArray[np.int64], **columns: Any) -> None:
+    def add(table: str, rule: str, halt: Halt, rounds: Ints, **columns: Any) -> None:
         keys = {"patient": names, "allocation": rule, "gain": "" if rule == RANDOM else STORED["gain"]}
         stopped = pd.DataFrame({**keys, "stopping": halt[0], "level": halt[1], "t": rounds.astype(np.int16)})
         parts[table].append(stopped.assign(stopped=rounds < last_round, **columns))
@@ -144,7 +145,7 @@ Halt = tuple[str, float]
 
 def stops(
     levels: settings.Stopping, watched: StoppingQuantities | TaskStoppingQuantities
-) -> Iterator[tuple[Halt, NDArray[np.int64]]]:
+) -> Iterator[tuple[Halt, Ints]]:
     """Yield each stopping rule with the first round at which its condition holds, or M if there is none before M.
 
     The first item of each pair is the rule (`Halt`), the second item is (P,) int64, the rounds of the patients.
@@ -163,9 +164,7 @@ def stops(
         yield ("budget", level), np.full(n_patients, int(level * last_round * (1 + 1e-12)), dtype=np.int64)
 
 
-def watch_planners(
-    planners: Sequence[TopKPlanner], values: NDArray[np.int8], orders: NDArray[np.int64] | None
-) -> StoppingQuantities:
+def watch_planners(planners: Sequence[TopKPlanner], values: Codes, orders: Ints | None) -> StoppingQuantities:
     """Follow P patients, each with a separate planner, which chooses the features unless `orders` are given.
 
     Parameters
@@ -198,9 +197,7 @@ def check_certain(tables: Mapping[str, pd.DataFrame]) -> None:
             raise SanityError(Fault(f"stopping, {name}, {where}", found, "none", step))
 
 
-def stored_orders(
-    folder: Path, bundle: Bundle, names: Sequence[str], rules: Sequence[str]
-) -> dict[str, NDArray[np.int64]]:
+def stored_orders(folder: Path, bundle: Bundle, names: Sequence[str], rules: Sequence[str]) -> dict[str, Ints]:
     """Return, for each allocation rule, the order in which the rule observed the features of each patient.
 
     The orders are read from the table `choices` of the stage `allocation`, for the gain `cmi` and the schedule `every`.
@@ -328,7 +325,7 @@ def _rows_of(
             yield shares(*sides).assign(metric="balanced_accuracy", variant=variant, target="clinical")
 
 
-def _share(right: NDArray[np.float32] | NDArray[np.bool_], among: NDArray[np.bool_]) -> Part:
+def _share(right: NDArray[np.float32] | Bools, among: Bools) -> Part:
     """Return the numbers of correct and of all cases, summed over entities, (P, rules) each.
 
     Parameters

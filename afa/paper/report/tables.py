@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 
 from afa.evaluate.method_names import PRIORITY, RANDOM
+from afa.model.arrays import Floats
 from afa.model.bundle import Bundle
 from afa.model.bundle.rates import SHARED
-from afa.model.mrf import Floats
 from afa.paper.report.paper_tables import ALLOCATIONS, START, SummaryLines
 
 WORK = ["solves", "iterations", "capped"]

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from afa.engine.paths import StateSamples, snapshots
 from afa.errors import Fault, SanityError
 from afa.inference.meanfield import Solver
+from afa.model.arrays import Bools, Codes, Floats, Ints
 from afa.model.bundle import Bundle
 from afa.model.bundle.format import Potentials
 from afa.model.bundle.model import packed_couplings
 from afa.model.closure import closed_bundle
-from afa.model.mrf import Floats
 from afa.model.orders import generator_of, random_orders
 
 FEW = 3
@@ -47,14 +47,14 @@ class Subject:
 
     bundle: Bundle
     patients: tuple[str, ...]
-    values: NDArray[np.int8]
+    values: Codes
     seeds: tuple[int, ...]
     solver: Solver
     threads: int | None
     _made: dict[Callable[[Subject], Any], Any] = field(default_factory=dict, init=False)
 
     @cached_property
-    def orders(self) -> NDArray[np.int64]:
+    def orders(self) -> Ints:
         """Return one random order of the features for each patient and seed.
 
         Returns
@@ -205,7 +205,7 @@ class Outcome:
         return Outcome(self.cases + other.cases, self.failures + other.failures, failing)
 
     @classmethod
-    def of(cls, wrong: NDArray[np.bool_], describe: Callable[..., Failure]) -> Outcome:
+    def of(cls, wrong: Bools, describe: Callable[..., Failure]) -> Outcome:
         """Return the outcome of a check whose cases are in an array of any shape.
 
         Parameters

@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from afa.engine.duels import BRACKETS, RIGOROUS, all_pairs
 from afa.engine.paths import CAPPED, ITERATIONS, N_SOLVES, UNFINISHED, SolvePaths, solve_paths
@@ -25,9 +24,10 @@ from afa.engine.rounds import CALLED, EARLY, TIED, WRONG, CallPaths, shared_orde
 from afa.evaluate.long_tables import rows_of
 from afa.inference.exact import exact
 from afa.inference.meanfield import ASCENT_FACTOR, Solver, entropy
+from afa.model.arrays import Codes, Floats
 from afa.model.bundle import Bundle
 from afa.model.closure import contraction, half_potentials
-from afa.model.mrf import ROUNDING, Evidence, Floats
+from afa.model.mrf import ROUNDING, Evidence
 from afa.paper.sanity import Failure, Gate, Outcome, Subject
 from afa.scores.preference import tie_of
 
@@ -52,7 +52,7 @@ class Called(NamedTuple):
 
     names: Sequence[str]
     final: Floats
-    winners: NDArray[np.int8]
+    winners: Codes
     paths: CallPaths
 
 

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from afa.engine.duels import BRACKETS, Duel
 from afa.engine.paths import StateSamples
+from afa.model.arrays import Floats, Ints
 from afa.model.bundle import Bundle
-from afa.model.mrf import ROUNDING, Evidence, Floats
+from afa.model.mrf import ROUNDING, Evidence
 from afa.model.orders import generator_of
 from afa.paper.sanity import Failure, Gate, Outcome, Subject, bundle_of
 from afa.scores.bracket import GAMMA
@@ -331,7 +332,7 @@ def _signs(values: Floats, tie: float) -> Floats:
 def _alike(
     subject: Subject,
     names: Sequence[str],
-    rounds: Sequence[int] | NDArray[np.int64],
+    rounds: Sequence[int] | Ints,
     what: str,
     expected: NDArray[Any],
     found: NDArray[Any],

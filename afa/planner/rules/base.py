@@ -12,17 +12,16 @@ from functools import cached_property, partial
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from afa.engine.duels import all_pairs, sides_of
 from afa.engine.patient_state import DuelWeights, PatientState
 from afa.engine.ranks import name_places, ranks_of
 from afa.errors import Fault, PlannerError
+from afa.model.arrays import Bools, Floats, Ints
 from afa.model.bundle import Bundle
-from afa.model.mrf import RELATIVE_TIE, Floats
+from afa.model.mrf import RELATIVE_TIE
 from afa.planner.cluster import Clusters
 
-Duels = NDArray[np.int64]
 FIRST_LOOK = 64
 """Number of duels to test first, those of smallest lead, where one unresolved duel is enough for the answer."""
 
@@ -78,16 +77,16 @@ class View:
 
     features: tuple[str, ...]
     entities: tuple[str, ...]
-    observed: NDArray[np.bool_]
+    observed: Bools
     tie: float
     largest_unary: Floats
-    gain: Callable[[NDArray[np.bool_]], Floats]
-    total_gain: Callable[[NDArray[np.bool_]], Floats]
+    gain: Callable[[Bools], Floats]
+    total_gain: Callable[[Bools], Floats]
     weighted_gain: Callable[[Floats | DuelWeights], Floats]
     find_scores: Callable[[], Floats]
-    find_rank: Callable[[], NDArray[np.int64] | None] | None
-    find_lead: Callable[[Duels], Floats]
-    find_resolved: Callable[[Duels], NDArray[np.bool_]]
+    find_rank: Callable[[], Ints | None] | None
+    find_lead: Callable[[Ints], Floats]
+    find_resolved: Callable[[Ints], Bools]
     find_intervals: Callable[[], Floats]
     find_clusters: Callable[[], Clusters]
     k: int
@@ -103,7 +102,7 @@ class View:
         return len(self.entities) * (len(self.entities) - 1) // 2
 
     @cached_property
-    def pairs(self) -> NDArray[np.int64]:
+    def pairs(self) -> Ints:
         """Return the entity indices a < b of each duel, (Q, 2) int64."""
         pairs = all_pairs(len(self.entities))
         pairs.flags.writeable = False
@@ -120,7 +119,7 @@ class View:
         return self.find_lead(np.arange(self.n_duels))
 
     @cached_property
-    def resolved(self) -> NDArray[np.bool_]:
+    def resolved(self) -> Bools:
         """Return True for each duel whose winner no values of the unobserved features can change, (Q,).
 
         Entity a wins the resolved duel of a and b if `lead` is positive.
@@ -128,7 +127,7 @@ class View:
         return self.find_resolved(np.arange(self.n_duels))
 
     @cached_property
-    def rank(self) -> NDArray[np.int64]:
+    def rank(self) -> Ints:
         """Return the rank of each entity by the preference scores, (N,) int64. The best entity has rank 1."""
         if self.find_rank and (known := self.find_rank()) is not None:
             return known
@@ -137,21 +136,21 @@ class View:
         return rank
 
     @cached_property
-    def straddling(self) -> NDArray[np.bool_]:
+    def straddling(self) -> Bools:
         """Return True for each duel between a top-k entity and an entity outside the top k, (Q,)."""
         across = np.zeros(self.n_duels, dtype=bool)
         across[self.across] = True
         return across
 
     @cached_property
-    def across(self) -> Duels:
+    def across(self) -> Ints:
         """Return the ascending indices of the duels between a top-k entity and an entity outside the top k."""
         inside = np.flatnonzero(self.rank <= self.k)
         outside = np.flatnonzero(self.rank > self.k)
         return np.sort(self.duels(np.repeat(inside, len(outside)), np.tile(outside, len(inside))))
 
     @cached_property
-    def contested(self) -> Duels:
+    def contested(self) -> Ints:
         """Return the ascending indices of the unresolved duels across the top-k boundary."""
         return self.across[~self.find_resolved(self.across)]
 
@@ -206,7 +205,7 @@ class View:
         """Return the index in `pairs` of the duel between two entities, given in either order."""
         return int(self.duels(np.array([one]), np.array([other]))[0])
 
-    def duels(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> Duels:
+    def duels(self, one: Ints, other: Ints) -> Ints:
         """Return the index in `pairs` of the duel of each entity of `one` with the matching entity of `other`, (q,).
 
         The two entities of a duel may be given in either order.
@@ -217,7 +216,7 @@ class View:
 
         """
         a, b = np.minimum(one, other), np.maximum(one, other)
-        places: Duels = a * len(self.entities) - a * (a + 1) // 2 + b - a - 1
+        places: Ints = a * len(self.entities) - a * (a + 1) // 2 + b - a - 1
         return places
 
 
@@ -274,7 +273,7 @@ class Rule(Protocol):
     def choose(self, view: View) -> Choice: ...
 
 
-def best(gain: Floats, features: tuple[str, ...], allowed: NDArray[np.bool_]) -> int | None:
+def best(gain: Floats, features: tuple[str, ...], allowed: Bools) -> int | None:
     """Return the index of the allowed feature with the largest positive gain, or None if no gain is positive.
 
     Two gains within a relative 1e-9 count as equal, and are sorted by the feature's name.
@@ -306,7 +305,7 @@ def fall_back(view: View, why: str = "no candidate has a positive gain") -> Choi
     return Choice(first, f"{why}, no entity a unary: first by name", fallback=True)
 
 
-def heaviest(view: View, duels: Duels, weights: Floats, what: str) -> Choice:
+def heaviest(view: View, duels: Ints, weights: Floats, what: str) -> Choice:
     """Return the feature with the largest weighted gain over the given duels.
 
     If no feature has a positive gain, return the choice of `fall_back`.

@@ -16,13 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from afa.engine.patient import Patient
 from afa.errors import ConfigError, Fault, PlannerError
+from afa.model.arrays import Bools, Codes, Floats, Ints
 from afa.model.bundle import Bundle
-from afa.model.mrf import VALUES, Floats
+from afa.model.mrf import VALUES
 from afa.planner.cluster import Clustering
 from afa.planner.rules.base import Choice, Rule, View, view_of
 
 CUTS = 8
-Order = NDArray[np.int64]
 
 
 def rule_of(name: str) -> Callable[[], Rule]:
@@ -54,7 +54,7 @@ def check_policy(
     score: str = "linearity",
     gain: str = "cmi",
     target: str | None = None,
-    values: NDArray[np.int8] | None = None,
+    values: Codes | None = None,
     labels: Floats | None = None,
     patients: Sequence[str] | None = None,
     seed: int = 0,
@@ -117,8 +117,8 @@ class _Arrangement:
     After the permutation, position i holds the former entity `entities[i]` and the former feature `features[i]`.
     """
 
-    entities: Order
-    features: Order
+    entities: Ints
+    features: Ints
 
     def of(self, view: View) -> View:
         """Return the view with its entities, features and their names permuted."""
@@ -134,7 +134,7 @@ class _Arrangement:
             moved[old] = given
             return moved
 
-        def gain(duels: NDArray[np.bool_]) -> Floats:
+        def gain(duels: Bools) -> Floats:
             old_mask = by_old_duel(duels)
             row = np.cumsum(old_mask) - 1
             gains: Floats = view.gain(old_mask)[row[old[np.asarray(duels)]]][:, f]
@@ -173,7 +173,7 @@ class _Trial:
     def path(
         self,
         rule: Rule,
-        values: NDArray[np.int8],
+        values: Codes,
         patient: int,
         arrangement: _Arrangement | None = None,
         rounds: int | None = None,
@@ -237,9 +237,7 @@ def _answer(rule: Rule, view: View, where: str) -> Choice:
 
 
 @contextmanager
-def _changed(
-    values: NDArray[np.int8], labels: Floats | None, patient: int, observed: list[int], by: int
-) -> Iterator[None]:
+def _changed(values: Codes, labels: Floats | None, patient: int, observed: list[int], by: int) -> Iterator[None]:
     """Within the context, change all labels, and all values except the patient's observed values.
 
     Each changed value is shifted cyclically within -1, 0, +1 by `by`, which is 1 or 2. When the context ends, all
@@ -260,7 +258,7 @@ def _changed(
 
 
 def _check_arrays(
-    values: NDArray[np.int8], labels: Floats | None, names: tuple[str, ...], n_entities: int, n_features: int
+    values: Codes, labels: Floats | None, names: tuple[str, ...], n_entities: int, n_features: int
 ) -> None:
     where, step = "check_policy", "pass a copy of the cohort's rows, aligned with the bundle"
     if values.shape != (len(names), n_features) or not len(names) or not np.isin(values, VALUES).all():

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from afa.engine.duels import sides_of
-from afa.planner.rules.base import Choice, Duels, View, heaviest, nothing_to_decide
+from afa.model.arrays import Ints
+from afa.planner.rules.base import Choice, View, heaviest, nothing_to_decide
 
 
 class Lucb:
@@ -43,7 +43,7 @@ def most_contested(view: View) -> int | None:
     return int(view.contested[first])
 
 
-def sides(view: View, duels: Duels) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def sides(view: View, duels: Ints) -> tuple[Ints, Ints]:
     """Return the better-ranked and the worse-ranked entity of each duel, (q,) int64 each.
 
     Parameters

@@ -9,8 +9,8 @@ import numpy as np
 
 from afa.engine.duels import sides_of
 from afa.engine.rules import SLOPE
-from afa.model.mrf import Floats
-from afa.planner.rules.base import Choice, Duels, View, heaviest
+from afa.model.arrays import Floats, Ints
+from afa.planner.rules.base import Choice, View, heaviest
 
 
 class PriorityAll:
@@ -27,7 +27,7 @@ class PriorityClusters:
         return by_priority(view, registry(view), "open duels of a cluster's best and worst")
 
 
-def by_priority(view: View, duels: Duels, what: str) -> Choice:
+def by_priority(view: View, duels: Ints, what: str) -> Choice:
     """Return the feature with the largest gain over the given duels, weighted by `influence`.
 
     Parameters
@@ -38,7 +38,7 @@ def by_priority(view: View, duels: Duels, what: str) -> Choice:
     return heaviest(view, duels, influence(view, duels), f"{len(duels)} {what}, weighted by the boundary")
 
 
-def influence(view: View, duels: Duels) -> Floats:
+def influence(view: View, duels: Ints) -> Floats:
     """Return the weight w_ab of each duel, (q,) in (0, 1] (eq:w_impl).
 
     The weight of a duel decreases with |V_ab|, and with the distance of its nearer entity from the top-k boundary. The
@@ -56,7 +56,7 @@ def influence(view: View, duels: Duels) -> Floats:
     return weights
 
 
-def registry(view: View) -> Duels:
+def registry(view: View) -> Ints:
     """Return the ascending indices of the unresolved duels between the best and the worst entity of each cluster.
 
     In each cluster, entities are ranked by Copeland wins against the other members.

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from afa.evaluate.accuracy import (
     UNIT,
@@ -29,7 +28,7 @@ from afa.evaluate.inputs import rounds_up_to
 from afa.evaluate.resampling import first_where, quartiles_of_rounds, table_of_rounds
 from afa.evaluate.summary import Labelled, count_rows, labelled, summary_rows
 from afa.evaluate.topk import label_counts
-from afa.model.mrf import Floats
+from afa.model.arrays import Bools, Floats
 from afa.model.orders import PAPER_ROUNDS
 from afa.paper.experiments.allocation.frontier import frontier_rows
 from afa.paper.experiments.allocation.tables import run as run
@@ -125,7 +124,7 @@ def _sign_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
     yield count_rows(ties), {"target": "likelihood"}
 
 
-def hardest_rows(grid: Grid, resampled: Resampled, chaotic: NDArray[np.bool_]) -> Iterator[Labelled]:
+def hardest_rows(grid: Grid, resampled: Resampled, chaotic: Bools) -> Iterator[Labelled]:
     """Yield the lead of the paper's rule over each existing rule, on chaotic patients and on all other patients.
 
     Rows are given by gain, by schedule and at the paper's rounds. All numbers are sign accuracies of `linearity`.

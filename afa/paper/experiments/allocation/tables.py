@@ -30,6 +30,7 @@ from afa.evaluate.inputs import labels_of, note, top_k_size
 from afa.evaluate.long_tables import by_patient, rows_of
 from afa.evaluate.topk import Targets, clinical_k
 from afa.inference.meanfield import Solver
+from afa.model.arrays import Codes
 from afa.model.bundle import Bundle
 from afa.model.orders import PAPER_ROUNDS, random_orders
 from afa.model.rule_names import WITHOUT_GAIN
@@ -116,7 +117,7 @@ def run(
 
 def follow_own_rule(
     bundle: Bundle,
-    values: NDArray[np.int8],
+    values: Codes,
     truth: Outcomes,
     make: Callable[[], Rule],
     *,

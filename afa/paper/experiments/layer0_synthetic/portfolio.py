@@ -16,17 +16,16 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationInfo
 
 from afa.cohort.cohort import Cohort
 from afa.errors import ConfigError, Fault
 from afa.inference.exact import sample
 from afa.io.yamlfile import check_model, read_mapping
+from afa.model.arrays import Floats, Ints
 from afa.model.bundle import Bundle
 from afa.model.bundle.format import Potentials
 from afa.model.bundle.model import packed_couplings
-from afa.model.mrf import Floats
 from afa.model.orders import generator_of
 from afa.paper.experiments.base import Name
 from afa.planner.cluster import parameters
@@ -79,7 +78,7 @@ class Configuration(BaseModel):
     loyalty: Share
 
     @property
-    def home(self) -> NDArray[np.int64]:
+    def home(self) -> Ints:
         """Return the index of the cluster in which each entity was generated.
 
         Returns
@@ -219,7 +218,6 @@ def _configuration(name: str, entry: Any, where: str) -> Configuration:
 
 
 N_PATIENTS = 200
-Edges = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,7 +233,7 @@ class Model:
     """
 
     unary: Floats
-    edges: Edges
+    edges: Ints
     weight: Floats
 
 
@@ -424,7 +422,7 @@ def _coupled(config: Blocks, unary: Floats, coherent: Floats) -> Model:
     return Model(unary, edges, weight[config.home])
 
 
-def _ring(block: NDArray[np.int64], reach: int) -> Edges:
+def _ring(block: Ints, reach: int) -> Ints:
     """Return the distinct pairs of features that are at most `reach` apart on a ring, sorted, (E, 2) int64."""
     apart = range(1, min(reach, len(block) - 1) + 1)
     pairs = [np.column_stack([block, np.roll(block, -distance)]) for distance in apart]
