@@ -1,6 +1,6 @@
-# Baselines: language models that decide about patients. Their answers are bundled, read from a record, or asked live.
-# The bundled answers are from two experiments: llm_baselines, where features come in the planner's order,
-# and llm_choosing, where the language model chooses the features.
+# In the baselines, language models decide about patients. Answers are bundled, read from a record, or asked live.
+# In the bundled experiment llm_baselines, features are observed in the planner's order.
+# In the bundled experiment llm_choosing, the language model chooses the features.
 BASELINES = language_models(settings, Path(home(".")))
 
 if BASELINES:

@@ -7,7 +7,7 @@ if SIMULATED:
     SERIES_FILES = FILES["geo"]
 elif TABLE:
     # If a table is not bundled with the project, it is read from the user's folder `tables`.
-    # If files in this folder change, the cohort is made again.
+    # If files in the folder `tables` change, the cohort is made again.
     SERIES = [ancient(folder) for folder in [settings.tables] if folder is not None]
     TABLE_PLACES = [COHORT.table, COHORT.features, COHORT.labels] + [
         Path(folder) / COHORT.name / path.name

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-# The rules require this version of the package afa.
+# The rules in this folder require the following version of the package afa.
 PACKAGE_VERSION = "0.2.0"
 
 try:
@@ -255,7 +255,7 @@ def template_digest(pattern):
     return "".join(sha256_of(part)[:DIGEST_LENGTH] for part in parts)
 
 
-# For each notebook: the files of resources/paper that it shows.
+# SHOWN lists, for each notebook, the files of resources/paper that the notebook shows.
 SHOWN = {
     "sign_convergence": ["tab_m2_random_sign.csv"],
     "chaos": ["tab_chaos.csv"],
@@ -527,8 +527,8 @@ def series_option(wildcards, input):
     return f"--{kind} {shlex.quote(str(input.series))}" if input.series else ""
 
 
-# A job requests the memory and time that its rule used in stored runs, and more memory and time in later attempts.
-# Stored runs have no shards, so a job for a shard or for rows requests what the whole stage used.
+# A job requests the memory and time that its rule used in saved runs, and more memory and time in later attempts.
+# Saved runs have no shards, so a job for a shard or for rows requests what the whole stage used.
 def need_of(rulename):
     whole = f"{rulename.removesuffix('_shard').removesuffix('_rows')}_tables"
     return NEEDS.get(rulename) or NEEDS.get(whole, UNMEASURED)

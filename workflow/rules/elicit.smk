@@ -7,7 +7,7 @@ STUDY = here_or_home(ELICITATION.study)
 RECORD = ELICITATION.record or STUDY / RECORD_FOLDER
 STUDY_FILES = files_of(STUDY, *(path.name for path in study_files(STUDY).values()))
 # In a live run the record is not an input of a stage, because the stage appends answers to the record.
-# The record would be newer than the output, and the stage would run again.
+# If the record were an input, it would be newer than the output, and the stage would run again.
 RECORD_FILES = [] if ELICITATION.live else files_of(RECORD, "*.jsonl")
 KEYWORD_FILES = []
 if retrieves(STUDY):

@@ -1,8 +1,8 @@
 # The kernels of the engine are compiled once, before the stages start.
 # If the engine changes, this rule does not run again, and each stage compiles the kernels that are missing.
-# The params of this rule deliberately contain no digest of the code: while this job is planned, Snakemake does not
-# check whether jobs that read its output by ancient() and no other planned file must run again.
-# Compiled kernels are stored next to Snakemake's records, because all nodes of a cluster can read this folder.
+# The params of this rule deliberately contain no digest of the code, because a planned job has a side effect:
+# Snakemake does not check other jobs whose only planned input is an ancient() output of this job.
+# Compiled kernels are cached next to Snakemake's records, because all nodes of a cluster can read this folder.
 # Compiled kernels are not part of the results, because machine code differs between machines.
 KERNELS = ".snakemake/afa_kernels"
 COMPILED = f"{KERNELS}/compiled.json"

@@ -27,7 +27,7 @@ rule summary:
         "afa join {input.parts} --out {output} > {log} 2>&1"
 
 
-# For each notebook: its chapter and title in the report, and the files of the run that the notebook reads.
+# NOTEBOOKS lists, for each notebook, its chapter and title in the report, and the files of the run that it reads.
 # There is one notebook for each part of the paper.
 NOTEBOOKS = {
     "comparison": ("Comparison", "verdicts by table", ["comparison", "bundle"]),
@@ -378,7 +378,7 @@ rule workflow_report:
         mem_mb=memory,
         runtime=minutes,
     params:
-        # Computed by a function, because then a change of the Snakefile does not make the report again.
+        # This param is a function, so that a change of the Snakefile does not make the report again.
         snakefile=lambda wildcards, input: os.path.relpath(workflow.main_snakefile),
     shell:
         "snakemake --snakefile {params.snakefile:q} --nolock --cores 1 --profile none --workflow-profile none --configfile {input.config}"
