@@ -1,6 +1,6 @@
-# Language models that plan. Their answers are bundled with the project, come from a record, or are asked live.
-# The bundled answers belong to two experiments. In the first, models follow the planner's order.
-# In the second, models choose features themselves.
+# In the baselines, language models decide about patients. Answers are bundled, read from a record, or asked live.
+# In the bundled experiment llm_baselines, features are observed in the planner's order.
+# In the bundled experiment llm_choosing, the language model chooses the features.
 BASELINES = language_models(settings, Path(home(".")))
 
 if BASELINES:
@@ -15,7 +15,7 @@ for name, asked in BASELINES.items():
         *(path.name for path in study_files(PLANNED_STUDY).values()),
         "keywords.csv",
     )
-    # A live run adds answers to the record. The changed record must not make the job run again.
+    # In a live run the record is not an input, because new answers in the record must not make the job run again.
     ANSWERS = [] if asked.live else files_of(asked.folder, "*.jsonl", "retrieved/**/*")
 
     rule:

@@ -1,4 +1,4 @@
-# The bundle, checked and in canonical form. It comes from the elicitation, a field's answers, or the user.
+# The rule `bundle` checks a bundle from the elicitation, a field or the user, and writes it in canonical form.
 if OWN_BUNDLE is None:
 
     include: "elicit.smk"

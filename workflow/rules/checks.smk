@@ -1,4 +1,4 @@
-# The comparison of the paper with this run: every printed cell and every claim, with a verdict and a reason.
+# Every table cell and claim of the paper is compared with this run, with a verdict and a reason.
 FILES["comparison"] = [
     f"{RUN}/comparison/{name}"
     for name in (

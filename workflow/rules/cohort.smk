@@ -1,4 +1,4 @@
-# The cohort, encoded from a series. The series is a bundled extract, comes from GEO or a mirror, or is simulated.
+# The cohort is encoded from a series: a bundled extract, a series from GEO or a mirror, or simulated data.
 EXTRACT = None if TABLE else carried_extract(settings, COHORT.series, Path(home(".")))
 SERIES, SERIES_FILES = [], []
 FILES["source"] = [f"{RUN}/source.json"]
@@ -6,8 +6,8 @@ if SIMULATED:
     FILES["geo"] = [f"{RUN}/geo/{name}" for name in simulated_files(COHORT)]
     SERIES_FILES = FILES["geo"]
 elif TABLE:
-    # A table that is not bundled is searched for in the mirror.
-    # If the tables in the mirror change, the cohort is made again.
+    # If a table is not bundled with the project, it is read from the user's folder `tables`.
+    # If files in the folder `tables` change, the cohort is made again.
     SERIES = [ancient(folder) for folder in [settings.tables] if folder is not None]
     TABLE_PLACES = [COHORT.table, COHORT.features, COHORT.labels] + [
         Path(folder) / COHORT.name / path.name
@@ -124,7 +124,7 @@ rule encode_cohort:
         " {params.complete} --out {params.folder} > {log} 2>&1"
 
 
-# The same series, where each gene is encoded by comparison with the cohort itself, at several thresholds.
+# This rule encodes each gene of the series by comparison with the cohort's own patients, at several thresholds.
 rule cohort_by_cohort:
     """The same patients, encoded against each other instead of the controls."""
     input:

@@ -1,4 +1,4 @@
-# The checked settings of this run, and functions and names that all rules use.
+# This file checks the settings of the run and defines functions and names that all rules use.
 import atexit
 import hashlib
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-# The version of the package afa that these rules call.
+# The rules in this folder require the following version of the package afa.
 PACKAGE_VERSION = "0.2.0"
 
 try:
@@ -76,7 +76,7 @@ def here_or_home(path):
 
 
 try:
-    # For a module or with --directory, the workflow's folder differs from the working folder.
+    # If the workflow is a module, or with --directory, the workflow's folder differs from the working folder.
     HOME = workflow_folder(workflow.current_basedir, ".snakemake")
     settings = check_run_config(config)
     COHORT_FILE = str(
@@ -86,14 +86,14 @@ try:
     COHORT = load_cohort_file(COHORT_FILE)
     SOURCES |= {COHORT_FILE, *OWN_RULE_FILES}
     TABLE = isinstance(COHORT, TableCohort)
-    # A field has its own bundle. If there is no field and no bundle in the settings, the study is elicited.
+    # A field includes a bundle. If the settings name neither a field nor a bundle, the bundle is elicited.
     FIELD = Path(COHORT_FILE).parent if Path(COHORT_FILE).name == "study.yaml" else None
     OWN_BUNDLE = settings.bundle or FIELD
     ENTITIES = None if OWN_BUNDLE is None else entities_of(OWN_BUNDLE)
-    # The paper's stages take only patients with all values measured.
+    # The stages that reproduce the paper use only patients with all values measured.
     GAPS = bool(FIELD) and nobody_is_complete(COHORT, settings.tables)
     NEEDS = read_needs(home("resources/benchmarks"))
-    # The same command resumes a run after a crash. Only the lock of a dead run is removed.
+    # A lock is removed only if its run has ended, so that the same command resumes a run after a crash.
     if workflow.is_main_process and (kept := join_the_living(".snakemake")):
         logger.warning(f"afa: {kept}")
 except AfaError as error:
@@ -117,15 +117,15 @@ BESIDE = doubled(shlex.quote(str(Path(sys.executable).parent)))
 shell.prefix(
     f'set -euo pipefail; PATH="$PATH":{BESIDE}; source {doubled(shlex.quote(str(JOB_SHELL)))}; '
 )
-# The path is relative to these rules, so that no absolute path is recorded.
-# Snakemake would read braces in an absolute path as wildcards.
+# The path of the environment is relative to the rules, so that Snakemake's records contain no absolute path.
+# Braces in an absolute path are escaped, because Snakemake would read them as wildcards.
 ENVIRONMENT = "../../envs/afa.yaml"
 if "{" in str(HOME.absolute()):
     ENVIRONMENT = doubled(HOME.absolute() / "envs" / "afa.yaml")
 os.environ.update(AFA_SOURCE=str(HOME.absolute()))  # for envs/afa.post-deploy.sh
 
 
-# At its end, each job compares its code and its sources with the files at the start of the run.
+# When a job ends, it checks that its code and its sources have not changed since the start of the run.
 onstart:
     note_sources(sources(SOURCES), ".snakemake/afa_sources.json")
     os.environ[NOTED] = os.path.abspath(".snakemake/afa_sources.json")
@@ -138,8 +138,8 @@ onstart:
             logger.info(f"afa: {note}")
 
 
-# A killed run may leave shards that no job needs. Snakemake removes only shards of the current run.
-# Shards are kept if the command has --notemp or names a shard as target.
+# Shards left by a killed run are removed, because Snakemake itself removes only shards of the current run.
+# If the command has --notemp or names a shard as target, shards are not removed.
 onsuccess:
     if "--notemp" not in sys.argv and not any(
         "/shards/" in word for word in sys.argv
@@ -223,7 +223,7 @@ def code_of(*roots, beside=""):
         try:
             return f"{CODE.digest(*roots)}{beside} {versions()}"
         except AfaError as error:
-            # Without this exit, Snakemake would show the exception of a parameter with a traceback.
+            # Exit here, because Snakemake would print an exception in a parameter with a traceback.
             sys.exit(f"afa: {error}")
 
     return digest
@@ -255,7 +255,7 @@ def template_digest(pattern):
     return "".join(sha256_of(part)[:DIGEST_LENGTH] for part in parts)
 
 
-# The files of resources/paper that each notebook shows.
+# SHOWN lists, for each notebook, the files of resources/paper that the notebook shows.
 SHOWN = {
     "sign_convergence": ["tab_m2_random_sign.csv"],
     "chaos": ["tab_chaos.csv"],
@@ -301,7 +301,7 @@ def confidence_option(notebook):
 
 
 # Snakemake compares the params of two runs of a job as sets of values, and ignores the names of the params.
-# If two params could exchange their values, each includes the name of its option: `--seeds 0,1`, not `0,1`.
+# Params that could have each other's values therefore include the name of the option: `--seeds 0,1`, not `0,1`.
 def live_options(*prompts):
     """Return the settings that affect the answers of a live elicitation stage. The key is only in the environment."""
     if not settings.elicitation.live:
@@ -317,8 +317,8 @@ def comma_separated(numbers):
     return ",".join(map(str, numbers))
 
 
-# LEFT_OUT maps each part that this run lacks to the reason. A part is the comparison with the paper, or a stage.
-# A run lacks a stage if its bundle or its cohort does not meet the requirements of the stage.
+# LEFT_OUT maps each stage that this run skips (or `comparison`, the comparison with the paper) to the reason.
+# A stage is skipped if the bundle or the cohort does not meet the requirements of the stage.
 LEFT_OUT = declared.left_out(
     2 if ENTITIES is None else ENTITIES,
     labelled=bool(COHORT.labels),
@@ -334,8 +334,8 @@ elif "allocation" in LEFT_OUT:
 STAGES = {
     name: stage for name, stage in declared.STAGES.items() if name not in LEFT_OUT
 }
-# `FILES` has the files that jobs read, by name; for a folder, it has the list of the folder's files.
-# The digests in bundle.yaml and cohort.yaml cover all other files of a bundle or cohort.
+# `FILES` maps the name of an input to the files that jobs read; for a folder, to the list of files in the folder.
+# Other files of a bundle or cohort need not be listed, because bundle.yaml and cohort.yaml contain their digests.
 FILES = {
     "bundle": [f"{RUN}/bundle/{name}" for name in (HEADER, *REQUIRED_FILES)],
     "cohort": [
@@ -360,8 +360,8 @@ def files_by_name(names):
     return {name: FILES[name] for name in names}
 
 
-# Step -> the steps that come before it. Stages are left out, because they declare their inputs.
-# Some steps are not in every run.
+# BEFORE maps each step to its earlier steps, of which a run may skip some.
+# Stages are not listed here, because each stage declares its inputs.
 BEFORE = {
     "bundle": ["unary", "consensus", "evidence", "pairwise", "bundle_dropped"],
     "cohort": ["bundle", "geo", "source"],
@@ -527,8 +527,8 @@ def series_option(wildcards, input):
     return f"--{kind} {shlex.quote(str(input.series))}" if input.series else ""
 
 
-# Return the memory and time that a job requests: the need of its rule in stored runs, and more in later attempts.
-# Stored runs have no shards. A job for a shard or for rows therefore requests the need of the whole stage.
+# A job requests the memory and time that its rule used in saved runs, and more memory and time in later attempts.
+# Saved runs have no shards, so a job for a shard or for rows requests what the whole stage used.
 def need_of(rulename):
     whole = f"{rulename.removesuffix('_shard').removesuffix('_rows')}_tables"
     return NEEDS.get(rulename) or NEEDS.get(whole, UNMEASURED)

@@ -1,4 +1,4 @@
-# From questions to a bundle. The answers are recorded. With `live`, a model is asked for missing answers.
+# The elicitation reads recorded answers and makes a bundle. With `live`, a language model is asked missing questions.
 from afa.elicit.record import RETRIEVED
 from afa.model.study import KEYWORDS_FILE, RECORD_FOLDER, retrieves, study_files
 
@@ -6,15 +6,15 @@ ELICITATION = settings.elicitation
 STUDY = here_or_home(ELICITATION.study)
 RECORD = ELICITATION.record or STUDY / RECORD_FOLDER
 STUDY_FILES = files_of(STUDY, *(path.name for path in study_files(STUDY).values()))
-# A live stage appends answers to its record, so that the record is newer than the stage's output.
-# Therefore, the record of a live stage is not an input.
+# In a live run the record is not an input of a stage, because the stage appends answers to the record.
+# If the record were an input, it would be newer than the output, and the stage would run again.
 RECORD_FILES = [] if ELICITATION.live else files_of(RECORD, "*.jsonl")
 KEYWORD_FILES = []
 if retrieves(STUDY):
     KEYWORD_FILES = files_of(STUDY, KEYWORDS_FILE)
     RECORD_FILES += [] if ELICITATION.live else files_of(RECORD, f"{RETRIEVED}/**/*")
 
-# The tables of each step. If a study uses abstracts, there are additional tables for readers.
+# ELICITED lists the tables of each step. A study that uses abstracts writes additional tables for readers.
 ELICITED = {
     "unary": ["asked", "named", "dropped", "references"],
     "consensus": ["kept", "dropped", "agreement"],

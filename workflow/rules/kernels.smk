@@ -1,9 +1,9 @@
 # The kernels of the engine are compiled once, before the stages start.
-# If the engine changes, this rule does not run again. Each stage then compiles the kernels that are missing.
-# This rule deliberately has no digest of its code.
-# If this job had to run, Snakemake would not check other jobs whose only planned input is an ancient() output of it.
-# The kernels are cached next to Snakemake's records, because all nodes of a cluster see this folder of the project.
-# The kernels are not part of the results, because machine code differs between machines.
+# If the engine changes, this rule does not run again, and each stage compiles the kernels that are missing.
+# The params of this rule deliberately contain no digest of the code, so that this job does not run again.
+# If this job had to run, Snakemake would not check other jobs whose only planned input is its ancient() output.
+# Compiled kernels are cached next to Snakemake's records, because all nodes of a cluster can read this folder.
+# Compiled kernels are not part of the results, because machine code differs between machines.
 KERNELS = ".snakemake/afa_kernels"
 COMPILED = f"{KERNELS}/compiled.json"
 

@@ -1,4 +1,4 @@
-# The league evaluates every field with real labels separately, and makes a common page in results/league.
+# The league evaluates each labelled table (field) in a separate job, and writes one page in results/league.
 FIELDS = sorted(
     {
         path.parent.name
@@ -13,8 +13,8 @@ MIRROR = (
 )
 
 
-# The output is a folder, because only the job finds out whether the table is available.
-# If the table is missing, the job writes a note.
+# The output is a folder, because the output files are unknown before the job has looked for the table.
+# If the table is missing, the job writes a note into the folder.
 rule league_field:
     """Accuracy of zero-shot acquisition on one field with real labels."""
     input:
@@ -63,7 +63,7 @@ rule league:
         "rm -rf {params.folder} && afa league page {input.fields} --out {params.folder} > {log} 2>&1"
 
 
-# The report of a field begins with the league's results on that field.
+# In a run on a field, the report begins with the league's results on this field.
 if FIELD:
     FILES["league"] = tables_in(f"{RUN}/tables/league", declared.LEAGUE_TABLES)
 
@@ -92,7 +92,7 @@ if FIELD:
             "afa league field {params.field:q} {params.mirror} --out {params.folder} > {log} 2>&1"
 
 
-# If no patient has every value, the league's page is the report.
+# If no patient has all values measured, the league's page is used as the report.
 if GAPS:
     logger.info(
         f"cohort {COHORT.name}: nobody has every value, so the report has what the league says, and no stage of the paper"

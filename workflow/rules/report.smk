@@ -1,4 +1,4 @@
-# The files for readers: the summary, the figures, and the report made from them.
+# These rules make the files for readers: the summary, the figures, and the report.
 
 SUMMARISED = [name for name, stage in STAGES.items() if stage.summary is not None]
 SUMMARISED += BASELINES
@@ -27,8 +27,8 @@ rule summary:
         "afa join {input.parts} --out {output} > {log} 2>&1"
 
 
-# Notebook -> its chapter and title in the report, and the files of the run that it reads.
-# Each part of the paper has one notebook.
+# NOTEBOOKS lists, for each notebook, its chapter and title in the report, and the files of the run that it reads.
+# There is one notebook for each part of the paper.
 NOTEBOOKS = {
     "comparison": ("Comparison", "verdicts by table", ["comparison", "bundle"]),
     "cohort": ("Inputs", "patients, encoding and labels", ["bundle"]),
@@ -110,7 +110,7 @@ NOTEBOOKS = {
     "sanity": ("Checks", "acceptance tests", ["tables/sanity"]),
 }
 
-# The figure of a stage is at the end of the stage's chapter.
+# The report shows the figure of a stage at the end of the stage's chapter.
 for name, stage in STAGES.items():
     if stage.figure:
         rows = [] if stage.summary is None else [f"curves/{name}.parquet"]
@@ -123,7 +123,7 @@ if "llm_choosing" in BASELINES:
         ["curves/llm_choosing.parquet"],
     )
 
-# If this run lacks the tables of a figure, the figure is left out, and the report gives the reason.
+# If this run does not make the tables of a figure, the report gives the reason instead of the figure.
 for name, (_, _, reads) in dict(NOTEBOOKS).items():
     lacking = [Path(part).stem for part in reads if Path(part).stem in LEFT_OUT]
     if lacking:
@@ -180,7 +180,7 @@ for name, (chapter, title, reads) in NOTEBOOKS.items():
             " {params.confidence} > {log} 2>&1"
 
 
-# The tables for readers as CSV, with the units of every column.
+# This rule writes the tables for readers as CSV files, with the unit of every column.
 FILES["published"] = [
     f"{RUN}/published/{name}.csv"
     for name in [declared.DICTIONARY, *([] if TABLE else PRINTED_TABLES)]
@@ -237,7 +237,7 @@ REPORTED = [
 ]
 
 
-# The complete and checked settings of this run. They determine its numbers.
+# This rule writes the complete, checked settings of the run, which determine its numbers.
 rule run_config:
     """The settings of this run, complete and checked."""
     output:
@@ -259,7 +259,7 @@ rule run_config:
         "printf '%s\\n' {params.settings:q} > {output} 2> {log}"
 
 
-# The origin of every figure and table: the workflow's records of the jobs that led to it.
+# This rule writes the origin of every figure and table, from the workflow's records of jobs.
 rule provenance:
     """The origin of every result: the jobs behind it, and their inputs."""
     input:
@@ -287,12 +287,12 @@ rule provenance:
         " --out {output} > {log} 2>&1"
 
 
-# For a field with its own bundle, the report begins with the league's results.
+# In a run on a field with the field's bundle, the report begins with the league's results.
 MEASURED_BY = ["league"] if FIELD and not settings.bundle else []
 MEASURED = [file for name in MEASURED_BY for file in FILES[name]]
 
 
-# The report: one page made from the finished run and the project's documents.
+# The report is one page, made from the finished run and the project's documents.
 rule report_page:
     """The report: one page about the whole run."""
     input:
@@ -356,7 +356,7 @@ rule report_page:
         " {params.parts:q} {params.left_out:q} {params.measured} --out {output.page} --readme {output.readme} > {log} 2>&1"
 
 
-# Snakemake's own report of the same jobs: the graph of rules, their code and their times.
+# Snakemake's built-in report shows the graph of rules, their code and the times of jobs.
 rule workflow_report:
     """Snakemake's own report of the same jobs."""
     input:
@@ -380,14 +380,14 @@ rule workflow_report:
         mem_mb=memory,
         runtime=minutes,
     params:
-        # Snakemake does not compare functions of the inputs. A change of the Snakefile does not make the report again.
+        # This param is a function, so that a change of the Snakefile does not make the report again.
         snakefile=lambda wildcards, input: os.path.relpath(workflow.main_snakefile),
     shell:
         "snakemake --snakefile {params.snakefile:q} --nolock --cores 1 --profile none --workflow-profile none --configfile {input.config}"
         " --report {output} -- {input.results} > {log} 2>&1"
 
 
-# All files of the run that are saved.
+# KEPT lists all saved files of the run.
 if GAPS:
     KEPT = [*FILES["league"], f"{RUN}/report.html"]
 else:

@@ -1,10 +1,10 @@
 # For every stage of afa/paper/experiments, one job makes the tables and the rows of the summary.
-# If a stage is split into shards, each shard has a job that makes its part of the tables.
-# Another job joins the parts, and a further job makes the rows.
-# A shard is a temporary folder, so that Snakemake plans thousands of shards quickly.
+# If a stage is split into shards of patients, one job for each shard makes tables for its patients.
+# A second kind of job joins the tables of all shards, and a third makes the rows of the summary.
+# The output of a shard is one temporary folder, so that Snakemake plans thousands of shards quickly.
 
 
-# No function of a rule may use the variables of the loop, because it would see their values for the last stage.
+# Functions in these rules must not use the loop variables, which have the values of the last stage when Snakemake runs.
 for name, stage in STAGES.items():
     summary = stage.summary or ()
     summarised = [] if stage.summary is None else ["summarise"]
@@ -44,8 +44,8 @@ for name, stage in STAGES.items():
 
     if is_split(name):
 
-        # This rule also names the inputs and the code of the shards, because shards are temporary.
-        # If a shard fails in a rerun, no file shows Snakemake that the shard must run again.
+        # This rule also declares the inputs and the code of its shards, because shards are deleted after use.
+        # Otherwise, Snakemake could not detect that a shard that failed in a rerun must run again.
         rule:
             """Tables of a stage, joined from its shards."""
             name:
@@ -85,7 +85,7 @@ for name, stage in STAGES.items():
             shell:
                 "afa gather {params.stage} {input.shards} --out {params.folder} > {log} 2>&1"
 
-        # The rows have a separate job, so that a change of the intervals does not make the shards again.
+        # A separate job makes the rows, so that a change of the bootstrap settings does not make the shards again.
         rule:
             """Rows of the summary, from the tables of a stage."""
             name:
