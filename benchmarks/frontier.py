@@ -62,7 +62,7 @@ def frontier(_: int, belief: Belief) -> list[int]:
     return [int(np.flatnonzero(~belief.observed)[0]) if chosen is None else chosen]
 
 
-def ways_of(
+def strategies_of(
     bundle: Bundle, cohort: Cohort, elicited: Bundle | None, others: dict[str, Cohort]
 ) -> Iterator[tuple[str, Callable[[int], Background], Choose, bool]]:
     """Name, background of each patient, choice, and whether the covariance is exact."""
@@ -111,7 +111,7 @@ def measure(
     constant = np.sort((target > 0).mean(axis=0))[-K:].mean()  # of a set, the sum over its members
     grid = read_grid(run, cohort.patients)
     model = read_recorded(recorded / name, bundle, cohort) if recorded and (recorded / name).is_dir() else {}
-    for way, background, choose, exact in ways_of(bundle, cohort, elicited, others):
+    for way, background, choose, exact in strategies_of(bundle, cohort, elicited, others):
         if not way.startswith(only):
             continue
         top, said = follow(table, np.asarray(cohort.values), background, choose, exact)

@@ -25,7 +25,7 @@ from afa.scores.belief import Background
 ROUNDS = (0, 3, 5, 10)
 
 
-def ways_of(entrant: Entrant, patient: int) -> dict[str, tuple[Any, dict[str, Any]]]:
+def strategies_of(entrant: Entrant, patient: int) -> dict[str, tuple[Any, dict[str, Any]]]:
     """Name of each way -> its bundle and the options of its planner."""
     stated, directions = entrant.bundle, entrant.directions
     others = np.where(entrant.values == MISSING, np.nan, entrant.values)[1 - patient % 2 :: 2]
@@ -46,7 +46,7 @@ def measure(entrant: Entrant, task: FieldTask) -> pd.DataFrame:
     for p in np.flatnonzero((task.answers >= 0) & (task.answers < len(entrant.bundle.entities))):
         values = dict(zip(entrant.features, entrant.values[p].tolist(), strict=True))
         label = entrant.bundle.entities[task.answers[p]]
-        for way, (bundle, options) in ways_of(entrant, int(p)).items():
+        for way, (bundle, options) in strategies_of(entrant, int(p)).items():
             planner = TopKPlanner(bundle, k=1, **options)
             for name in [name for name, value in values.items() if value == MISSING]:
                 planner.skip(name)

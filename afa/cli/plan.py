@@ -25,7 +25,7 @@ from afa.errors import CohortError, ConfigError, Fault
 from afa.io.files import atomic_folder
 
 if TYPE_CHECKING:
-    from afa.dialogue.sessions import Keeper
+    from afa.dialogue.sessions import SessionFile
     from afa.model.bundle import Bundle
     from afa.planner import Planner
 
@@ -83,7 +83,7 @@ class PlanOptions(options.TaskOptions):
     min_gain: Annotated[float | None, typer.Option(help="stop when the gain of every feature is at most this")] = None
     patient: Annotated[str | None, typer.Option(help="name of the patient, saved in the session")] = None
 
-    def planner(self, bundle: Bundle, session: Path | None, keeper: Keeper, replay: bool = False) -> Planner:
+    def planner(self, bundle: Bundle, session: Path | None, keeper: SessionFile, replay: bool = False) -> Planner:
         """Return the planner of the saved session. If no session is saved, create a planner and save its session."""
         from afa.dialogue.sessions import new_planner, read_panels, resumed_planner
         from afa.planner import Stop
@@ -190,8 +190,8 @@ def _wrapped(text: str) -> None:
 @contextmanager
 def _opened(
     folder: Path, question: PlanOptions, session: Path | None, replay: bool = False
-) -> Iterator[tuple[Planner, Keeper]]:
-    """Yield a planner that has computed its first suggestion, and the `Keeper` that saves its session.
+) -> Iterator[tuple[Planner, SessionFile]]:
+    """Yield a planner that has computed its first suggestion, and the `SessionFile` that saves its session.
 
     The terminal shows a message while the planner is loaded.
     """
@@ -215,19 +215,24 @@ def _opened(
         yield planner, keeper
 
 
-def _talk(planner: Planner, keeper: Keeper, patient: Values | None = None) -> None:
+def _talk(planner: Planner, keeper: SessionFile, patient: Values | None = None) -> None:
     """Run a planning session in the terminal. If `patient` is given, an empty line enters that patient's value."""
     from rich.console import Console
 
     from afa.dialogue.terminal import Terminal, line_reader
 
     Terminal(planner, Console(), line_reader(planner), keeper, patient).run()
-    if patient is None and (words := keeper.closing_words(planner)):
+    if patient is None and (words := keeper.save_message(planner)):
         typer.echo(words)
 
 
 def _serve(
-    planner: Planner, keeper: Keeper, host: str = HERE, port: int = 0, show: bool = True, patient: Values | None = None
+    planner: Planner,
+    keeper: SessionFile,
+    host: str = HERE,
+    port: int = 0,
+    show: bool = True,
+    patient: Values | None = None,
 ) -> None:
     """Serve the planning page until the user presses Ctrl-C."""
     import asyncio
@@ -248,7 +253,7 @@ def _serve(
 
         asyncio.run(serve(served, host, port, announce))
     talk = served.conversation
-    if words := talk.keeper.closing_words(talk.planner):
+    if words := talk.keeper.save_message(talk.planner):
         typer.echo(words)
 
 

@@ -82,11 +82,11 @@ def carry_run(
     import yaml
 
     from afa.io.yamlfile import load_model
-    from afa.paper.report.screen import Carried, carried_of, stale
+    from afa.paper.report.screen import StoredEffects, stale, stored_effects_of
 
-    found = carried_of(run)
+    found = stored_effects_of(run)
     if check:
-        if differing := stale(load_model(out, Carried), found):
+        if differing := stale(load_model(out, StoredEffects), found):
             step = f"look why, then: afa carry {run} --out {out}"
             raise ReportError(Fault(str(out), "; ".join(differing), f"what {run} has", step))
         return

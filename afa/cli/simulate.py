@@ -99,7 +99,7 @@ def simulate(
     from afa.engine.run import MISSING
     from afa.evaluate.cross_validated import brought_text, update_brings
     from afa.evaluate.inputs import labels_of
-    from afa.evaluate.simulate import compared_ways, runs_of, simulate, some_patients
+    from afa.evaluate.simulate import compared_strategies, runs_of, simulate, some_patients
     from afa.evaluate.simulate.walks import SimulationSetting
     from afa.evaluate.simulation_page import (
         CARD,
@@ -140,7 +140,7 @@ def simulate(
     say = partial(typer.echo, err=json)  # with --json, messages are printed to stderr
     _tell(given, say)
     setting, chosen = _with_background(setting, background, given), some_patients(given.cohort, patients, seed)
-    ways = compared_ways(given.bundle, setting, rules, gains, scores)
+    ways = compared_strategies(given.bundle, setting, rules, gains, scores)
     measured = given.measured[[given.cohort.patients.index(name) for name in chosen.patients]]
     runs = runs_of(ways, drawn)
     with tqdm(total=len(runs) * len(chosen.patients), unit="walk", disable=None) as bar:
@@ -219,7 +219,7 @@ def score(
     write_probabilities(found, out)
     typer.echo(starting_point(model, holds or ("one" if not model.has_probabilities else None)))
     if not model.has_probabilities:
-        typer.echo("The bundle states directions alone: probabilities assume that exactly one entity holds.")
+        typer.echo("The bundle has no probabilities: probabilities assume that exactly one entity holds.")
     typer.echo(f"{len(found)} patients, {len(found.columns)} entities into {out}")
 
 

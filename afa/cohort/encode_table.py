@@ -72,7 +72,7 @@ class Encoded:
         notes = [f"columns not used, since features.csv lacks them: {few(self.ignored)}"] if self.ignored else []
         measured = self.cuts[["down", "zero", "up"]].sum(axis=1)
         if empty := list(self.cuts["feature"][measured == 0]):
-            notes.append(f"measured for nobody: {few(empty)}")
+            notes.append(f"measured for no patient: {few(empty)}")
         for side, word, cut in (("down", "below", "low"), ("up", "above", "high")):
             shares = self.cuts[side] / measured.where(measured > 0)
             beyond = (shares > ONE_SIDED) & self.cuts[cut].notna() & (self.cuts["by"] == "range")

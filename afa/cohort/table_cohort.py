@@ -168,7 +168,7 @@ def find_table(config: TableCohort, mirror: str | Path | None = None) -> TableFi
     return TableFiles(found["table"], found["features"], found.get("labels"))
 
 
-def nobody_is_complete(config: TableCohort, mirror: str | Path | None = None) -> bool:
+def no_complete_patient(config: TableCohort, mirror: str | Path | None = None) -> bool:
     """Return True if every patient lacks a value.
 
     An unreadable table gives False, because a later job reports the error.

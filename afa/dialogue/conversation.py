@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, RootModel
 
 import afa
-from afa.dialogue.sessions import Keeper, saved_or_undone
+from afa.dialogue.sessions import SessionFile, saved_or_undone
 from afa.dialogue.words import (
     answer_of,
     assumption_of,
@@ -27,8 +27,8 @@ from afa.dialogue.words import (
     order_of,
     outcomes_of,
     question_of,
+    ranking_rows,
     scales_of,
-    standings,
     start_of,
     value_words,
 )
@@ -40,7 +40,7 @@ from afa.planner import Planner, TopKPlanner
 from afa.planner.menu import history_of
 from afa.planner.options import ALL_DUELS_UP_TO
 from afa.planner.posterior import posterior_is_of
-from afa.planner.values import ReadValue, code_of, echo, read_typed, reading_of, word_of
+from afa.planner.values import ReadValue, code_of, echo, read_number, read_typed, word_of
 from afa.planner.why import outcomes, shares
 
 PROTOCOL = 1
@@ -124,22 +124,22 @@ def _coded(bundle: Bundle, feature: str, value: Any) -> ReadValue:
 
 READERS: Mapping[str, Callable[[Bundle, str, Any], ReadValue]] = {
     "value": _coded,
-    "number": reading_of,
+    "number": read_number,
     "typed": read_typed,
 }
-"""Form of a value in a request -> function of bundle, feature and value that returns the reading."""
+"""Form of a value in a request -> function of bundle, feature and value that returns the `ReadValue`."""
 
 
 class Conversation:
     """Answers requests to one planner. `keeper` saves the session after every step."""
 
-    def __init__(self, planner: Planner, keeper: Keeper) -> None:
+    def __init__(self, planner: Planner, keeper: SessionFile) -> None:
         self.planner, self.keeper = planner, keeper
         self.ended = False
 
     def greeting(self) -> dict[str, Any]:
         """Return the description of planner and bundle that is sent before the first request."""
-        planner, bundle = self.planner, self.planner.asked_of
+        planner, bundle = self.planner, self.planner.question_bundle
         return {
             "ok": True,
             "protocol": PROTOCOL,
@@ -190,14 +190,14 @@ class Conversation:
         planner, more = self.planner, dict[str, Any]()
         match request:
             case _Observe():
-                readings = self._readings(request)
-                planner.take_in(readings, cost=request.cost)
-                more = {"read": self._echoed(readings)}
+                read_values = self._read_values(request)
+                planner.observe_values(read_values, cost=request.cost)
+                more = {"read": self._echoed(read_values)}
             case _Correct():
                 feature = feature_named(planner, request.feature)
-                reading = self._correction(feature, request)
-                planner.correct_to(feature, reading)
-                more = {"read": self._echoed({feature: reading})}
+                read_value = self._correction(feature, request)
+                planner.replace_value(feature, read_value)
+                more = {"read": self._echoed({feature: read_value})}
             case _Why():
                 entity = entity_named(planner, request.entity)
                 more = {"entity": entity, "ordered_by": planner.ordered_by, "findings": shares(planner, entity)}
@@ -218,14 +218,14 @@ class Conversation:
                 if not isinstance(planner, TopKPlanner):
                     found = "a ranking asked of one entity's planner"
                     raise PlannerError(Fault("request ranking", found, "the top-k question", "ask for show"))
-                more = {"ranking": standings(planner), "resolved": planner.resolved()}
+                more = {"ranking": ranking_rows(planner), "resolved": planner.resolved()}
             case _Show(do="history"):
                 more = {"history": history_of(planner.actions)}
             case _Show(do="view"):
                 more = {"view": self._view()}
         return more
 
-    def _readings(self, request: _Observe) -> dict[str, ReadValue]:
+    def _read_values(self, request: _Observe) -> dict[str, ReadValue]:
         """Return the readings of a request by feature. An invalid value or repeated feature raises a `PlannerError`."""
         kinds: dict[str, Mapping[str, Any]] = {
             "value": request.values,
@@ -235,32 +235,32 @@ class Conversation:
         given = [(kind, name, value) for kind, values in kinds.items() for name, value in values.items()]
         if not given:
             raise PlannerError(Fault("request, key observe.values", "nothing", "a value", "add the key"))
-        readings = dict[str, ReadValue]()
+        read_values = dict[str, ReadValue]()
         for kind, name, value in given:
             feature = feature_named(self.planner, name)
-            if feature in readings:
+            if feature in read_values:
                 found = "two names of one feature"
                 raise PlannerError(Fault("request observe, key values", found, "each feature once", "leave one out"))
-            readings[feature] = READERS[kind](self.planner.asked_of, feature, value)
-        return readings
+            read_values[feature] = READERS[kind](self.planner.question_bundle, feature, value)
+        return read_values
 
     def _correction(self, feature: str, request: _Correct) -> ReadValue:
-        """Return the reading that replaces the value of a feature."""
+        """Return the `ReadValue` that replaces the value of a feature."""
         given = {kind: getattr(request, kind) for kind in READERS if getattr(request, kind) is not None}
         if len(given) != 1:
             found = "no value" if not given else "several values"
             expected = "one of the keys value, number, typed"
             raise PlannerError(Fault("request correct", found, expected, "give one of them"))
         [(kind, value)] = given.items()
-        return READERS[kind](self.planner.asked_of, feature, value)
+        return READERS[kind](self.planner.question_bundle, feature, value)
 
-    def _echoed(self, readings: Mapping[str, ReadValue]) -> list[dict[str, Any]]:
+    def _echoed(self, read_values: Mapping[str, ReadValue]) -> list[dict[str, Any]]:
         """Return the code, number and unit of each value that was read, and the words that a screen shows."""
-        bundle = self.planner.asked_of
+        bundle = self.planner.question_bundle
         return [
-            {"feature": name, "value": reading.code, "number": reading.number, "unit": reading.unit}
-            | {"words": echo(bundle, name, reading)}
-            for name, reading in readings.items()
+            {"feature": name, "value": read_value.code, "number": read_value.number, "unit": read_value.unit}
+            | {"words": echo(bundle, name, read_value)}
+            for name, read_value in read_values.items()
         ]
 
     def _present(self) -> dict[str, Any]:
@@ -292,7 +292,7 @@ class Conversation:
             "open": open_features(planner),
             "history": history_of(planner.actions),
             "outcomes": {
-                feature: [row | {"word": word_of(planner.asked_of, feature, row["value"])} for row in rows]
+                feature: [row | {"word": word_of(planner.question_bundle, feature, row["value"])} for row in rows]
                 for feature, rows in outcomes_of(planner, item).items()
             },
             "runners_up": [other.name for other in planner.runners_up()],
@@ -301,7 +301,7 @@ class Conversation:
         }
 
 
-def converse(planner: Planner, lines: Iterable[str], keeper: Keeper) -> Iterator[str]:
+def converse(planner: Planner, lines: Iterable[str], keeper: SessionFile) -> Iterator[str]:
     """Yield the greeting, then one line with the answer to each line with a request."""
     conversation = Conversation(planner, keeper)
     yield as_text(conversation.greeting())

@@ -22,7 +22,7 @@ from tornado.netutil import bind_sockets
 from tornado.web import Application, HTTPError, RequestHandler
 
 from afa.dialogue.conversation import Conversation, as_text, refused
-from afa.dialogue.sessions import Keeper, session_of_text
+from afa.dialogue.sessions import SessionFile, session_of_text
 from afa.errors import AfaError, Fault, PlannerError
 from afa.io.csvfile import quoted
 from afa.planner.session import session_text
@@ -90,11 +90,11 @@ class Served:
         The other patient is new, or from a session that a tab has opened. The previous patient's session file is not
         changed any more, and the other patient's session is saved only on request.
         """
-        planner, keeper = self.conversation.planner, Keeper()
+        planner, keeper = self.conversation.planner, SessionFile()
         try:
             if request["do"] == "open":
                 changes = keeper.changes if request.get("replay") is True else None
-                planner = session_of_text(str(request.get("text", "")), planner.asked_of, changes)
+                planner = session_of_text(str(request.get("text", "")), planner.question_bundle, changes)
             else:
                 planner = planner.fresh()
         except AfaError as error:
@@ -110,7 +110,7 @@ class Served:
         """
         changes = list[str]()
         with suppress(AfaError):
-            session_of_text(str(request.get("text", "")), self.conversation.planner.asked_of, changes)
+            session_of_text(str(request.get("text", "")), self.conversation.planner.question_bundle, changes)
             return {"replay": changes}
         return {}
 

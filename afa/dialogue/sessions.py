@@ -154,7 +154,7 @@ def _costs(bundle: Bundle, costs: str | None, panels: Panels | None) -> Mapping[
     return (dict.fromkeys(bundle.features, 1.0) if costs == "equal" else {}) | dict(panels.costs)
 
 
-class Keeper:
+class SessionFile:
     """Saves a planner's session in `path`, and copies of it in other files. If `path` is None, only copies are saved.
 
     A file that another program has changed since it was last read or saved is not overwritten, also on file systems
@@ -170,7 +170,7 @@ class Keeper:
 
     @property
     def found(self) -> bool:
-        """Return True if the session file existed when the `Keeper` was created."""
+        """Return True if the session file existed when the `SessionFile` was created."""
         return self._contents is not None
 
     def keep(self, planner: Planner) -> None:
@@ -185,7 +185,7 @@ class Keeper:
         self._contents = _contents(self.path)
 
     def save_copy(self, planner: Planner, file: str) -> None:
-        """Write the session to a new file, or to a file that the same `Keeper` has saved before."""
+        """Write the session to a new file, or to a file that the same `SessionFile` has saved before."""
         path = Path(file)
         if not file.strip():
             raise PlannerError(Fault("save", "no name", "that of a new file", "name the file"))
@@ -203,7 +203,7 @@ class Keeper:
             save_session(planner, path)
             self._copies[path.resolve()] = planner.actions
 
-    def closing_words(self, planner: Planner) -> str:
+    def save_message(self, planner: Planner) -> str:
         """Return a sentence on where the session is saved, for the end of the conversation."""
         if self.path is not None:
             return f"kept in {self.path}"
@@ -212,11 +212,11 @@ class Keeper:
             return f"kept in {', '.join(saved)}"
         if self._copies:
             return f"the last steps are not kept; {', '.join(map(str, self._copies))} has those before"
-        return "not kept; --session FILE keeps a session" if planner.actions else ""
+        return "session not saved; --session FILE saves it" if planner.actions else ""
 
 
 @contextmanager
-def open_session(path: Path | None) -> Iterator[Keeper]:
+def open_session(path: Path | None) -> Iterator[SessionFile]:
     """Yield the keeper of a session file. No other process can open the file until the end of the block.
 
     Raises
@@ -225,7 +225,7 @@ def open_session(path: Path | None) -> Iterator[Keeper]:
 
     """
     if path is None:
-        yield Keeper()
+        yield SessionFile()
         return
     from filelock import FileLock, Timeout  # noqa: PLC0415 (needed only to save a session)
 
@@ -241,7 +241,7 @@ def open_session(path: Path | None) -> Iterator[Keeper]:
         found = getattr(error, "strerror", None) or str(error)
         raise PlannerError(Fault(str(path), found, "a file that can be written", "name another file")) from error
     try:
-        yield Keeper(path)
+        yield SessionFile(path)
     finally:
         with suppress(OSError):  # the folder may have been removed, or replaced by a file
             Path(lock.lock_file).unlink()
@@ -249,7 +249,7 @@ def open_session(path: Path | None) -> Iterator[Keeper]:
 
 
 @contextmanager
-def saved_or_undone(planner: Planner, keeper: Keeper) -> Iterator[None]:
+def saved_or_undone(planner: Planner, keeper: SessionFile) -> Iterator[None]:
     """Save the steps made in the `with` block, or undo the steps after an error."""
     before = planner.actions
     try:

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from afa.dialogue.conversation import Conversation
-from afa.dialogue.sessions import Keeper
+from afa.dialogue.sessions import SessionFile
 from afa.dialogue.words import (
     answer_of,
     assumption_of,
@@ -87,7 +87,7 @@ class Terminal:
         planner: Planner,
         console: Console,
         read: Callable[[str], str],
-        keeper: Keeper,
+        keeper: SessionFile,
         patient: Mapping[str, int] | None = None,
     ) -> None:
         self.planner, self.console, self.read = planner, console, read
@@ -122,8 +122,8 @@ class Terminal:
                     self._say(f"[red]{escape(str(fault))}[/red]")
 
     def _greet(self) -> None:
-        asked_of, planner = self.planner.asked_of, self.planner
-        name, question = escape(f"{asked_of.name} {asked_of.version}"), escape(question_of(planner))
+        question_bundle, planner = self.planner.question_bundle, self.planner
+        name, question = escape(f"{question_bundle.name} {question_bundle.version}"), escape(question_of(planner))
         whose = f"; patient {escape(planner.patient)}" if planner.patient else ""
         self._say(f"[bold]{name}[/bold]: {question} {len(planner.bundle.features)} features can be measured{whose}")
         self._say("[dim]Answer low, usual or high, or the number where a range is shown; ? lists the commands.[/dim]")
@@ -141,7 +141,7 @@ class Terminal:
         if item is None:
             self._say(f"[bold green]Done:[/bold green] {escape(self.planner.reason)}")
             return
-        shown = self.planner.asked_of.shown
+        shown = self.planner.question_bundle.shown
         cost = "" if not self.planner.priced else f" [dim](cost {item.cost:g})[/dim]"
         features = "" if item.features == (item.name,) else f": {escape(', '.join(map(shown, item.features)))}"
         beside = escape(self._beside(item.name).removeprefix(shown(item.name)))
@@ -154,7 +154,7 @@ class Terminal:
                 self._hang(f"[dim]{escape(of + words)}[/dim]")
         if len(item.features) == 1:
             rows = outcomes_of(self.planner, item).get(item.features[0], [])
-            labels = [word_of(self.planner.asked_of, item.features[0], row["value"]) for row in rows]
+            labels = [word_of(self.planner.question_bundle, item.features[0], row["value"]) for row in rows]
             wide = max(map(len, labels), default=0)
             for label, row in zip(labels, rows, strict=True):
                 self._hang(f"[dim]if {f'{label}:'.ljust(wide + 1)}[/dim] {escape(row['words'])}")
@@ -163,12 +163,12 @@ class Terminal:
 
     def _beside(self, name: str) -> str:
         """Return the display name of a feature or entity, followed by its name in brackets if the names differ."""
-        shown = self.planner.asked_of.shown(name)
+        shown = self.planner.question_bundle.shown(name)
         return name if shown == name else f"{shown} ({name})"
 
     def _takes(self, feature: str) -> str:
         """Return the definition of a feature and how to answer, or an empty text if both are unknown."""
-        bundle = self.planner.asked_of
+        bundle = self.planner.question_bundle
         scale, usual = scale_of(bundle, feature), usual_range(bundle, feature)
         answer = f"{usual}; type the number" if usual else "yes or no?" if scale.kind == "binary" else ""
         if usual and (grades := grades_of(bundle, feature)):
@@ -188,7 +188,7 @@ class Terminal:
         numbers = [f"{place.number:.2f}" for place in shown]
         digits = max(map(len, numbers))
         left = max(self.console.width - digits - 6, 0)  # a longer name wraps alone
-        entities = [self.planner.asked_of.shown(place.entity) for place in shown]
+        entities = [self.planner.question_bundle.shown(place.entity) for place in shown]
         width = min(max(map(len, entities)), left)
         full = min(WIDTH, max(left - width, 0))
         for place, entity, number in zip(shown, entities, numbers, strict=True):
@@ -209,7 +209,7 @@ class Terminal:
             case ["undo" | "u"]:
                 undone = self.talk.do(do="undo")["undone"]
                 done = {"observe": "", "skip": "the skip of ", "correct": "the correction of "}[undone["kind"]]
-                names = map(self.planner.asked_of.shown, undone["features"])
+                names = map(self.planner.question_bundle.shown, undone["features"])
                 self._say(f"undone: {done}{escape(', '.join(names))}")
             case ["skip" | "s"]:
                 self.talk.do(do="skip", feature=_asked(item).name)
@@ -228,14 +228,14 @@ class Terminal:
         """Enter the example patient's values of the suggested features."""
         known = {name: self.patient[name] for name in (item.features if item else ()) if name in self.patient}
         if known:
-            for reading in self.talk.do(do="observe", values=known)["read"]:
-                self._say(f"  {escape(reading['words'])}")
+            for read_value in self.talk.do(do="observe", values=known)["read"]:
+                self._say(f"  {escape(read_value['words'])}")
 
     def _taken(self, **request: Any) -> None:
         """Carry out a request with typed values, and print how each number was read."""
-        for reading in self.talk.do(**request)["read"]:
-            if reading["number"] is not None:
-                self._say(f"  [dim]{escape(reading['words'])}[/dim]")
+        for read_value in self.talk.do(**request)["read"]:
+            if read_value["number"] is not None:
+                self._say(f"  [dim]{escape(read_value['words'])}[/dim]")
 
     def _fix(self, words: list[str]) -> None:
         """Correct a feature's value from the words `NAME VALUE`, where the value may be a number with its unit."""
@@ -250,10 +250,10 @@ class Terminal:
     def _take_values(self, words: list[str], item: Suggestion | None) -> None:
         """Enter values without names for the suggested features, in the order shown."""
         only = item.features[0] if item and len(item.features) == 1 else ""
-        if only and " ".join(words).casefold() in (meanings_of(self.planner.asked_of, only) or ()):
+        if only and " ".join(words).casefold() in (meanings_of(self.planner.question_bundle, only) or ()):
             words = [" ".join(words)]
         elif not _is_value(words[0]):
-            codes = words_of(self.planner.asked_of, item.features[0]) if item else ["low", "usual", "high"]
+            codes = words_of(self.planner.question_bundle, item.features[0]) if item else ["low", "usual", "high"]
             expected = f"{', '.join(codes)}, NAME=VALUE, or a command"
             step = "type ? for the commands; a feature that was not asked for takes NAME=VALUE"
             for usage, _ in HELP:
@@ -274,7 +274,7 @@ class Terminal:
         self._taken(do="observe", typed=dict(zip(asked.features, values, strict=False)))
 
     def _is_unit(self, text: str, feature: str) -> bool:
-        return same_unit(text, scale_of(self.planner.asked_of, feature).unit)
+        return same_unit(text, scale_of(self.planner.question_bundle, feature).unit)
 
     def _pairs(self, words: list[str]) -> list[tuple[str, str]]:
         """Split the words into pairs NAME=VALUE; without `=`, return an empty list.
@@ -318,7 +318,7 @@ class Terminal:
         table["tells"] = table["tells"].str.removeprefix("tells ")
         if "item" in table:
             table["item"] = table["item"].where(table["item"] != table["feature"], "")  # a single feature
-        table["feature"] = table["feature"].map(self.planner.asked_of.shown)
+        table["feature"] = table["feature"].map(self.planner.question_bundle.shown)
         rows = [tuple(_short(row[name]) for name in columns) for row in table.to_dict("records")]
         names = {"gain_per_cost": "gain per cost", "tells": "separates"}
         self._table(tuple(names.get(name, name) for name in columns), rows)
@@ -326,7 +326,7 @@ class Terminal:
     def _why_entity(self, typed: str) -> None:
         """Print the contribution of each observation for and against an entity, the largest contribution first."""
         answer = self.talk.do(do="why", entity=typed)
-        found, shown = answer["findings"], self.planner.asked_of.shown
+        found, shown = answer["findings"], self.planner.question_bundle.shown
         of = "log-odds" if answer["ordered_by"] == "probability" else "score"
         what = f"how much lower its {of} would be without each, in nats"
         self._say(f"[bold]{escape(shown(answer['entity']))}[/bold]: {len(found)} measured; {what}")
@@ -351,7 +351,7 @@ class Terminal:
         rows = [
             (
                 str(place),
-                self.planner.asked_of.shown(row["entity"]),
+                self.planner.question_bundle.shown(row["entity"]),
                 f"{row['score']:.2f}" if by_score else f"{row['posterior']:.2f}",
                 f"{row['wins']:g}",
                 str(row["certain"]),
@@ -366,10 +366,10 @@ class Terminal:
             (
                 str(row["step"]),
                 row["kind"],
-                self.planner.asked_of.shown(row["feature"]),
+                self.planner.question_bundle.shown(row["feature"]),
                 ""
                 if row["value"] is None
-                else with_number(self.planner.asked_of, row["feature"], row["value"], row["number"]),
+                else with_number(self.planner.question_bundle, row["feature"], row["value"], row["number"]),
                 f"{row['spent']:g}",
                 row["reason"],
             )

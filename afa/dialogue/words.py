@@ -30,8 +30,8 @@ def feature_named(planner: Planner, written: str) -> str:
     The name of a panel is returned unchanged. An unknown name raises a `PlannerError` with the most similar name.
     """
     names: dict[str, str] = {name: name for name in planner.panels}
-    names |= {alias: name for name, aliases in planner.asked_of.aliases.items() for alias in aliases}
-    names |= {planner.asked_of.shown(name): name for name in planner.bundle.features}
+    names |= {alias: name for name, aliases in planner.question_bundle.aliases.items() for alias in aliases}
+    names |= {planner.question_bundle.shown(name): name for name in planner.bundle.features}
     names |= {name: name for name in planner.bundle.features}
     step = "ask for the list of features"
     return _named(written, names, "feature", "a feature of the bundle, or an alias", step)
@@ -39,7 +39,7 @@ def feature_named(planner: Planner, written: str) -> str:
 
 def entity_named(planner: Planner, written: str) -> str:
     """Return the entity whose name is `written`, or differs from `written` only in case."""
-    names = {planner.asked_of.shown(name): name for name in planner.bundle.entities}
+    names = {planner.question_bundle.shown(name): name for name in planner.bundle.entities}
     names |= {name: name for name in planner.bundle.entities}
     return _named(written, names, "entity", "an entity of the bundle", "ask for the ranking, which has all names")
 
@@ -72,7 +72,7 @@ def value_words(planner: Planner, feature: str) -> str:
 
     If the number is unknown, the text is only the code in words, such as `high`.
     """
-    return with_number(planner.asked_of, feature, planner.observed[feature], planner.numbers.get(feature))
+    return with_number(planner.question_bundle, feature, planner.observed[feature], planner.numbers.get(feature))
 
 
 def open_features(planner: Planner) -> list[str]:
@@ -84,14 +84,14 @@ def open_features(planner: Planner) -> list[str]:
 def question_of(planner: Planner) -> str:
     """Return the planner's question in words: `which of 10?`, `which 2 of 10?` or `is it fever?`."""
     if isinstance(planner, BinaryPlanner):
-        return f"is it {planner.asked_of.shown(planner.entity)}?"
+        return f"is it {planner.question_bundle.shown(planner.entity)}?"
     return f"which{'' if planner.k == 1 else f' {planner.k}'} of {len(planner.bundle.entities)}?"
 
 
 def assumption_of(planner: Planner) -> str:
     """Return a sentence that explains the numbers beside the entities."""
     if isinstance(planner, BinaryPlanner):
-        one, other = map(planner.asked_of.shown, planner.bundle.entities)
+        one, other = map(planner.question_bundle.shown, planner.bundle.entities)
         words = f"Probabilities are of {one} and of {other}."
     else:
         assert isinstance(planner, TopKPlanner)
@@ -102,7 +102,7 @@ def assumption_of(planner: Planner) -> str:
 
 def start_of(planner: Planner) -> str:
     """Return a sentence on the probabilities before any measurement."""
-    bundle = planner.asked_of
+    bundle = planner.question_bundle
     if isinstance(planner, BinaryPlanner):
         return starting_point(bundle, entity=planner.entity)
     assert isinstance(planner, TopKPlanner)
@@ -110,7 +110,7 @@ def start_of(planner: Planner) -> str:
         return starting_point(bundle, cast(Holds | None, planner.holds))
     if bundle.priors.any():
         return "Before anything is measured all are as probable as priors.csv says."
-    return "Before anything is measured all are equally probable; priors.csv can say otherwise."
+    return "Before any measurement all entities are equally probable; priors.csv can give other probabilities."
 
 
 def ending_of(planner: Planner) -> str:
@@ -184,7 +184,7 @@ def order_of(planner: Planner, most: int) -> list[RankedEntity]:
     return [RankedEntity(name, scores[name], (scores[name] - least) / span if span else 0.0) for name in ranked]
 
 
-def standings(planner: TopKPlanner) -> list[dict[str, Any]]:
+def ranking_rows(planner: TopKPlanner) -> list[dict[str, Any]]:
     """Return one row for every entity, best entity first.
 
     A row has `entity`, `wins` (a tie counts half), `certain` (duels resolved) and `posterior`. If `ordered_by` is

@@ -66,7 +66,7 @@ class Prices:
 
 
 @dataclass(frozen=True)
-class Used:
+class Usage:
     """Number, tokens and cost of calls, either actual or the largest possible."""
 
     calls: int = 0
@@ -74,14 +74,14 @@ class Used:
     answer_tokens: int = 0
     money: float = 0.0
 
-    def __add__(self, other: Used) -> Used:
-        return Used(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
 
 
 NO_CAPS, NO_PRICES = Caps(), Prices()
 
 
-class CapError(ElicitationError):
+class BudgetError(ElicitationError):
     """Error that is raised in place of a call that would exceed a cap."""
 
 
@@ -105,10 +105,10 @@ class Budget:
         self._lines = JsonLines(record.folder, TRIES)
         self._calls: dict[str, _Call] = {}
         self._mutex = threading.RLock()
-        self._before: Used | None = None
+        self._before: Usage | None = None
 
     @property
-    def used(self) -> Used:
+    def used(self) -> Usage:
         """Return the number, tokens and cost of all calls of the record, including calls of other processes.
 
         An open call counts with its largest number of tokens.
@@ -117,10 +117,10 @@ class Budget:
             self._read()
             return self._sum(each.tokens for each in self._calls.values()) + self._used_before_calls()
 
-    def expected(self, prompt: str, most_answer_tokens: int) -> Used:
+    def expected(self, prompt: str, most_answer_tokens: int) -> Usage:
         """Return upper bounds on the tokens and cost of a call. `prompt` contains all text that the call sends."""
         tokens = len(prompt.encode(errors="surrogatepass")) + OVERHEAD
-        return Used(1, tokens, most_answer_tokens, self.prices.of(tokens, most_answer_tokens))
+        return Usage(1, tokens, most_answer_tokens, self.prices.of(tokens, most_answer_tokens))
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -138,14 +138,14 @@ class Budget:
         finally:
             lock.release()
 
-    def begin(self, key: str, expected: Used) -> str:
+    def begin(self, key: str, expected: Usage) -> str:
         """Record a call before it is made, and return the call's name for `end`.
 
         If open calls may yet leave room under the caps, the function waits.
 
         Raises
         ------
-        CapError : the call would exceed a cap.
+        BudgetError : the call would exceed a cap.
 
         """
         while True:
@@ -157,7 +157,7 @@ class Budget:
                 # Open calls may turn out to use no tokens, but still count as calls.
                 least = self._sum((0, 0) if each.is_open else each.tokens for each in calls)
                 if self._passed(least + self._used_before_calls() + expected):
-                    raise CapError(fault)
+                    raise BudgetError(fault)
             time.sleep(POLL)
 
     def end(self, name: str, tokens: tuple[int, int] | None) -> None:
@@ -171,7 +171,7 @@ class Budget:
             # If a power failure loses the line, the call counts with its largest number of tokens.
             self._lines.append({"try": name, "used": tokens}, durable=False)
 
-    def _write(self, key: str, expected: Used) -> str:
+    def _write(self, key: str, expected: Usage) -> str:
         name, now = uuid.uuid4().hex, datetime.now(UTC).isoformat(timespec="microseconds")
         tokens = expected.prompt_tokens, expected.answer_tokens
         self._lines.append({"try": name, "key": key, "time": now, "expected": tokens})
@@ -195,12 +195,12 @@ class Budget:
             self._lines.forget()
             raise ElicitationError(faults)
 
-    def _sum(self, tokens: Iterable[tuple[int, int]]) -> Used:
+    def _sum(self, tokens: Iterable[tuple[int, int]]) -> Usage:
         counts = list(tokens)
         prompt, answer = sum(each[0] for each in counts), sum(each[1] for each in counts)
-        return Used(len(counts), prompt, answer, self.prices.of(prompt, answer))
+        return Usage(len(counts), prompt, answer, self.prices.of(prompt, answer))
 
-    def _used_before_calls(self) -> Used:
+    def _used_before_calls(self) -> Usage:
         """Return tokens and cost of entries without recorded calls.
 
         Uncounted answers have their largest number of tokens.
@@ -218,7 +218,7 @@ class Budget:
             self._before = self._sum(spent)
         return self._before
 
-    def _passed(self, after: Used) -> Fault | None:
+    def _passed(self, after: Usage) -> Fault | None:
         """Return the fault for the first cap that the calls, tokens or cost in `after` exceed, or None."""
         caps = (
             ("calls", self.caps.calls, after.calls),

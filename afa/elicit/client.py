@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from afa.elicit.answers import ANSWERS, Answer, beside_the_question, read_wrapped
-from afa.elicit.budget import Budget, CapError, Used
+from afa.elicit.budget import Budget, BudgetError, Usage
 from afa.elicit.prompts import answer_schema, key_of, prompt_digest, with_fault
 from afa.elicit.record import UNKNOWN, Entry, Messages, Outcome, Request
 from afa.errors import ElicitationError, Fault
@@ -72,7 +72,7 @@ class Client:
         """Return the recorded answer, or the last attempt if no further attempt is allowed, else None."""
         return self.record.settled(self.key(request), self.manner.answers)
 
-    def expected(self, request: Request) -> Used:
+    def expected(self, request: Request) -> Usage:
         """Return upper bounds on the tokens and cost of one call for the request."""
         messages = request.messages
         text = messages.system + messages.user + json.dumps(answer_schema(request.question.prompt))
@@ -87,7 +87,7 @@ class Client:
 
         Raises
         ------
-        CapError : the next call would exceed a cap.
+        BudgetError : the next call would exceed a cap.
         ElicitationError : the endpoint refuses the key or the request, has failed `Manner.failures` times in a row, or
             asks for a longer wait than `Manner.patience`.
 
@@ -119,7 +119,7 @@ class Client:
                 break
             try:
                 name = self.budget.begin(key, expected)
-            except CapError:
+            except BudgetError:
                 if failure is not None:
                     self._recorded(request, len(earlier) + 1, "failed", failure.found, failure.body)
                 raise

@@ -16,7 +16,7 @@ import pandas as pd
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from afa.elicit.answers import cut_questions, pair_questions, rate_questions, unary_questions
-from afa.elicit.budget import NO_CAPS, NO_PRICES, Budget, Caps, Prices, Used
+from afa.elicit.budget import NO_CAPS, NO_PRICES, Budget, Caps, Prices, Usage
 from afa.elicit.client import Client
 from afa.elicit.consensus import check_voters, consensus
 from afa.elicit.prompts import Abstracts, request
@@ -173,7 +173,7 @@ class Live:
         """
         runs = dict.fromkeys(question.run for question in questions)
         left = [estimate(self._requests(questions, run), self.clients[run]) for run in runs]
-        return prompt, pairs, len(questions) * times, *astuple(sum(left * times, Used())), how
+        return prompt, pairs, len(questions) * times, *astuple(sum(left * times, Usage())), how
 
     def _answered(self, questions: Sequence[Question]) -> list[Entry] | None:
         """Return the recorded answers to all questions, or None if an answer is missing."""
@@ -206,7 +206,7 @@ def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4
 
     Raises
     ------
-    CapError, ElicitationError : as in `Client.ask`, after the open calls have ended.
+    BudgetError, ElicitationError : as in `Client.ask`, after the open calls have ended.
     KeyboardInterrupt, SystemExit : after the open calls have ended or `PATIENCE` seconds; a repeated interrupt
         does not wait.
 
@@ -228,13 +228,13 @@ def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4
     return [entries[key] for key in keys]
 
 
-def estimate(requests: Iterable[Request], client: Client) -> Used:
+def estimate(requests: Iterable[Request], client: Client) -> Usage:
     """Return upper bounds on the tokens and cost of one call for each unanswered request."""
     _, waiting = _split(((client.key(request), request) for request in requests), client)
-    return sum((client.expected(request) for request in waiting.values()), Used())
+    return sum((client.expected(request) for request in waiting.values()), Usage())
 
 
-def shown(used: Used, prices: Prices) -> str:
+def shown(used: Usage, prices: Prices) -> str:
     """Return the number, tokens and cost of calls as one line of text."""
     tokens = f"{used.prompt_tokens:,} + {used.answer_tokens:,} tokens of prompts and answers"
     money = f", {used.money:,.2f} {prices.currency}" if prices.of(1, 1) > 0 else ""

@@ -200,7 +200,7 @@ def run_of(
     state = _start_of(bundle, packed, iteration)
     empty = elbos(state, m)
     if kind >= F_LINEARITY and packed.class_conditional:
-        found, step = "f_target on a bundle that says how often", "ask for cmi"
+        found, step = "f_target on a bundle with probabilities", "ask for cmi"
         raise BundleError(Fault("option gain", found, "cmi or wald_magnitude", step))
     lookahead = new_lookahead(packed, kind)
     gains = new_gains(packed, pairs if kind != NO_GAIN else nothing)

@@ -35,7 +35,7 @@ from afa.model.mrf import VALUES, PairwiseMRF
 from afa.model.orders import random_order
 from afa.planner.sides import Repeats, sides_for
 
-NOBODY = "none of them"
+NO_ENTITY = "none of them"
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def questions_of(entities: Sequence[str], labels: Floats, holds: str) -> Iterato
     answers = np.where(count == 1, np.nan_to_num(labels).argmax(axis=1), -1)
     hypotheses = tuple(entities)
     if holds == "one or none":
-        hypotheses, answers = (*entities, NOBODY), np.where(count == 0, len(entities), answers)
+        hypotheses, answers = (*entities, NO_ENTITY), np.where(count == 0, len(entities), answers)
     yield FieldTask("which", hypotheses, answers.astype(np.int64))
 
 
@@ -431,7 +431,7 @@ def whole(bundle: Bundle, task: FieldTask) -> HypothesisModel:
     """Return the variant that uses all probabilities and couplings of a bundle."""
     if task.entity is not None:
         return with_and_without(bundle, task.entity, "explicit")
-    return which(bundle, NOBODY if NOBODY in task.hypotheses else None)
+    return which(bundle, NO_ENTITY if NO_ENTITY in task.hypotheses else None)
 
 
 def labels_for(bundle: Bundle, task: FieldTask, answers: Ints) -> Floats:

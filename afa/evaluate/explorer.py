@@ -26,7 +26,7 @@ from afa.engine.ranks import name_places
 from afa.engine.run import CERTAIN, CHOICE, MISSING, MOMENTS, RANKS, SCORES
 from afa.errors import ConfigError, Fault
 from afa.evaluate.cells import TARGET
-from afa.evaluate.simulate.walks import SimulationSetting, Way, planned, planner_of, ranked, rounds_until, steps
+from afa.evaluate.simulate.walks import SimulationSetting, Strategy, planned, planner_of, ranked, rounds_until, steps
 from afa.io.files import write_text
 from afa.io.yamlfile import read_mapping
 from afa.model.arrays import Bools, Codes, Floats, Ints
@@ -43,10 +43,10 @@ the table.
 """
 RANKED = SCORES[:3]
 """Scores whose rankings are shown for every run; a run with a background also has `background`."""
-OURS = Way(FRONTIER, "", BACKGROUND)
+OURS = Strategy(FRONTIER, "", BACKGROUND)
 """The planner with a background. The page shows it next to the rules of the grid."""
 
-Run = tuple[Way, int]
+Run = tuple[Strategy, int]
 """A way to choose features, and the seed of random orders."""
 READ = RANKS | CERTAIN | CHOICE | MOMENTS
 DIGITS = 3
@@ -54,7 +54,7 @@ EXPLAINED = 20
 """Number of first choices for which the page gives reasons, in the run that it shows first."""
 
 
-class Walked(NamedTuple):
+class ExploredRuns(NamedTuple):
     """Store the results of one run for B patients and S scores, by t from 0 to M.
 
     Attributes
@@ -96,7 +96,7 @@ class Explored:
         entry are: `order`, the features in the order of observation; `worth`, the gain of each choice in nats, to 3
         digits (for `frontier` a weight without a unit); `fallback`, each t at which the choice fell back to the rule of
         decisions.md A7; `resolved`, the number of resolved duels by t; `certified`, the first t with a certified top k,
-        or None; `guide`, the index of the guiding score; `margin`, the margin of `Walked` by t, to 3 digits;
+        or None; `guide`, the index of the guiding score; `margin`, the margin of `ExploredRuns` by t, to 3 digits;
         `probability`, the probability by t that the top k is right, or None; `settled`, the t from which each score's
         top k no longer changes; `places`, the ranks of the entities by score and t, where tied entities have equal
         ranks
@@ -130,7 +130,7 @@ def explore(
     schedule = EVERY if (choices["schedule"] == EVERY).any() else str(choices["schedule"].iloc[0])
     table = choices[choices["schedule"] == schedule]
     parts = {
-        (Way(str(rule), str(gain), RANKED[0]), int(part["seed"].iloc[0])): part
+        (Strategy(str(rule), str(gain), RANKED[0]), int(part["seed"].iloc[0])): part
         for (rule, gain, _), part in table.groupby(["allocation", "gain", "seed"], sort=False)
     }
     runs, rows = list(parts), evenly(len(cohort.patients), most)
@@ -178,7 +178,9 @@ def evenly(n: int, most: int) -> list[int]:
     return list(range(n)) if n <= most else [i * (n - 1) // max(most - 1, 1) for i in range(most)]
 
 
-def by_engine(bundle: Bundle, values: Codes, way: Way, orders: Ints | None, setting: SimulationSetting) -> Walked:
+def by_engine(
+    bundle: Bundle, values: Codes, way: Strategy, orders: Ints | None, setting: SimulationSetting
+) -> ExploredRuns:
     """Return a run of B patients, computed by the compiled engine.
 
     The rule chooses the features, unless `orders`, (B, M), is given.
@@ -205,7 +207,7 @@ def by_engine(bundle: Bundle, values: Codes, way: Way, orders: Ints | None, sett
 
     own = expected(inside, inside) - expected(outside, outside)
     lead = 0.5 * (own + (expected(outside, inside) - expected(inside, outside)))  # eq:mu-D
-    return Walked(
+    return ExploredRuns(
         found.order,
         found.chosen_gain,
         found.fallback,
@@ -216,7 +218,7 @@ def by_engine(bundle: Bundle, values: Codes, way: Way, orders: Ints | None, sett
     )
 
 
-def by_planners(planners: Sequence[TopKPlanner], values: Codes, scores: Sequence[str], way: Way) -> Walked:
+def by_planners(planners: Sequence[TopKPlanner], values: Codes, scores: Sequence[str], way: Strategy) -> ExploredRuns:
     """Return a run of B patients, computed by one planner for each patient.
 
     If all planners have a background, the score `background` is added to `scores`.
@@ -248,7 +250,7 @@ def by_planners(planners: Sequence[TopKPlanner], values: Codes, scores: Sequence
         return worth, asked is not None and unweighed, view.resolved.sum(), view.certified, place, margin, probability
 
     observed_first, worth, fallback, *by_round, probability = planned(planners, values, read)
-    walked = Walked(observed_first[:, 1:], worth[:, :-1], fallback[:, :-1], *by_round)
+    walked = ExploredRuns(observed_first[:, 1:], worth[:, :-1], fallback[:, :-1], *by_round)
     return walked._replace(probability=probability) if believes else walked
 
 
@@ -269,7 +271,7 @@ def explored_of(
     bundle: Bundle,
     cohort: Cohort,
     rows: Sequence[int],
-    runs: Mapping[Run, Walked],
+    runs: Mapping[Run, ExploredRuns],
     planners: Sequence[TopKPlanner],
     measured: Codes,
     named: Mapping[str, Any],
@@ -362,7 +364,7 @@ def reasons_of(planner: TopKPlanner, values: Codes, by_name: Sequence[int]) -> l
     return found
 
 
-def _steps(walked: Walked, path: int, by_name: Sequence[int], k: int, guide: int) -> dict[str, Any]:
+def _steps(walked: ExploredRuns, path: int, by_name: Sequence[int], k: int, guide: int) -> dict[str, Any]:
     """Return one patient's run, up to the last observed feature, in JSON types."""
     taken = int((walked.order[path] >= 0).sum())
     places = walked.place[path, : taken + 1].swapaxes(0, 1)[:, :, list(by_name)]

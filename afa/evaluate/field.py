@@ -405,7 +405,7 @@ def _remarks(path: Path, missing: pd.Series[int], labels: pd.DataFrame | None) -
             area = float(stats.mannwhitneyu(ill, well).statistic) / (len(ill) * len(well))
             if max(area, 1 - area) >= TELLING:
                 sentence = f"the number of missing values alone predicts {entity} (AUROC {max(area, 1 - area):.2f})"
-                remarks.append(f"{sentence}: no method should learn from what is missing")
+                remarks.append(f"{sentence}: no method should use missingness as a feature")
     return remarks
 
 

@@ -31,7 +31,7 @@ def posterior(planner: Planner, *, most: int = 12) -> Figure:
     """
     shares = sorted(planner.probabilities().items(), key=lambda pair: -pair[1])[:most]
     figure, (axes,) = new_figure(6.0, 0.8 + 0.3 * len(shares))
-    names = [planner.asked_of.shown(name) for name, _ in shares]
+    names = [planner.question_bundle.shown(name) for name, _ in shares]
     axes.barh(names[::-1], [share for _, share in shares][::-1], color=COLOUR)
     axes.set(xlim=(0, 1), xlabel=f"posterior probability, {posterior_is_of(planner)}")
     return figure
@@ -60,13 +60,13 @@ def order(planner: Planner, *, most: int = 6) -> Figure:
     for feature, value in planner.observed.items():
         again.observe(feature, value, cost=0.0)
         seen.append(again.probabilities())
-        name = planner.asked_of.shown(feature)
+        name = planner.question_bundle.shown(feature)
         labels.append(f"{name} = {value:+d}" if value else f"{name} = 0")
     shown = sorted(seen[-1], key=lambda name: -seen[-1][name])[:most]
     figure, (axes,) = new_figure(max(5.0, 1.5 + 0.45 * len(labels)), 4.0)
     for name in shown:
         line = [state[name] for state in seen]
-        axes.plot(np.arange(len(labels)), line, marker="o", markersize=3, label=planner.asked_of.shown(name))
+        axes.plot(np.arange(len(labels)), line, marker="o", markersize=3, label=planner.question_bundle.shown(name))
     axes.set_xticks(np.arange(len(labels)), labels, rotation=45, ha="right")
     axes.set(ylim=(-0.02, 1.02), ylabel=f"posterior probability, {posterior_is_of(planner)}")
     axes.legend(frameon=False)

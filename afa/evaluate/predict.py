@@ -11,7 +11,7 @@ from scipy.special import expit, softmax
 
 from afa.cohort.cohort import PATIENT
 from afa.engine.run import MISSING
-from afa.evaluate.entrants import NOBODY, HypothesisModel, which, with_and_without
+from afa.evaluate.entrants import NO_ENTITY, HypothesisModel, which, with_and_without
 from afa.evaluate.frames import check_possible, codes_of_frame
 from afa.evaluate.simulate.walks import informed
 from afa.inference.meanfield import Solver
@@ -108,7 +108,7 @@ def _compiled(bundle: Bundle, values: Codes, gauge: Closure, holds: str, **optio
         closed = [evidence(with_and_without(bundle, entity, gauge)) for entity in bundle.entities]
         return np.asarray(expit(np.stack([of[:, 0] - of[:, 1] for of in closed], axis=1)))
     if gauge == "explicit":
-        log = evidence(which(bundle, NOBODY if holds == "one or none" else None))
+        log = evidence(which(bundle, NO_ENTITY if holds == "one or none" else None))
         return np.asarray(softmax(log, axis=1)[:, : len(bundle.entities)])
     return np.asarray(softmax(evidence(HypothesisModel(bundle.contrasts())), axis=1))
 

@@ -30,9 +30,9 @@ from afa.evaluate.explorer import (
     write_explorer,
 )
 from afa.evaluate.frames import codes_of_frame, labels_of_frame
-from afa.evaluate.simulate import COST, FEATURES, Simulation, compared_ways
+from afa.evaluate.simulate import COST, FEATURES, Simulation, compared_strategies
 from afa.evaluate.simulate import simulate as followed
-from afa.evaluate.simulate.walks import SimulationSetting, Way, is_compiled, measured_first, planner_of
+from afa.evaluate.simulate.walks import SimulationSetting, Strategy, is_compiled, measured_first, planner_of
 from afa.io.files import atomic_folder, sha256_of, write_csv
 from afa.io.later import Later
 from afa.io.spreadsheet import marked_table
@@ -60,7 +60,7 @@ CRITERIA = {"settled": "answer settled", "certified": "answer certified", "sign_
 def explore_simulation(
     bundle: Bundle,
     cohort: Cohort,
-    runs: Sequence[tuple[Way, int]],
+    runs: Sequence[tuple[Strategy, int]],
     setting: SimulationSetting,
     *,
     most: int,
@@ -84,7 +84,7 @@ def explore_simulation(
     if not setting.explicit:
         bundle = bundle.contrasts()
 
-    def planners(way: Way, seed: int) -> list[TopKPlanner]:
+    def planners(way: Strategy, seed: int) -> list[TopKPlanner]:
         return [planner_of(bundle, way, setting, patient=name, seed=seed) for name in names]
 
     walked, background = {}, ""
@@ -309,7 +309,7 @@ def simulate(
         confidence=confidence,
         threads=threads,
     )
-    ways = compared_ways(model, setting, rules or (), [gain] if gain else (), [score] if score else ())
+    ways = compared_strategies(model, setting, rules or (), [gain] if gain else (), [score] if score else ())
     made = followed(model, cohort, ways, setting, measured=measured)
     asked = f"is it {entity}?" if entity else f"top {k}"
     title = f"bundle {model.name}, {asked}; {len(names)} patients, {len(model.features)} features"

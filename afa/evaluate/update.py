@@ -306,7 +306,10 @@ def _groups(bundle: Bundle, elicited: Floats, of_class: Floats, values: Floats) 
 def check_probabilities(bundle: Bundle) -> None:
     """Raise a `BundleError` if the bundle has directions but no probabilities."""
     if not bundle.has_probabilities:
-        found, expected = "directions alone, which labelled patients cannot update", "probabilities of the values"
+        found, expected = (
+            "directions without probabilities, which labelled patients cannot update",
+            "probabilities of the values",
+        )
         step = "add p_low_with, p_high_with, p_low_without and p_high_without to unary.csv (docs/bundle.md)"
         raise BundleError(Fault(f"bundle {bundle.name}", found, expected, step))
 

@@ -204,7 +204,7 @@ def cohort_file(settings: RunConfig, *folders: Path) -> Path:
     raise ConfigError(Fault("key cohort", repr(settings.cohort), f"one of {', '.join(known)}", step))
 
 
-def carried_extract(settings: RunConfig, series: str, home: Path = Path()) -> Path | None:
+def bundled_extract(settings: RunConfig, series: str, home: Path = Path()) -> Path | None:
     """Return the folder of the bundled extract of a series, or None if the run reads the series from a mirror or GEO.
 
     Parameters

@@ -61,7 +61,7 @@ def check_sources(words: Sequence[str]) -> None:
     used = [path for path in noted if path in modules or _is_used(Path(path), packages, named)]
     changed = [path for path in used if not Path(path).is_file() or sha256_of(Path(path)) != noted[path]]
     expected = "what it was when the run began"
-    step = "give the same command again, and leave what a run uses alone while it goes on"
+    step = "give the same command again, and do not edit these files during a run"
     ConfigError.raise_for(Fault(path, "another content, changed while jobs ran", expected, step) for path in changed)
 
 

@@ -84,12 +84,12 @@ def workflow_folder(rules: SourceFile, state: str | Path) -> Path:
     return folder
 
 
-ALIVE = "alive"  # file in `.snakemake` with the name of the machine on which runs are alive
+LOCK_FILE = "alive"  # file in `.snakemake` with the name of the machine on which runs are alive
 
 _joined: dict[Path, IO[str]] = {}  # files stay open, and therefore locked, until this process ends
 
 
-def join_the_living(state: str | Path) -> str | None:
+def hold_run_lock(state: str | Path) -> str | None:
     """Hold a shared lock in the folder `state` (`.snakemake`) until this process ends.
 
     If only a dead run can have left Snakemake's lock, that lock is removed. Otherwise, the function returns the reason
@@ -105,7 +105,7 @@ def join_the_living(state: str | Path) -> str | None:
         return None
     try:
         folder.mkdir(exist_ok=True)
-        file = _joined[folder] = (folder / ALIVE).open("a+", encoding="utf-8")
+        file = _joined[folder] = (folder / LOCK_FILE).open("a+", encoding="utf-8")
     except OSError as error:
         step = "copy the project to a folder of your own, or correct its permissions"
         fault = Fault(str(folder), error.strerror or str(error), "a folder that can be written", step)
@@ -130,7 +130,7 @@ def _remove_dead_lock(folder: Path, file: IO[str], *, alone: bool) -> str | None
     file.seek(0)
     last = file.read().strip()
     if locks and not alone:
-        pids = ", ".join(map(str, _holders(folder / ALIVE))) or "on another machine"
+        pids = ", ".join(map(str, _holders(folder / LOCK_FILE))) or "on another machine"
         return (
             f"{folder}/locks: found the lock of a run, and processes at work here ({pids}); expected no other run on"
             " the same files. Next step: if Snakemake stops now, wait for them or end them, then type the same again."

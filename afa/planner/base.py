@@ -41,7 +41,7 @@ from afa.planner.rules.information import Information
 from afa.planner.values import (
     ReadValue,
     code_of,
-    reading_of,
+    read_number,
     same_unit,
     scale_of,
     unknown,
@@ -55,9 +55,9 @@ from afa.planner.why import (
     patients_behind,
     posterior_weights,
     separated,
+    separated_entities,
     shares,
     shown_entities,
-    told_apart,
 )
 from afa.scores.belief import Background, Belief, ScoreTable
 
@@ -76,7 +76,7 @@ class Planner(ABC):
 
     Parameters
     ----------
-    asked_of : the bundle passed by the user
+    question_bundle : the bundle passed by the user
     bundle : the entities that are compared in duels; for the binary question the two classes of one entity
     options : the options common to both planners
     new_patient : function that returns the state of a patient without observations
@@ -86,11 +86,16 @@ class Planner(ABC):
     """
 
     def __init__(
-        self, asked_of: Bundle, bundle: Bundle, options: Options, new_patient: NewPatient, settings: Mapping[str, Any]
+        self,
+        question_bundle: Bundle,
+        bundle: Bundle,
+        options: Options,
+        new_patient: NewPatient,
+        settings: Mapping[str, Any],
     ) -> None:
         self._menu = menu_of(bundle, options.costs, options.panels)
         self.settings = options.plain(self._menu.panels) | dict(settings)
-        self.asked_of, self.bundle, self.k = asked_of, bundle, int(settings.get("k", 1))
+        self.question_bundle, self.bundle, self.k = question_bundle, bundle, int(settings.get("k", 1))
         self.guide, self.gain = options.score, options.gain
         self.rule, self.stop = options.rule, options.rules_of_stopping
         self._first = self._menu.places(options.first)
@@ -102,7 +107,7 @@ class Planner(ABC):
         self.background: Background | None = None
         self._at_first: Belief | None = None  # the belief without observations
         if options.believes:
-            self._at_first = Belief(self._score_table(), Background.given(asked_of, options.background))
+            self._at_first = Belief(self._score_table(), Background.given(question_bundle, options.background))
             self.background = self._at_first.background
             self.settings["background"] = self.background.plain()
         self._belief = self._at_first and self._at_first.copy()
@@ -114,7 +119,7 @@ class Planner(ABC):
 
     def __repr__(self) -> str:
         answer = f"; {self.in_words()}" if self.observed else ""
-        return f"<{type(self).__name__} on {self.asked_of.name}: {len(self.observed)} observed{answer}>"
+        return f"<{type(self).__name__} on {self.question_bundle.name}: {len(self.observed)} observed{answer}>"
 
     @property
     def observed(self) -> dict[str, int]:
@@ -277,7 +282,7 @@ class Planner(ABC):
         cost : the cost paid; by default the price of the feature, or of its panel if the panel has not been paid for
 
         """
-        self.take_in({feature: self._reading(feature, value, number)}, cost=cost)
+        self.observe_values({feature: self._read_value(feature, value, number)}, cost=cost)
 
     def observe_all(
         self,
@@ -297,16 +302,16 @@ class Planner(ABC):
         cost : the cost paid for all together; by default the price of the features or panels
 
         """
-        self.take_in(given_values(self.bundle, values, numbers), cost=cost)
+        self.observe_values(given_values(self.bundle, values, numbers), cost=cost)
 
     def correct(self, feature: str, value: int | str | None = None, *, number: float | None = None) -> None:
         """Replace an earlier value by another code, word or number, and recompute the patient's state.
 
         This costs nothing.
         """
-        self.correct_to(feature, self._reading(feature, value, number))
+        self.replace_value(feature, self._read_value(feature, value, number))
 
-    def _reading(self, feature: str, value: Any, number: float | None) -> ReadValue:
+    def _read_value(self, feature: str, value: Any, number: float | None) -> ReadValue:
         """Return one value or number as a `ReadValue`. Raise a `PlannerError` if the feature cannot have this value."""
         if number is None:
             return ReadValue(code_of(self.bundle, feature, value))
@@ -314,45 +319,45 @@ class Planner(ABC):
             found = "a value and a number"
             raise PlannerError(Fault(f"feature {feature}", found, "one of the two", "give one of them"))
         code_of(self.bundle, feature, 0)  # raises an error if the bundle has no such feature
-        return reading_of(self.bundle, feature, number)
+        return read_number(self.bundle, feature, number)
 
-    def take_in(self, readings: Mapping[str, ReadValue], *, cost: float | None = None) -> None:
-        """Record several values, `readings`, at once. If any value is invalid, none is recorded.
+    def observe_values(self, read_values: Mapping[str, ReadValue], *, cost: float | None = None) -> None:
+        """Record several values, `read_values`, at once. If any value is invalid, none is recorded.
 
         Parameters
         ----------
         cost : the cost paid for all together; None for the price of the menu
 
         """
-        for feature in readings.keys() & self._log.observed.keys():
+        for feature in read_values.keys() & self._log.observed.keys():
             step = "correct the earlier value, or undo"
             raise PlannerError(Fault(f"feature {feature}", "a second observation", "at most one", step))
-        check_exclusive(self.bundle, self._log.observed | {name: each.code for name, each in readings.items()})
+        check_exclusive(self.bundle, self._log.observed | {name: each.code for name, each in read_values.items()})
         if cost is None:
-            cost = float(self._offer().price[list({self._menu.of_feature[feature] for feature in readings})].sum())
+            cost = float(self._offer().price[list({self._menu.of_feature[feature] for feature in read_values})].sum())
         else:
             step = "leave it out for the price of the menu"
             expected = "a finite number, 0 or more"
             check_number(PlannerError, "cost of an observation", cost, expected, lambda x: 0 <= x < np.inf, step)
-        asked = self._fresh and self._asked is not None and readings.keys() <= set(self._asked.features)
-        self._take(action_of("observe", readings, float(cost), self.reason if asked else OWN_CHOICE))
-        for name, reading in readings.items():
-            self._note(name, reading.code)
+        asked = self._fresh and self._asked is not None and read_values.keys() <= set(self._asked.features)
+        self._take(action_of("observe", read_values, float(cost), self.reason if asked else OWN_CHOICE))
+        for name, read_value in read_values.items():
+            self._note(name, read_value.code)
 
-    def correct_to(self, feature: str, reading: ReadValue) -> None:
-        """Replace a feature's earlier value by `reading`, and recompute the patient's state.
+    def replace_value(self, feature: str, read_value: ReadValue) -> None:
+        """Replace a feature's earlier value by `read_value`, and recompute the patient's state.
 
         This costs nothing.
         """
         if feature not in self._log.observed:
             step = "observe it"
             raise PlannerError(Fault(f"feature {feature}", "no observation", "an earlier one to correct", step))
-        check_exclusive(self.bundle, self._log.observed | {feature: reading.code})
-        self._take(action_of("correct", {feature: reading}, 0.0, f"{self._said(feature)} was wrong"))
+        check_exclusive(self.bundle, self._log.observed | {feature: read_value.code})
+        self._take(action_of("correct", {feature: read_value}, 0.0, f"{self._said(feature)} was wrong"))
         self._replay()
 
     def _said(self, feature: str) -> str:
-        return with_number(self.asked_of, feature, self._log.observed[feature], self._log.numbers.get(feature))
+        return with_number(self.question_bundle, feature, self._log.observed[feature], self._log.numbers.get(feature))
 
     def skip(self, name: str) -> None:
         """Mark the feature `name`, or the unobserved features of the panel `name`, as not measurable.
@@ -396,8 +401,8 @@ class Planner(ABC):
                     found, expected = f"{written(measured, unit)}", f"a number in {known or 'no unit'}"
                     step = "start again from the values themselves"
                     raise PlannerError(Fault(f"step {len(self.actions) + 1}, {feature}", found, expected, step))
-                if measured is not None and reading_of(self.bundle, feature, measured).code != value:
-                    found = f"{measured:g}, read as {reading_of(self.bundle, feature, measured).code}, and {value}"
+                if measured is not None and read_number(self.bundle, feature, measured).code != value:
+                    found = f"{measured:g}, read as {read_number(self.bundle, feature, measured).code}, and {value}"
                     step = "start again from the values themselves"
                     raise PlannerError(Fault(f"step {len(self.actions) + 1}, {feature}", found, "one value", step))
                 if (feature in self._log.observed) != (action.kind == "correct"):
@@ -411,7 +416,7 @@ class Planner(ABC):
 
     def copy(self) -> Self:
         """Return an independent copy of the planner in its current state."""
-        shared = self.bundle, self.asked_of, self._menu, self._index, self._state.packed
+        shared = self.bundle, self.question_bundle, self._menu, self._index, self._state.packed
         return deepcopy(self, {id(part): part for part in shared})
 
     def history(self) -> pd.DataFrame:
@@ -557,19 +562,19 @@ class Planner(ABC):
         over = posterior_weights(self._state) if isinstance(self.rule, Information) else item.over
         if over is not None:
             features, shown = [self._index[name] for name in item.features], shown_entities(self)
-            if apart := told_apart(self._state, shown, features, over):
+            if apart := separated_entities(self._state, shown, features, over):
                 words = f"best separates {apart}{' for its cost' if self.priced else ''}"
             if self._counts_patients:
                 apart_of = separated(self._state, len(shown), features, over)
                 between = {self.bundle.entities[v]: shown[v] for v in apart_of}
-                if behind := patients_behind(self.asked_of, between, item.features[0]):
+                if behind := patients_behind(self.question_bundle, between, item.features[0]):
                     words += f"; labelled patients behind it: {behind}"
         if self.priced and not item.cost:
             words += "; free"
         if (self._offer().open != self._offer().affordable).any():
             first = self._chosen_item(view, self._offer().open)
             if first.name != item.name:
-                name, left = self.asked_of.shown(first.name), f"{self._left():g} is left"
+                name, left = self.question_bundle.shown(first.name), f"{self._left():g} is left"
                 words += f"; {name} comes first but costs {first.cost:g}, and {left}"
         return replace(item, reason=words)
 
@@ -594,7 +599,7 @@ class Planner(ABC):
     @property
     def _counts_patients(self) -> bool:
         """Return True if the planner uses probabilities that were estimated from labelled patients (`afa.update`)."""
-        rates = self.asked_of.rates
+        rates = self.question_bundle.rates
         return (
             rates is not None
             and rates.probability_rows.patients is not None

@@ -14,7 +14,7 @@ from afa.io.csvfile import suggestion
 from afa.model.arrays import Bools, Floats, Ints
 from afa.model.bundle import Bundle
 from afa.planner.rules import Rule, View
-from afa.planner.values import ReadValue, code_of, reading_of
+from afa.planner.values import ReadValue, code_of, read_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,12 +54,12 @@ class Action:
         return zip(self.features, self.values, numbers, units, strict=True)
 
 
-def action_of(kind: Kind, readings: Mapping[str, ReadValue], cost: float, reason: str) -> Action:
+def action_of(kind: Kind, read_values: Mapping[str, ReadValue], cost: float, reason: str) -> Action:
     """Return the `Action` that records the given values."""
-    features, values = tuple(readings), tuple(reading.code for reading in readings.values())
-    if all(reading.number is None for reading in readings.values()):
+    features, values = tuple(read_values), tuple(read_value.code for read_value in read_values.values())
+    if all(read_value.number is None for read_value in read_values.values()):
         return Action(kind, features, values, cost, reason)
-    numbers, units = zip(*((reading.number, reading.unit) for reading in readings.values()), strict=True)
+    numbers, units = zip(*((read_value.number, read_value.unit) for read_value in read_values.values()), strict=True)
     return Action(kind, features, values, cost, reason, numbers, units)
 
 
@@ -394,7 +394,7 @@ def given_values(
                     Fault(f"feature {feature}", "a value and a number", "one of the two", "leave one out")
                 )
             code = code_of(bundle, feature, 0 if key == "numbers" else value)  # raises for an unknown name
-            given[feature] = reading_of(bundle, feature, value) if key == "numbers" else ReadValue(code)
+            given[feature] = read_number(bundle, feature, value) if key == "numbers" else ReadValue(code)
     if not given:
         raise PlannerError(Fault("observations", "none", "one or more", "name a feature and its value"))
     return given

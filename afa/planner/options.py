@@ -185,7 +185,7 @@ class Options:
         one_of("look_ahead", self.look_ahead, ("same", "warm"))
         one_of("inference", self.inference, ("mean_field", "exact"))
         if self.gain == "f_target":
-            one_of("target", str(self.looked_ahead_to), TARGETS)
+            one_of("target", str(self.lookahead_target), TARGETS)
         elif self.target is not None:
             where, expected = "planner option target", "none unless gain is f_target"
             raise PlannerError(Fault(where, repr(self.target), expected, "leave it out"))
@@ -242,7 +242,7 @@ class Options:
         return self.stop if isinstance(self.stop, Stop) else Stop(own=self.stop)
 
     @property
-    def looked_ahead_to(self) -> str | None:
+    def lookahead_target(self) -> str | None:
         """Return the score whose expected change is the gain `f_target`.
 
         By default the target is the guiding score, if that score can be a target.
@@ -253,7 +253,7 @@ class Options:
         """Return the subset of options that `afa.engine.patient.Patient` accepts."""
         names = ("solver", "start", "inference", "gain", "look_ahead")
         gain = "cmi" if self.gain == INFORMATION else self.gain  # gain of duels, for methods that need it
-        return {name: getattr(self, name) for name in names} | {"target": self.looked_ahead_to, "gain": gain}
+        return {name: getattr(self, name) for name in names} | {"target": self.lookahead_target, "gain": gain}
 
     def plain(self, panels: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         """Return all options as plain values, with the panels in use.
@@ -264,7 +264,7 @@ class Options:
         named = next((name for name, rule in rules.items() if type(self.rule) is rule), None)
         same = ("score", "gain", "inference", "start", "look_ahead", "patient", "seed")
         return {name: getattr(self, name) for name in same} | {
-            "target": self.looked_ahead_to,
+            "target": self.lookahead_target,
             "allocation": named,
             "solver": asdict(self.solver or Solver()),
             "costs": dict(self.costs) if isinstance(self.costs, Mapping) else self.costs,
@@ -331,7 +331,7 @@ def patients_of(
     if gauge != "explicit":
         for name, given in (("holds", holds), ("tau", options.tau)):
             if given is not None:
-                found, expected = f"{given!r} with {gauge} couplings", "a bundle that says how often, taken as explicit"
+                found, expected = f"{given!r} with {gauge} couplings", "a bundle with probabilities, taken as explicit"
                 raise PlannerError(Fault(f"planner option {name}", found, expected, "leave it out"))
         return partial(Patient, models, calibrated=entity is not None, **of_patient), {}
     holds = holds or ("several" if bundle.rates is None else bundle.rates.holds)
@@ -345,7 +345,7 @@ def patients_of(
         step = "give a number, or leave it out"
         raise PlannerError(Fault("planner option tau", found, "features by themselves, mean_field", step))
     if tau != EFFECTIVE:
-        step = "leave it out to believe the log-odds as they are"
+        step = "leave it out for log-odds without shrinkage"
         expected = f"a number above 0, at most 1, or {EFFECTIVE}"
         check_number(PlannerError, "planner option tau", tau, expected, lambda x: 0 < x <= 1, step)
     settings = {"tau": tau} | ({} if entity else {"coupling": "explicit", "holds": holds})

@@ -10,7 +10,7 @@ from afa.planner.topk import TopKPlanner
 def posterior_is_of(planner: Planner) -> str:
     """Return in words how many entities `Planner.probabilities` assumes to be present."""
     if isinstance(planner, BinaryPlanner):
-        return " and ".join(f"of {planner.asked_of.shown(name)}" for name in planner.bundle.entities)
+        return " and ".join(f"of {planner.question_bundle.shown(name)}" for name in planner.bundle.entities)
     assert isinstance(planner, TopKPlanner)
     if planner.holds == "several":
         return "of each by itself"

@@ -24,7 +24,7 @@ from afa.model.closure import STRENGTH, Closure
 from afa.planner import Action, BinaryPlanner, Planner, Stop, TopKPlanner
 from afa.planner.menu import Kind, action_of
 from afa.planner.rules import Rule
-from afa.planner.values import ReadValue, code_of, reading_of, same_unit, scale_of, word_of, written
+from afa.planner.values import ReadValue, code_of, read_number, same_unit, scale_of, word_of, written
 
 FORMAT = 1
 AGAIN = "take its values again (--replay, afa.replay_session)"
@@ -130,7 +130,7 @@ class _Session(Strict):
 
 def session_text(planner: Planner) -> str:
     """Return the YAML text that `save_session` writes for a planner."""
-    bundle = planner.asked_of
+    bundle = planner.question_bundle
     document = {
         "session": FORMAT,
         "afa": afa.__version__,
@@ -154,7 +154,7 @@ def save_session(planner: Planner, path: str | Path) -> None:
     >>> planner.observe("MUC2", -1)
     >>> with TemporaryDirectory() as folder:
     ...     save_session(planner, f"{folder}/mine.yaml")
-    ...     load_session(f"{folder}/mine.yaml", planner.asked_of).observed
+    ...     load_session(f"{folder}/mine.yaml", planner.question_bundle).observed
     {'MUC2': -1}
     """
     contents = session_text(planner).encode()
@@ -265,7 +265,7 @@ def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> 
     """
     actions = [Action(**step.model_dump()) for step in steps]
     last = {row[0]: row[1:] for action in actions if action.kind != "skip" for row in action.rows()}
-    readings = {feature: _compared(bundle, feature, *given, changes) for feature, given in last.items()}
+    read_values = {feature: _compared(bundle, feature, *given, changes) for feature, given in last.items()}
     coded = [name for name, (_, number, _) in last.items() if number is None and name in bundle.features]
     if coded := [name for name in coded if scale_of(bundle, name).has_range]:
         changes.append(f"given without a number, so as they were read then: {few(coded)}")
@@ -278,12 +278,12 @@ def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> 
         fits = dict[str, ReadValue]()
         for feature, value, measured, unit in action.rows():
             with suppress(PlannerError):
-                if readings[feature] is not None:
+                if read_values[feature] is not None:
                     fits[feature] = _read_again(bundle, feature, value, measured, unit)
         # If a correction replaced a value that is no longer accepted, the correction becomes the first value.
         split: tuple[tuple[Kind, set[str]], ...] = ("observe", fits.keys() - known), ("correct", fits.keys() & known)
         for kind, names in split:
-            if part := {name: reading for name, reading in fits.items() if name in names}:
+            if part := {name: read_value for name, read_value in fits.items() if name in names}:
                 cost = action.cost if kind == action.kind else 0.0
                 taken.append(action_of(kind, part, cost, f"{action.reason} (by the bundle as it was)"))
         known |= fits.keys()
@@ -299,17 +299,17 @@ def _compared(
     """
     said = str(value) if measured is None else written(measured, unit)
     try:
-        reading = _read_again(bundle, feature, value, measured, unit)
+        read_value = _read_again(bundle, feature, value, measured, unit)
     except PlannerError as error:
         fault = error.faults[0]
         changes.append(f"{feature}: left out {said}: found {fault.found}; expected {fault.expected}")
         return None
-    then, now = (word_of(bundle, feature, int(code or 0)) for code in (value, reading.code))
+    then, now = (word_of(bundle, feature, int(code or 0)) for code in (value, read_value.code))
     if then != now:
         changes.append(f"{feature}: {said} was {then}, and is {now} now")
-    elif measured is not None and reading.number is None:
+    elif measured is not None and read_value.number is None:
         changes.append(f"{feature}: {said} stays {now}, since the bundle has no range for it now")
-    return reading
+    return read_value
 
 
 def _read_again(bundle: Bundle, feature: str, value: Any, measured: float | None, unit: str) -> ReadValue:
@@ -324,7 +324,7 @@ def _read_again(bundle: Bundle, feature: str, value: Any, measured: float | None
     if not same_unit(unit, scale.unit):
         found, expected = f"a number in {unit or 'no unit'}", f"one in {scale.unit or 'no unit'}"
         raise PlannerError(Fault(f"feature {feature}", found, expected, "give the number again"))
-    return reading_of(bundle, feature, measured)
+    return read_number(bundle, feature, measured)
 
 
 def _planner_of(
@@ -334,7 +334,7 @@ def _planner_of(
     steps: Sequence[Action],
     allocation: Rule | None,
     stop: Callable[[Planner], str | bool | None] | None,
-    next_step: str = f"take the session from a copy that nobody edited, or {AGAIN}",
+    next_step: str = f"take the session from an unedited copy, or {AGAIN}",
 ) -> TopKPlanner | BinaryPlanner:
     """Return a planner with a session's settings, after the given steps. Errors suggest `next_step`."""
     question = stored.question

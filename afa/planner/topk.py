@@ -115,7 +115,7 @@ class TopKPlanner(Planner):
                 step = f"ask whether it holds: BinaryPlanner, or --entity {bundle.entities[0]}"
                 raise PlannerError(Fault(f"bundle {bundle.name}", "one entity", "two or more to rank", step))
             raise PlannerError(Fault("planner option k", repr(k), expected, "choose a whole number of these"))
-        asked_of, gauge = bundle, gauge_of(bundle, options.get("coupling"))
+        question_bundle, gauge = bundle, gauge_of(bundle, options.get("coupling"))
         if gauge == "shared":
             found, step = "'shared': a ranking has no two classes", "leave it out"
             raise PlannerError(Fault("planner option coupling", found, "differential or explicit", step))
@@ -124,13 +124,13 @@ class TopKPlanner(Planner):
         if layer0 is not None:
             one_of("layer0", layer0, (*CRITERIA, SOUND))
             if gauge == "explicit":
-                expected = "none where the bundle says how often"
+                expected = "none where the bundle has probabilities"
                 raise PlannerError(Fault("planner option layer0", repr(layer0), expected, "leave it out"))
             bundle = without_eliminated(bundle, k, criterion=layer0, solver=options.get("solver"))
         left = set(bundle.entities)
-        self.eliminated = tuple(name for name in asked_of.entities if name not in left)
+        self.eliminated = tuple(name for name in question_bundle.entities if name not in left)
         if gain is None:
-            finds_the_one = gauge == "explicit" and k == 1 and (holds or asked_of.holds) != "several"
+            finds_the_one = gauge == "explicit" and k == 1 and (holds or question_bundle.holds) != "several"
             chosen = allocation is not None or score == BACKGROUND or options.get("background") is not None
             gain = INFORMATION if allocation == INFORMATION or (finds_the_one and not chosen) else "cmi"
         given = options.get("background") is not None and gauge == "differential" and gain != INFORMATION
@@ -144,9 +144,9 @@ class TopKPlanner(Planner):
             allocation = "priority_all" if len(bundle.entities) <= ALL_DUELS_UP_TO else "priority_clusters"
         score = score or ("two_elbo" if gauge == "explicit" else "linearity")
         checked = Options(score=score, gain=gain, allocation=allocation, **options)
-        new_patient, explicit = patients_of(asked_of, bundle, checked, gauge, holds=holds)
+        new_patient, explicit = patients_of(question_bundle, bundle, checked, gauge, holds=holds)
         self.holds: str | None = explicit.get("holds")
-        super().__init__(asked_of, bundle, checked, new_patient, {"layer0": layer0, **explicit, "k": int(k)})
+        super().__init__(question_bundle, bundle, checked, new_patient, {"layer0": layer0, **explicit, "k": int(k)})
 
     def scores(self) -> Floats:
         """Return the preference scores V, (N, N), which are antisymmetric (eq:vec_score).
@@ -293,7 +293,7 @@ class TopKPlanner(Planner):
         """
         if self.holds is None:
             step = "ask one entity at a time: afa.BinaryPlanner"
-            raise PlannerError(Fault("none of the entities", "a bundle of directions", "one that says how often", step))
+            raise PlannerError(Fault("none of the entities", "a bundle of directions", "one with probabilities", step))
         each = self.posterior()
         if self.holds == "several":
             return max(0.0, 1.0 - float(each.sum())), 1.0 - float(each.max())

@@ -158,7 +158,7 @@ def code_of(bundle: Bundle, feature: Any, value: Any) -> int:
     return VALUES[place]
 
 
-def reading_of(bundle: Bundle, feature: str, measured: Any) -> ReadValue:
+def read_number(bundle: Bundle, feature: str, measured: Any) -> ReadValue:
     """Return the `ReadValue` of a number in the feature's unit.
 
     The code of a number is -1 below `low`, +1 above `high`, and 0 otherwise.
@@ -204,16 +204,16 @@ def read_typed(bundle: Bundle, feature: str, text: str) -> ReadValue:
         return ReadValue(known)
     if known is not None or not scale.has_range:
         raise PlannerError(fault)
-    return reading_of(bundle, feature, _number_of(typed, scale.unit, fault))
+    return read_number(bundle, feature, _number_of(typed, scale.unit, fault))
 
 
-def echo(bundle: Bundle, feature: str, reading: ReadValue) -> str:
+def echo(bundle: Bundle, feature: str, read_value: ReadValue) -> str:
     """Return a text that shows how an entered value was understood.
 
     Examples are `flow: 0 ml/s is low` for a number and `frost: yes` for a code.
     """
-    word = word_of(bundle, feature, reading.code)
-    said = word if reading.number is None else f"{written(reading.number, reading.unit)} is {word}"
+    word = word_of(bundle, feature, read_value.code)
+    said = word if read_value.number is None else f"{written(read_value.number, read_value.unit)} is {word}"
     return f"{bundle.shown(feature)}: {said}"
 
 

@@ -33,7 +33,7 @@ NAMED = 3
 DUELS_AT_ONCE = 1_000
 
 
-def told_apart(state: PatientState, entities: tuple[str, ...], features: list[int], over: DuelWeights) -> str:
+def separated_entities(state: PatientState, entities: tuple[str, ...], features: list[int], over: DuelWeights) -> str:
     """Return in words which entities the given features help to tell apart, such as `a from b and c`.
 
     These entities are in the duels with the largest weighted gains. The first name in the text is an entity of the duel
@@ -109,13 +109,13 @@ def explained(planner: Planner, most: int) -> pd.DataFrame:
     table["share"] = table["gain"] / everything if everything > 0 else 0.0
     table = table.sort_values([order, "feature"], ascending=[False, True], ignore_index=True).head(most)
     over, names = DuelWeights(state.n_duels, duels, np.ones(len(duels))), shown_entities(planner)
-    apart = (told_apart(state, names, [place(name)], over) for name in table["feature"])
+    apart = (separated_entities(state, names, [place(name)], over) for name in table["feature"])
     return table.assign(tells=[f"tells {words}" if words else "" for words in apart])
 
 
 def shown_entities(planner: Planner) -> tuple[str, ...]:
     """Return the display names of the entities that are compared in duels, in order."""
-    return tuple(map(planner.asked_of.shown, planner.bundle.entities))
+    return tuple(map(planner.question_bundle.shown, planner.bundle.entities))
 
 
 def _total_gain(state: PatientState, duels: Ints) -> tuple[Floats, Ints]:
@@ -140,7 +140,7 @@ def shares(planner: Planner, entity: str) -> list[dict[str, Any]]:
             "feature": feature,
             "value": value,
             "number": planner.numbers.get(feature),
-            "unit": scale_of(planner.asked_of, feature).unit,
+            "unit": scale_of(planner.question_bundle, feature).unit,
             "share": float(now[v] - planner.without(feature).strengths()[v]),
         }
         for feature, value in planner.observed.items()
@@ -155,7 +155,7 @@ def in_words(planner: Planner) -> str:
     """Return the text of `Planner.in_words`."""
     if planner.nothing_unusual() and planner.settings.get("coupling") != "explicit":  # `explicit` counts usual values
         return "none of these: nothing that was measured is unusual"
-    shown = planner.asked_of.shown
+    shown = planner.question_bundle.shown
     tied = planner.undecided()
     sure = [shown(name) for name in planner.answer() if name not in tied]
     tied = [shown(name) for name in tied]

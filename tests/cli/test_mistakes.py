@@ -23,7 +23,7 @@ import afa
 from afa.cli import app
 from afa.dialogue.conversation import Conversation
 from afa.dialogue.server import Served
-from afa.dialogue.sessions import Keeper
+from afa.dialogue.sessions import SessionFile
 from afa.dialogue.terminal import Terminal
 from afa.errors import AfaError
 
@@ -222,7 +222,7 @@ def test_a_mistake_in_the_terminal_is_answered_and_changes_nothing(
     planner: afa.TopKPlanner, line: str, found: str, step: str
 ) -> None:
     lines, console = iter([line, "quit"]), Console(record=True, width=400)
-    Terminal(planner, console, lambda _: next(lines), Keeper()).run()
+    Terminal(planner, console, lambda _: next(lines), SessionFile()).run()
     (told,) = [words for words in console.export_text().splitlines() if "Next step" in words]
     assert found in told
     assert step in told.partition("Next step: ")[2]
@@ -241,7 +241,7 @@ def test_a_mistake_on_the_page_is_answered_and_changes_nothing(
     planner: afa.TopKPlanner, step: int, request_: dict[str, Any], found: str, next_step_: str
 ) -> None:
     async def said() -> dict[str, Any]:
-        return Served(Conversation(planner, Keeper())).say(step, request_)
+        return Served(Conversation(planner, SessionFile())).say(step, request_)
 
     told = asyncio.run(said())
     assert told["answer"]["ok"] is False

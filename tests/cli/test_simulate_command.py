@@ -21,8 +21,8 @@ from afa.cli import app
 from afa.cohort.cohort import Cohort
 from afa.errors import AfaError, ConfigError, PlannerError
 from afa.evaluate.accuracy import areas_of
-from afa.evaluate.simulate import compared_ways, simulate, some_patients, ways_of
-from afa.evaluate.simulate.walks import SimulationSetting, Way, budgets_of, rounds_until
+from afa.evaluate.simulate import compared_strategies, simulate, some_patients, strategies_of
+from afa.evaluate.simulate.walks import SimulationSetting, Strategy, budgets_of, rounds_until
 from afa.evaluate.simulation_page import write_simulation
 from afa.model.bundle import load_bundle, save_bundle
 from afa.model.orders import random_orders
@@ -77,7 +77,7 @@ def of_bundle(costs, way):
     [("linearity", 1, "equal"), ("linearity", 2, "equal"), ("linearity", 2, "own"), ("two_elbo", 1, "equal")],
 )
 def test_the_top_k_curves_are_those_of_planners_walked_by_hand(bundle_tiny, score, k, costs):
-    ways = ways_of(["priority_all", "greedy", "lucb", "largest_unary", "random"], ["cmi"], [score])
+    ways = strategies_of(["priority_all", "greedy", "lucb", "largest_unary", "random"], ["cmi"], [score])
     made = simulate(
         bundle_tiny, cohort(bundle_tiny), ways, SimulationSetting(k=k, costs=costs, seeds=(7,), resamples=100)
     )
@@ -124,7 +124,7 @@ def test_the_top_k_curves_are_those_of_planners_walked_by_hand(bundle_tiny, scor
 def test_the_binary_curves_are_those_of_planners_walked_by_hand(bundle_tiny, entity, costs, coupling):
     """An entity with a prior: what decides is the sign of the calibrated log-odds, not that of the paper's score."""
     bundle_tiny = replace(bundle_tiny, priors=np.array([0.8, -0.6, 0.4]))
-    ways = ways_of(["greedy", "largest_unary", "random"], ["cmi"], ["two_elbo"])
+    ways = strategies_of(["greedy", "largest_unary", "random"], ["cmi"], ["two_elbo"])
     labels = {"bleeding": [1, 0, 0, pd.NA], "diarrhea": [1, 0, 1, pd.NA], "fistula": [0, 1, 1, pd.NA]}
     patients = cohort(bundle_tiny, labels)
     setting = SimulationSetting(entity=entity, coupling=coupling, costs=costs, seeds=(3,), resamples=100)
@@ -162,8 +162,8 @@ def test_frontier_decides_about_one_entity_as_a_planner_walked_by_hand(bundle_ti
     """The planner decides by the sign of S, so that its own decision at full observation counts as right."""
     background = {"probabilities": [[0.5, 0.3, 0.2]] * 5, "kind": "patients", "words": "patients of last year"}
     setting = SimulationSetting(entity="diarrhea", background=lambda _: background, costs="equal")
-    way, *others = compared_ways(bundle_tiny, setting)
-    assert way == Way("frontier", "", "background")
+    way, *others = compared_strategies(bundle_tiny, setting)
+    assert way == Strategy("frontier", "", "background")
     assert {other.score for other in others} == {"two_elbo"}
     made = simulate(bundle_tiny, cohort(bundle_tiny), [way], setting)
     shown = [
@@ -186,15 +186,15 @@ def test_frontier_decides_about_one_entity_as_a_planner_walked_by_hand(bundle_ti
 def test_random_own_is_the_random_order_with_the_features_of_the_entity_first(bundle_tiny):
     """`diarrhea` has three features of its own, so that its answer stands after three."""
     setting = SimulationSetting(entity="diarrhea", seeds=range(20))
-    made = simulate(bundle_tiny, cohort(bundle_tiny), [Way("random_own", "", "two_elbo")], setting)
+    made = simulate(bundle_tiny, cohort(bundle_tiny), [Strategy("random_own", "", "two_elbo")], setting)
     assert bundle_tiny.support("diarrhea").tolist() == [0, 3]
-    assert share(made.curves, Way("random_own", "", "two_elbo"), "settled")[2:].tolist() == [1.0] * 4
+    assert share(made.curves, Strategy("random_own", "", "two_elbo"), "settled")[2:].tolist() == [1.0] * 4
     assert made.features_needed["p90"].max() <= 2
 
 
 def test_a_rule_of_ones_own_is_followed_as_the_compiled_rule_of_the_same_kind(bundle_tiny):
     own, known = "afa.planner.rules.greedy:Greedy", "greedy"
-    ways = ways_of([own, known], ["cmi"], ["linearity"])
+    ways = strategies_of([own, known], ["cmi"], ["linearity"])
     made = simulate(bundle_tiny, cohort(bundle_tiny), ways, SimulationSetting(k=2, costs="equal", resamples=100))
     one, other = (made.curves[made.curves["allocation"] == rule].drop(columns="allocation") for rule in (own, known))
     assert len(one) == 6 * 4
@@ -204,7 +204,7 @@ def test_a_rule_of_ones_own_is_followed_as_the_compiled_rule_of_the_same_kind(bu
 def test_labels_are_held_against_the_entities_that_are_ranked_first(bundle_tiny):
     """Two labelled entities make k' = 1; a patient without a positive label is left out."""
     labels = {"bleeding": [1, 1, 0, 0], "diarrhea": [0, 0, 1, 0]}
-    way = Way("greedy", "cmi", "linearity")
+    way = Strategy("greedy", "cmi", "linearity")
     made = simulate(bundle_tiny, cohort(bundle_tiny, labels), [way], SimulationSetting(k=2, resamples=100))
     energies = {n: [bundle_tiny.mrf(v).energy(np.array(x)) for v in labels] for n, x in PATIENTS.items()}
     right = [labels[list(labels)[int(np.argmax(energies[n]))]][i] for i, n in enumerate(PATIENTS)][:3]
@@ -217,12 +217,12 @@ def test_labels_are_held_against_the_entities_that_are_ranked_first(bundle_tiny)
 
 def test_the_constant_answers_are_the_usual_winner_and_the_usual_top_k(bundle_tiny):
     patients = {"a": PATIENTS["p1"], "b": PATIENTS["p1"], "c": PATIENTS["p3"]}
-    way = Way("random", "", "linearity")
+    way = Strategy("random", "", "linearity")
     made = simulate(bundle_tiny, cohort(bundle_tiny, **patients), [way], SimulationSetting(k=1, resamples=100))
     same = [bundle_tiny.mrf(v).energy(np.array(PATIENTS["p1"])) for v in bundle_tiny.entities]
     other = [bundle_tiny.mrf(v).energy(np.array(PATIENTS["p3"])) for v in bundle_tiny.entities]
     alike = sum((same[a] - same[b]) * (other[a] - other[b]) > 0 for a, b in ((0, 1), (0, 2), (1, 2)))
-    constant = Way("constant", "", "")
+    constant = Strategy("constant", "", "")
     np.testing.assert_allclose(share(made.curves, constant, "sign_accuracy"), (6 + alike) / 9)
     np.testing.assert_allclose(share(made.curves, constant, "p_at_k"), (2 + (np.argmax(same) == np.argmax(other))) / 3)
 
@@ -256,7 +256,7 @@ def many():
 def test_threads_and_blocks_change_no_number(many, monkeypatch, setting):
     bundle, patients = many
     score = "linearity" if "k" in setting else "two_elbo"
-    ways = ways_of(["greedy", "largest_unary", "random"], ["cmi", "wald_magnitude"], [score])
+    ways = strategies_of(["greedy", "largest_unary", "random"], ["cmi", "wald_magnitude"], [score])
     first = simulate(bundle, patients, ways, SimulationSetting(seeds=(0, 1), resamples=200, **setting))
     monkeypatch.setattr("afa.evaluate.simulate.walks.BLOCK", 3)
     second = simulate(bundle, patients, ways, SimulationSetting(seeds=(0, 1), resamples=200, threads=3, **setting))
@@ -266,7 +266,7 @@ def test_threads_and_blocks_change_no_number(many, monkeypatch, setting):
 
 def test_seeds_are_taken_together(many):
     bundle, patients = many
-    way = Way("random", "", "linearity")
+    way = Strategy("random", "", "linearity")
 
     def made(*seeds):
         found = simulate(bundle, patients, [way], SimulationSetting(k=2, seeds=seeds, resamples=200)).curves
@@ -293,14 +293,14 @@ def test_some_patients_are_drawn_by_name_alone(many):
 @pytest.mark.parametrize(
     ("ways", "setting", "words"),
     [
-        ([Way("greedy", "cmi", "linearity")], {"k": 3}, "planner option k"),
-        ([Way("gredy", "cmi", "linearity")], {"k": 1}, "planner option allocation"),
-        ([Way("no.such:Rule", "cmi", "linearity")], {"k": 1}, "no.such:Rule"),
-        ([Way("greedy", "f_target", "wald")], {"k": 1}, "planner option target"),
-        ([Way("lucb", "cmi", "two_elbo")], {"entity": "fistula"}, "greedy stands for the others"),
-        ([Way("greedy", "cmi", "linearity")], {"entity": "fistula"}, "--score"),
-        ([Way("greedy", "f_target", "wald")], {"entity": "fistula"}, "--gain"),
-        ([Way("greedy", "cmi", "two_elbo")], {"entity": "fistla"}, "did you mean fistula"),
+        ([Strategy("greedy", "cmi", "linearity")], {"k": 3}, "planner option k"),
+        ([Strategy("gredy", "cmi", "linearity")], {"k": 1}, "planner option allocation"),
+        ([Strategy("no.such:Rule", "cmi", "linearity")], {"k": 1}, "no.such:Rule"),
+        ([Strategy("greedy", "f_target", "wald")], {"k": 1}, "planner option target"),
+        ([Strategy("lucb", "cmi", "two_elbo")], {"entity": "fistula"}, "greedy stands for the others"),
+        ([Strategy("greedy", "cmi", "linearity")], {"entity": "fistula"}, "--score"),
+        ([Strategy("greedy", "f_target", "wald")], {"entity": "fistula"}, "--gain"),
+        ([Strategy("greedy", "cmi", "two_elbo")], {"entity": "fistla"}, "did you mean fistula"),
     ],
 )
 def test_a_way_that_cannot_be_gone_is_named_before_anyone_is_followed(bundle_tiny, ways, setting, words):
@@ -311,8 +311,8 @@ def test_a_way_that_cannot_be_gone_is_named_before_anyone_is_followed(bundle_tin
 def test_one_entity_alone_has_no_top_k_and_can_be_asked_about(bundle_tiny):
     single = bundle_tiny.restrict_entities(["fistula"])
     with pytest.raises(AfaError, match="--entity"):
-        simulate(single, cohort(single), [Way("greedy", "cmi", "linearity")], SimulationSetting())
-    ways = ways_of(COMPARED_BINARY, ["cmi"], ["two_elbo"])
+        simulate(single, cohort(single), [Strategy("greedy", "cmi", "linearity")], SimulationSetting())
+    ways = strategies_of(COMPARED_BINARY, ["cmi"], ["two_elbo"])
     simulate(single, cohort(single), ways, SimulationSetting(entity="fistula", resamples=100))
 
 
@@ -340,7 +340,7 @@ def test_the_command_writes_tables_a_figure_and_a_card_with_the_same_bytes_each_
 
 def test_a_failed_run_leaves_the_earlier_one_as_it_was(bundle_tiny, tmp_path, monkeypatch):
     made = simulate(
-        bundle_tiny, cohort(bundle_tiny), [Way("random", "", "linearity")], SimulationSetting(k=1, resamples=100)
+        bundle_tiny, cohort(bundle_tiny), [Strategy("random", "", "linearity")], SimulationSetting(k=1, resamples=100)
     )
     card = {
         "bundle": {"name": "tiny"},
@@ -446,7 +446,7 @@ def test_curves_by_cost_say_what_was_right_for_the_money(priced):
 
     For 1 or 2 cheap is known, for 3 to 6 cheap and middle, for 7 all.
     """
-    way = Way("largest_unary", "", "linearity")
+    way = Strategy("largest_unary", "", "linearity")
     curves = simulate(*priced, [way], SimulationSetting(k=1, resamples=100)).curves
     curves = curves[curves["allocation"] == way.allocation]
     by_cost = {
@@ -469,7 +469,7 @@ def share_of_three(curves, metric):
 def test_curves_by_cost_of_random_orders_follow_each_order(priced):
     bundle, patients = priced
     made = simulate(
-        bundle, patients, [Way("random", "", "linearity")], SimulationSetting(k=1, seeds=(0, 1, 2), resamples=100)
+        bundle, patients, [Strategy("random", "", "linearity")], SimulationSetting(k=1, seeds=(0, 1, 2), resamples=100)
     )
     rows = made.curves[(made.curves["counted"] == "cost") & (made.curves["allocation"] == "random")]
     shown = rows[rows["metric"] == "sign_accuracy"].set_index("t")["value"]
@@ -483,7 +483,7 @@ def test_curves_by_cost_of_random_orders_follow_each_order(priced):
 
 
 def test_equal_costs_have_no_curves_by_cost(priced):
-    way = Way("random", "", "linearity")
+    way = Strategy("random", "", "linearity")
     assert set(simulate(*priced, [way], SimulationSetting(costs="equal", resamples=100)).curves["counted"]) == {
         "features"
     }
@@ -523,7 +523,7 @@ def test_where_costs_differ_the_terminal_has_a_table_by_cost_and_says_so(priced,
 @pytest.mark.parametrize("entity", [None, "a"])
 def test_the_gain_information_is_followed_as_its_planner_goes(priced, entity, tmp_path):
     bundle, patients = priced
-    ways = ways_of(["greedy", "random"], ["cmi", "information"], ["two_elbo" if entity else "linearity"])
+    ways = strategies_of(["greedy", "random"], ["cmi", "information"], ["two_elbo" if entity else "linearity"])
     assert [way[:2] for way in ways] == [("information",) * 2, ("greedy", "cmi"), ("random", "")]
     made = simulate(bundle, patients, ways[:1], SimulationSetting(k=1, entity=entity, costs="own", resamples=20))
     calls = []
@@ -540,7 +540,10 @@ def test_the_gain_information_is_followed_as_its_planner_goes(priced, entity, tm
     assert rows["p90"].item() == quantile(calls, 0.9)
     with pytest.raises(PlannerError, match="information"):
         simulate(
-            bundle, patients, ways_of(["lucb"], ["information"], ["linearity"])[1:], SimulationSetting(resamples=20)
+            bundle,
+            patients,
+            strategies_of(["lucb"], ["information"], ["linearity"])[1:],
+            SimulationSetting(resamples=20),
         )
 
 
@@ -563,7 +566,7 @@ def test_the_first_way_compared_is_that_of_a_planner_with_the_same_options(tmp_p
     if "background" in question:
         question = {"background": lambda _: "elicited"}
     named = {f"{option}s": [value] for option, value in given.items()}
-    ways = compared_ways(bundle, SimulationSetting(**question), **named)
+    ways = compared_strategies(bundle, SimulationSetting(**question), **named)
     assert ways[0] == first
     assert (planner.settings["allocation"], planner.guide) == (first[0], first[2])
     assert planner.gain == first[1] or not first[1]
@@ -574,7 +577,7 @@ def test_the_first_way_compared_is_that_of_a_planner_with_the_same_options(tmp_p
 def test_the_first_way_of_a_bundle_of_directions_is_the_planners(bundle_tiny, bundle, rule):
     if bundle == "many":
         bundle_tiny = bundle_of(np.eye(201, 3), np.zeros((201, 3, 3)))
-    ways = compared_ways(bundle_tiny, SimulationSetting(k=2))
+    ways = compared_strategies(bundle_tiny, SimulationSetting(k=2))
     assert ways[0] == (rule, "cmi", "linearity")
     assert TopKPlanner(bundle_tiny, k=2).settings["allocation"] == rule
     assert [way.allocation for way in ways] == [rule, "greedy", "largest_unary", "random"]

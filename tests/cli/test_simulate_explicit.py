@@ -16,15 +16,15 @@ from afa.engine.run import MISSING
 from afa.errors import AfaError
 from afa.evaluate.simulate import simulate
 from afa.evaluate.simulate.binary import BinaryTask
-from afa.evaluate.simulate.walks import SimulationSetting, TopKTask, Way
+from afa.evaluate.simulate.walks import SimulationSetting, Strategy, TopKTask
 from afa.inference.meanfield import Solver
 from afa.model.bundle import load_bundle
 from afa.planner import BinaryPlanner, TopKPlanner
 
 SEEDS = st.integers(0, 2**32 - 1)
 TIGHT = Solver(tolerance=1e-12, max_iterations=2000)
-GREEDY, RANDOM = Way("greedy", "cmi", "two_elbo"), Way("random", "", "two_elbo")
-OWN, BY_WALD = Way("random_own", "", "two_elbo"), Way("greedy", "wald_magnitude", "wald")
+GREEDY, RANDOM = Strategy("greedy", "cmi", "two_elbo"), Strategy("random", "", "two_elbo")
+OWN, BY_WALD = Strategy("random_own", "", "two_elbo"), Strategy("greedy", "wald_magnitude", "wald")
 
 
 def nobody(_):

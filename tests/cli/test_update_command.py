@@ -54,7 +54,7 @@ def test_json_is_what_the_provenance_says(place):
 @pytest.mark.parametrize(
     ("file", "text", "expected"),
     [
-        ("fevers/unary.csv", "entity,feature,potential\nflu,red,1\n", "directions alone"),
+        ("fevers/unary.csv", "entity,feature,potential\nflu,red,1\n", "directions without probabilities"),
         ("labels.csv", "patient,flu\nz,1\n", "none of the cohort's patients"),
         ("labels.csv", "patient,flu\na,\n", "no label of 3 patients with values"),
         ("values.csv", VALUES.replace("c,0", "c,-1"), "feature red: found -1 of c; expected 0 or 1"),

@@ -10,7 +10,7 @@ import afa
 from afa.cohort.codes import apart, looks_like_code
 from afa.cohort.encode import Coding
 from afa.cohort.encode_table import read_and_encode
-from afa.cohort.table_cohort import TableCohort, TableFiles, build_table_cohort, encode_cohort, nobody_is_complete
+from afa.cohort.table_cohort import TableCohort, TableFiles, build_table_cohort, encode_cohort, no_complete_patient
 from afa.errors import CohortError
 from afa.model.features import Span, features_of, read_features
 
@@ -74,11 +74,11 @@ def test_the_workflow_reads_a_table_in_the_same_way(tmp_path):
     assert encoded.cuts["missing"].tolist() == [18, 0, 6]
     build_table_cohort(config, files, encoded, [], tmp_path / "cohort")
     assert "of 40 values 8 are 999" in (tmp_path / "cohort" / "cohort.yaml").read_text().replace("\n", "")
-    assert not nobody_is_complete(config)
+    assert not no_complete_patient(config)
     PUMPS.assign(missing=["-9, " + ", ".join(f"{2 + i / 2}" for i in range(10)), "", ""]).to_csv(
         tmp_path / "f.csv", index=False
     )
-    assert nobody_is_complete(config)
+    assert no_complete_patient(config)
 
 
 def test_a_single_odd_number_is_named_and_one_that_repeats_is_refused():

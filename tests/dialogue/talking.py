@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from afa.dialogue.conversation import converse
-from afa.dialogue.sessions import Keeper
+from afa.dialogue.sessions import SessionFile
 from afa.dialogue.terminal import Terminal
 from afa.errors import Fault, PlannerError
 from afa.model.bundle import Bundle
@@ -22,7 +22,7 @@ TINY = ROOT / "tests/data/bundle_tiny"
 AFA = str(Path(sys.executable).parent / "afa")
 
 
-class Noted(Keeper):
+class Noted(SessionFile):
     """Notes how many steps there were each time that the session was to be kept."""
 
     def __init__(self) -> None:
@@ -33,14 +33,14 @@ class Noted(Keeper):
         self.steps.append(len(planner.actions))
 
 
-class Refusing(Keeper):
+class Refusing(SessionFile):
     """A session that cannot be written."""
 
     def keep(self, planner: Planner) -> None:
         raise PlannerError(Fault("s.yaml", "a full disk", "room", "make room"))
 
 
-def talk(planner: Planner, *lines: str, keeper: Keeper | None = None) -> str:
+def talk(planner: Planner, *lines: str, keeper: SessionFile | None = None) -> str:
     """What the terminal shows when these lines are typed, and then Ctrl-D."""
     shown = io.StringIO()
     console = Console(file=shown, width=200, no_color=True)
@@ -55,14 +55,14 @@ def talk(planner: Planner, *lines: str, keeper: Keeper | None = None) -> str:
         shown.write(line + "\n")
         return line
 
-    Terminal(planner, console, read, keeper or Keeper()).run()
+    Terminal(planner, console, read, keeper or SessionFile()).run()
     return shown.getvalue()
 
 
-def ask(planner: Planner, *requests: Any, keeper: Keeper | None = None) -> list[dict[str, Any]]:
+def ask(planner: Planner, *requests: Any, keeper: SessionFile | None = None) -> list[dict[str, Any]]:
     """The answers to JSON requests, without the greeting; texts are sent as they are."""
     lines = (request if isinstance(request, str) else json.dumps(request) for request in requests)
-    _, *answers = map(json.loads, converse(planner, lines, keeper or Keeper()))
+    _, *answers = map(json.loads, converse(planner, lines, keeper or SessionFile()))
     return answers
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from afa.dialogue.conversation import Conversation, converse
 from afa.dialogue.server import Served
-from afa.dialogue.sessions import Keeper
+from afa.dialogue.sessions import SessionFile
 from afa.dialogue.terminal import Terminal
 from afa.model.bundle import load_bundle
 from afa.planner import BinaryPlanner, Planner, TopKPlanner
@@ -48,7 +48,7 @@ def shown(planner: Planner) -> str:
     def read(_: str) -> str:
         raise EOFError
 
-    Terminal(planner, Console(file=screen, width=300, no_color=True), read, Keeper()).run()
+    Terminal(planner, Console(file=screen, width=300, no_color=True), read, SessionFile()).run()
     return screen.getvalue()
 
 
@@ -72,18 +72,18 @@ def test_every_face_says_the_same_number_and_words_and_what_they_are_of(
     first = planner.next_feature()
     assert first is not None
     foreseen = {row["value"]: row for row in planner.outcomes(first).to_dict("records")}[value]
-    before, page_before = shown(planner), Served(Conversation(planner, Keeper())).state()
-    word = word_of(planner.asked_of, first, value)
+    before, page_before = shown(planner), Served(Conversation(planner, SessionFile())).state()
+    word = word_of(planner.question_bundle, first, value)
     assert re.search(rf"if {word}: +{re.escape(foreseen['words'])}", before)
     (of_page,) = [row for row in page_before["view"]["outcomes"][first] if row["value"] == value]
-    explained = json.loads(list(converse(planner, ['{"do": "explain"}'], Keeper()))[-1])["candidates"]
+    explained = json.loads(list(converse(planner, ['{"do": "explain"}'], SessionFile()))[-1])["candidates"]
     (of_explain,) = [
         row for each in explained if each["feature"] == first for row in each["outcomes"] if row["value"] == value
     ]
 
     planner.observe(first, value)
-    told: dict[str, Any] = json.loads(next(converse(planner, [], Keeper())))["answer"]
-    page = Served(Conversation(planner, Keeper())).state()
+    told: dict[str, Any] = json.loads(next(converse(planner, [], SessionFile())))["answer"]
+    page = Served(Conversation(planner, SessionFile())).state()
     assert planner.in_words() in shown(planner)
     assert planner.in_words() in repr(planner)
     words = [foreseen["words"], of_page["words"], of_explain["words"], told["words"], page["answer"]["words"]]
@@ -117,8 +117,8 @@ def test_a_tie_and_nothing_unusual_are_said_alike_everywhere() -> None:
     ):
         planner = TopKPlanner(alike, k=1)
         planner.observe(alike.features[0], value)
-        told = json.loads(next(converse(planner, [], Keeper())))["answer"]
-        page = Served(Conversation(planner, Keeper())).state()["answer"]
+        told = json.loads(next(converse(planner, [], SessionFile())))["answer"]
+        page = Served(Conversation(planner, SessionFile())).state()["answer"]
         assert told["words"] == page["words"] == planner.in_words()
         assert planner.in_words().startswith(words)
         assert words in shown(planner)

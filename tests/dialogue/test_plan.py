@@ -15,7 +15,7 @@ from commands import afa
 from talking import ROOT, ask, plain, talk
 
 from afa.dialogue.conversation import VERBS, converse
-from afa.dialogue.sessions import Keeper, new_planner
+from afa.dialogue.sessions import SessionFile, new_planner
 from afa.errors import PlannerError
 from afa.model.bundle import Bundle, load_bundle, save_bundle, stamp_bundle
 from afa.planner import BinaryPlanner, Stop, TopKPlanner
@@ -232,7 +232,7 @@ def test_a_long_name_takes_no_bar_from_the_line_of_a_short_one() -> None:
 
 
 def test_the_first_line_of_json_says_what_there_is(bundle_tiny: Bundle) -> None:
-    (first,) = converse(plain(bundle_tiny), [], Keeper())
+    (first,) = converse(plain(bundle_tiny), [], SessionFile())
     greeting = json.loads(first)
     assert greeting["protocol"] == 1
     assert greeting["features"] == list(bundle_tiny.features)
@@ -393,14 +393,14 @@ def test_the_screen_shows_one_order_and_says_by_what() -> None:
 def test_the_first_lines_say_where_all_start_and_when_it_ends(tmp_path: Path) -> None:
     cooling = load_bundle(ROOT / "afa/examples/cooling/bundle")
     for options, words in (
-        ({}, "each of 7 entities has probability 1/7; priors.csv can say otherwise."),
-        ({"holds": "several"}, "each of 7 entities has probability 1/2; priors.csv can say otherwise."),
-        ({"holds": "one or none"}, "probability 1/8, as has none of them; priors.csv can say otherwise."),
+        ({}, "each of 7 entities has probability 1/7; priors.csv can give other probabilities."),
+        ({"holds": "several"}, "each of 7 entities has probability 1/2; priors.csv can give other probabilities."),
+        ({"holds": "one or none"}, "probability 1/8, as has none of them; priors.csv can give other probabilities."),
         ({"stop": Stop(certain=True, posterior=0.8)}, "Asks until nothing left to measure can change the answer or"),
         ({"patient": "P7"}, "12 features can be measured; patient P7"),
     ):
         assert words in talk(TopKPlanner(cooling, k=1, **options))
-    assert "Before any measurement overfilled has probability 0.5; priors.csv can say otherwise." in talk(
+    assert "Before any measurement overfilled has probability 0.5; priors.csv can give other probabilities." in talk(
         BinaryPlanner(cooling, entity="overfilled")
     )
 
@@ -441,7 +441,7 @@ def test_people_are_shown_display_names_and_may_type_them(tmp_path: Path) -> Non
 def test_keys_of_json_stay_the_names_whatever_people_are_shown(tmp_path: Path) -> None:
     planner = TopKPlanner(load_bundle(shown_by_names(tmp_path / "b")), k=1)
     greeting, answer = map(
-        json.loads, converse(planner, [json.dumps({"do": "observe", "values": {"MUC2": -1}})], Keeper())
+        json.loads, converse(planner, [json.dumps({"do": "observe", "values": {"MUC2": -1}})], SessionFile())
     )
     assert greeting["display_names"] == {"bleeding": "Visible bleeding", "MUC2": "Mucin 2"}
     assert answer["answer"]["top_k"] == ["bleeding"]
@@ -486,7 +486,7 @@ def test_what_no_and_yes_of_a_finding_mean_is_shown_and_its_words_are_taken(code
     by_word = BinaryPlanner(coded, entity="ill")
     by_word.observe_all({"appetite": "good", "gait": "abnormal"})
     assert by_word.observed == {"appetite": 0, "gait": 0}
-    (greeting,) = map(json.loads, converse(by_word, [], Keeper()))
+    (greeting,) = map(json.loads, converse(by_word, [], SessionFile()))
     assert {name: scale["meanings"] for name, scale in greeting["scales"].items()} == {
         "appetite": ["good", "poor"],
         "gait": ["abnormal", "normal"],

@@ -1,4 +1,4 @@
-"""`afa plan` on a bundle that says how often: what it asks, what none of the entities has, and sessions."""
+"""`afa plan` on a bundle with probabilities: what it asks, what none of the entities has, and sessions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rated import FEVERS, written
 from rich.console import Console
 
 from afa.dialogue.conversation import converse
-from afa.dialogue.sessions import Keeper, new_planner
+from afa.dialogue.sessions import SessionFile, new_planner
 from afa.dialogue.terminal import Terminal
 from afa.dialogue.words import answer_of
 from afa.errors import PlannerError
@@ -36,7 +36,7 @@ def said(planner: Planner, *lines: str) -> str:
         except StopIteration:
             raise EOFError from None
 
-    Terminal(planner, Console(file=shown, width=200, no_color=True), read, Keeper()).run()
+    Terminal(planner, Console(file=shown, width=200, no_color=True), read, SessionFile()).run()
     return shown.getvalue()
 
 
@@ -50,12 +50,12 @@ def test_the_terminal_says_that_none_is_likelier(folder: Path) -> None:
 def test_json_answers_hold_what_none_has(folder: Path) -> None:
     planner = TopKPlanner(load_bundle(folder), k=1)
     request = json.dumps({"do": "observe", "values": {"cough": 0}})
-    first, answer = map(json.loads, converse(planner, [request], Keeper()))
+    first, answer = map(json.loads, converse(planner, [request], SessionFile()))
     assert first["answer"]["none_between"] == pytest.approx([1 / 3] * 2)
     assert answer["answer"]["none"] is True
     assert answer["answer"]["none_between"] == pytest.approx(planner.none())
     refused = json.dumps({"do": "observe", "values": {"red": -1}})
-    told = json.loads(list(converse(planner, [refused], Keeper()))[-1])
+    told = json.loads(list(converse(planner, [refused], SessionFile()))[-1])
     assert (told["ok"], told["error"]["expected"]) == (False, "0 or 1")
 
 

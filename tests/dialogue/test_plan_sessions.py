@@ -13,7 +13,7 @@ import yaml
 from commands import afa
 from talking import AFA, TINY, Noted, Refusing, ask, plain, talk
 
-from afa.dialogue.sessions import Keeper, Panels, new_planner, open_session, resumed_planner
+from afa.dialogue.sessions import Panels, SessionFile, new_planner, open_session, resumed_planner
 from afa.errors import PlannerError
 from afa.model.bundle import Bundle, load_bundle, stamp_bundle
 from afa.planner import Stop
@@ -174,7 +174,7 @@ def test_a_step_that_cannot_be_kept_is_taken_back(bundle_tiny: Bundle) -> None:
 def test_a_copy_is_not_written_over_another_file(bundle_tiny: Bundle, tmp_path: Path) -> None:
     mine, other = tmp_path / "mine.yaml", tmp_path / "other.yaml"
     other.write_text("of somebody else")
-    keeper, planner = Keeper(), plain(bundle_tiny)
+    keeper, planner = SessionFile(), plain(bundle_tiny)
     saves = [f"save '{tmp_path}'", "save ''", f"save '{other}'", f"save '{mine}'"]
     text = talk(planner, *saves, "1", f"save '{mine}'", keeper=keeper)
     assert f"save {tmp_path}: found a folder of that name" in text
@@ -182,6 +182,6 @@ def test_a_copy_is_not_written_over_another_file(bundle_tiny: Bundle, tmp_path: 
     assert f"save {other}: found a file of that name" in text
     assert other.read_text() == "of somebody else"
     assert len(load_session(mine, bundle_tiny).actions) == 1
-    assert keeper.closing_words(planner) == f"kept in {mine}"
+    assert keeper.save_message(planner) == f"kept in {mine}"
     talk(planner, "1", keeper=keeper)
-    assert "the last steps are not kept" in keeper.closing_words(planner)
+    assert "the last steps are not kept" in keeper.save_message(planner)

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from afa.elicit.budget import LOCK, OVERHEAD, Budget, CapError, Caps, Prices, Used
+from afa.elicit.budget import LOCK, OVERHEAD, Budget, BudgetError, Caps, Prices, Usage
 from afa.elicit.record import Entry, Question, Record, merge
 from afa.errors import ElicitationError
 
 PRICES = Prices(prompt=2.0, answer=8.0, currency="EUR")
-TEN = Used(1, 10, 5, PRICES.of(10, 5))
+TEN = Usage(1, 10, 5, PRICES.of(10, 5))
 NO_CAPS = Caps()
 
 
@@ -25,11 +25,11 @@ def a_budget(folder: Path, caps: Caps = NO_CAPS) -> Budget:
     return Budget(Record(folder), caps, PRICES)
 
 
-def used(calls: int, prompt: int, answer: int) -> Used:
-    return Used(calls, prompt, answer, PRICES.of(prompt, answer))
+def used(calls: int, prompt: int, answer: int) -> Usage:
+    return Usage(calls, prompt, answer, PRICES.of(prompt, answer))
 
 
-def begun(budget: Budget, count: int, expected: Used = TEN) -> list[str]:
+def begun(budget: Budget, count: int, expected: Usage = TEN) -> list[str]:
     return [budget.begin(f"question {number}", expected) for number in range(count)]
 
 
@@ -54,13 +54,13 @@ def test_the_last_call_that_a_cap_leaves_room_for_is_made_and_the_next_is_not(tm
     budget = a_budget(tmp_path, caps)
     for try_ in begun(budget, 3):
         budget.end(try_, None)
-    with pytest.raises(CapError, match=f"{name}: found up to .* after 3 calls; expected at most .*rerun goes on"):
+    with pytest.raises(BudgetError, match=f"{name}: found up to .* after 3 calls; expected at most .*rerun goes on"):
         budget.begin("another", TEN)
     assert budget.used == used(3, 30, 15)
 
 
 def test_a_cap_of_nothing_lets_no_call_pass_and_no_cap_lets_all(tmp_path):
-    with pytest.raises(CapError):
+    with pytest.raises(BudgetError):
         a_budget(tmp_path, Caps(calls=0)).begin("question", TEN)
     budget = a_budget(tmp_path)
     begun(budget, 50)
@@ -72,7 +72,7 @@ def test_what_a_call_used_takes_the_place_of_what_was_expected(tmp_path):
     budget.end(begun(budget, 1)[0], (3, 1))
     assert budget.used == used(1, 3, 1)
     budget.end(budget.begin("another", TEN), None)
-    with pytest.raises(CapError):
+    with pytest.raises(BudgetError):
         budget.begin("third", TEN)
 
 
@@ -80,8 +80,8 @@ def test_a_call_that_used_more_than_expected_is_counted_whole_and_stops_the_next
     budget = a_budget(tmp_path, Caps(tokens=30))
     budget.end(begun(budget, 1)[0], (100, 5))
     assert budget.used.prompt_tokens == 100
-    with pytest.raises(CapError):
-        budget.begin("another", Used(1, 0, 0, 0.0))
+    with pytest.raises(BudgetError):
+        budget.begin("another", Usage(1, 0, 0, 0.0))
 
 
 @pytest.mark.parametrize("counted", [None, (3, 1)])
@@ -91,7 +91,7 @@ def test_a_rerun_begins_at_what_earlier_runs_have_used(tmp_path, counted):
         budget.end(name, counted)
     again = a_budget(tmp_path, Caps(calls=2))
     assert again.used == budget.used
-    with pytest.raises(CapError, match="after 2 calls"):
+    with pytest.raises(BudgetError, match="after 2 calls"):
         again.begin("another", TEN)
 
 
@@ -141,7 +141,7 @@ def test_many_threads_pass_no_cap_and_use_it_up(tmp_path, caps):
         for turn in range(10):
             try:
                 name = budget.begin(f"{number}, {turn}", TEN)
-            except CapError:
+            except BudgetError:
                 return
             budget.end(name, None)
             made.append(1)
@@ -155,13 +155,13 @@ def test_many_threads_pass_no_cap_and_use_it_up(tmp_path, caps):
 
 
 def test_calls_wait_for_open_ones_and_use_the_room_they_leave(tmp_path):
-    expected, budget, refused = Used(1, 10, 90, 0.0), a_budget(tmp_path, Caps(tokens=260)), []
+    expected, budget, refused = Usage(1, 10, 90, 0.0), a_budget(tmp_path, Caps(tokens=260)), []
 
     def call(number: int) -> None:
         for turn in range(5):
             try:
                 name = budget.begin(f"{number}, {turn}", expected)
-            except CapError:
+            except BudgetError:
                 refused.append(1)
                 return
             time.sleep(0.001)
@@ -180,7 +180,7 @@ def test_calls_wait_for_open_ones_and_use_the_room_they_leave(tmp_path):
 def test_a_call_that_no_open_one_can_make_room_for_is_refused_at_once(tmp_path):
     budget = a_budget(tmp_path, Caps(calls=1))
     budget.begin("question", TEN)
-    with pytest.raises(CapError):
+    with pytest.raises(BudgetError):
         budget.begin("another", TEN)
 
 
@@ -189,7 +189,7 @@ def test_a_call_is_refused_once_the_open_ones_left_no_room(tmp_path):
     (name,) = begun(budget, 1)
 
     def call() -> None:
-        with pytest.raises(CapError):
+        with pytest.raises(BudgetError):
             budget.begin("another", TEN)
         refused.set()
 
@@ -237,6 +237,6 @@ def test_a_line_that_is_no_try_is_named(tmp_path):
 
 
 def test_looking_at_a_record_writes_nothing(tmp_path):
-    assert a_budget(tmp_path / "new").used == Used()
+    assert a_budget(tmp_path / "new").used == Usage()
     assert not (tmp_path / "new").exists()
     assert LOCK.startswith(".")

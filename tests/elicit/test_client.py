@@ -17,7 +17,7 @@ from elicit.prompt_values import VALUES
 from records import wordings
 
 from afa.elicit.answers import ANSWERS, UnaryAnswer, read_answer
-from afa.elicit.budget import Budget, CapError, Caps, Used
+from afa.elicit.budget import Budget, BudgetError, Caps, Usage
 from afa.elicit.client import Client
 from afa.elicit.prompts import Messages, render
 from afa.elicit.record import Question, Record, Request
@@ -154,7 +154,7 @@ def test_tokens_that_are_counted_in_words_are_numbers(tmp_path, stream):
     with serve(scripted, [faults.usage_as_text]) as server:
         asking = Asking(server, tmp_path, replace(USUAL, stream=stream))
         assert asking.ask(a_request()).tokens == (11, 5)
-    assert asking.budget.used == Used(1, 11, 5, 16.0)
+    assert asking.budget.used == Usage(1, 11, 5, 16.0)
 
 
 def test_the_expectation_covers_the_prompt_the_schema_and_the_longest_answer(tmp_path):
@@ -170,7 +170,7 @@ def test_the_expectation_covers_the_prompt_the_schema_and_the_longest_answer(tmp
 
 def test_a_cap_is_an_error_before_the_call_and_a_rerun_goes_on(tmp_path):
     with serve(scripted, always(faults.malformed)) as server:
-        with pytest.raises(CapError, match="the cap on calls"):
+        with pytest.raises(BudgetError, match="the cap on calls"):
             Asking(server, tmp_path, caps=Caps(calls=1)).ask(a_request())
         assert len(server.asked) == 1
         assert Asking(server, tmp_path).ask(a_request()).attempt == 2
@@ -178,7 +178,7 @@ def test_a_cap_is_an_error_before_the_call_and_a_rerun_goes_on(tmp_path):
 
 def test_tries_that_fail_count_as_calls(tmp_path):
     with serve(scripted, always(faults.server_error)) as server:
-        with pytest.raises(CapError):
+        with pytest.raises(BudgetError):
             Asking(server, tmp_path, replace(USUAL, calls=5), Caps(calls=3)).ask(a_request())
         assert len(server.asked) == 3
 

@@ -19,7 +19,7 @@ from elicit.llm_server import serve
 from elicit.prompt_values import PAIR, VALUES
 
 from afa.elicit.answers import TEXT_LENGTH, PairAnswer, UnaryAnswer, read_answer
-from afa.elicit.budget import Budget, CapError, Caps, Used
+from afa.elicit.budget import Budget, BudgetError, Caps, Usage
 from afa.elicit.client import LARGEST, Client
 from afa.elicit.live import ask_all
 from afa.elicit.prompts import render
@@ -128,7 +128,7 @@ def test_what_no_other_try_can_mend_is_an_error_at_once(tmp_path, fault, told):
     assert len(server.asked) == 1
     assert raised.value.faults[0].where == server.url
     assert list(Record(tmp_path).entries()) == []
-    assert asking.budget.used == Used(1, 0, 0, 0.0)
+    assert asking.budget.used == Usage(1, 0, 0, 0.0)
 
 
 def test_a_question_that_the_endpoint_filters_by_an_error_is_refused_and_others_go_on(tmp_path):
@@ -346,7 +346,7 @@ def test_the_server_never_sees_more_calls_than_the_cap_however_often_a_run_begin
     with serve(scripted, plan) as server:
         for _ in range(3):
             asking = Asking(server, tmp_path, caps=Caps(calls=6))
-            with pytest.raises(CapError):
+            with pytest.raises(BudgetError):
                 ask_all(requests, asking.client)
         assert len(server.asked) == 6
 
@@ -357,7 +357,7 @@ def test_a_cap_on_tokens_holds_over_reruns_though_no_usage_is_reported(tmp_path)
         for _ in range(5):
             asking = Asking(server, tmp_path, caps=Caps(tokens=15_000))
             most = asking.client.expected(requests[0])
-            with pytest.raises(CapError):
+            with pytest.raises(BudgetError):
                 ask_all(requests, asking.client)
     assert len(server.asked) == 15_000 // (most.prompt_tokens + most.answer_tokens)
 
@@ -370,7 +370,7 @@ def test_caps_hold_over_reruns_where_a_gateway_fails_after_the_model_has_worked(
         for _ in range(3):
             asking = Asking(server, tmp_path, caps=caps)
             most = asking.client.expected(requests[0])
-            with pytest.raises(CapError):
+            with pytest.raises(BudgetError):
                 ask_all(requests, asking.client, concurrency=2)
     calls = 30_000 // (most.prompt_tokens + most.answer_tokens)
     assert len(server.asked) == asking.budget.used.calls == calls > 1
@@ -386,14 +386,14 @@ def test_tokens_that_an_error_counts_are_charged(tmp_path, status):
     ) as server:
         asking = Asking(server, tmp_path, replace(USUAL, calls=1, answers=1))
         asking.ask(a_request())
-    assert asking.budget.used == Used(1, 11, 5, 16.0)
+    assert asking.budget.used == Usage(1, 11, 5, 16.0)
 
 
 def test_a_rate_limit_costs_a_call_and_no_tokens(tmp_path):
     with serve(scripted, [faults.rate_limited("1")]) as server:
         asking = Asking(server, tmp_path)
         entry = asking.ask(a_request())
-    assert asking.budget.used == Used(2, *entry.tokens, float(sum(entry.tokens)))
+    assert asking.budget.used == Usage(2, *entry.tokens, float(sum(entry.tokens)))
 
 
 def test_without_the_openai_client_an_error_names_the_extra_before_a_call_is_counted(tmp_path, monkeypatch):
@@ -404,7 +404,7 @@ def test_without_the_openai_client_an_error_names_the_extra_before_a_call_is_cou
         with pytest.raises(ElicitationError, match=r"no package openai.*pip install 'afa\[elicitation\]'"):
             asking.ask(a_request())
         assert asking.client.expected(a_request()).calls == 1
-    assert (server.asked, asking.budget.used) == ([], Used())
+    assert (server.asked, asking.budget.used) == ([], Usage())
 
 
 def test_an_address_or_a_proxy_that_cannot_be_used_is_named_before_a_call_is_counted(tmp_path, monkeypatch):
@@ -413,4 +413,4 @@ def test_an_address_or_a_proxy_that_cannot_be_used_is_named_before_a_call_is_cou
         asking = Asking(server, tmp_path)
         with pytest.raises(ElicitationError, match="an address or a proxy that cannot be used"):
             asking.ask(a_request())
-    assert asking.budget.used == Used()
+    assert asking.budget.used == Usage()

@@ -22,7 +22,7 @@ from elicit.llm_server import Document, Fault, Plan, serve
 from elicit.llm_server import Endpoint as Server
 
 from afa.elicit import live
-from afa.elicit.budget import Budget, CapError, Caps, Prices, Used
+from afa.elicit.budget import Budget, BudgetError, Caps, Prices, Usage
 from afa.elicit.client import Client
 from afa.elicit.live import ask_all, estimate, reasons
 from afa.elicit.record import Entry, Question, Record, Request
@@ -128,7 +128,7 @@ def test_questions_without_an_answer_do_not_stop_the_others(tmp_path):
 
 def test_a_cap_stops_the_rest_is_not_passed_and_keeps_what_was_answered(tmp_path):
     with serve(scripted) as server:
-        with pytest.raises(CapError, match="the cap on calls"):
+        with pytest.raises(BudgetError, match="the cap on calls"):
             ask_all(requests_for(12), client_of(server, tmp_path, Caps(calls=7)), concurrency=4)
         assert len(server.asked) == 7
         kept = {entry.key for entry in Record(tmp_path).entries()}
@@ -328,9 +328,9 @@ def test_an_estimate_is_at_most_what_is_left_to_ask_and_calls_nobody(tmp_path):
         assert before.money == pytest.approx(PRICES.of(before.prompt_tokens, before.answer_tokens))
         ask_all(requests[:4], client)
         left = estimate(requests, client)
-        assert left == sum((client.expected(request) for request in requests[4:]), Used())
+        assert left == sum((client.expected(request) for request in requests[4:]), Usage())
         ask_all(requests, client)
-        assert estimate(requests, client) == Used()
+        assert estimate(requests, client) == Usage()
         used = client.budget.used
         assert used.prompt_tokens <= before.prompt_tokens
         assert used.answer_tokens <= before.answer_tokens
@@ -340,7 +340,7 @@ def test_what_has_no_more_attempts_left_is_not_in_the_estimate(tmp_path):
     with serve(scripted, lambda _, document: faults.refused) as server:
         client = client_of(server, tmp_path)
         ask_all(requests_for(2), client)
-        assert estimate(requests_for(2), client) == Used()
+        assert estimate(requests_for(2), client) == Usage()
         client.manner = replace(client.manner, answers=3)
         assert estimate(requests_for(2), client).calls == 2
 

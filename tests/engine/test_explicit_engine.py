@@ -216,5 +216,5 @@ def test_the_company_of_other_patients_and_the_number_of_threads_change_nothing(
 def test_gains_that_look_ahead_are_refused():
     one, zero = explicit_models([[0, 0.2, 0.8]], [[0, 0.8, 0.2]], [[0]], [[0]])
     models = Models("x", ("a", "b"), ("f",), (one, zero), (np.array([0]), np.array([0])), np.array([[0, 0.5, 0.5]]))
-    with pytest.raises(BundleError, match="f_target on a bundle that says how often; expected cmi"):
+    with pytest.raises(BundleError, match="f_target on a bundle with probabilities; expected cmi"):
         choose(models, np.zeros((1, 1), np.int8), allocation="greedy", gain="f_target", target="linearity", k=1)

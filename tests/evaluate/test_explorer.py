@@ -20,7 +20,7 @@ from afa.cohort.cohort import Cohort, write_cohort
 from afa.errors import ConfigError
 from afa.evaluate.explorer import RANKED, evenly, explorer_page, settled_from
 from afa.evaluate.long_tables import write_tables
-from afa.evaluate.simulate import runs_of, ways_of
+from afa.evaluate.simulate import runs_of, strategies_of
 from afa.evaluate.simulate.walks import SimulationSetting
 from afa.evaluate.simulation_page import explore_simulation
 from afa.model.rule_names import WITHOUT_GAIN
@@ -154,7 +154,7 @@ def assert_simulated_steps(bundle, people, coupling, costs, score, k=1):
     """What the explorer shows of simulated patients with gaps is what a planner says that is asked and told by hand."""
     rng = np.random.default_rng(2)
     there = rng.random(people.values.shape) < 0.7
-    runs = runs_of(ways_of(["priority_all", "greedy", "largest_unary", "random"], ["cmi"], [score]), (3, 4))
+    runs = runs_of(strategies_of(["priority_all", "greedy", "largest_unary", "random"], ["cmi"], [score]), (3, 4))
     setting = SimulationSetting(k=k, coupling=coupling, costs=costs)
     shown = explore_simulation(bundle, people, runs, setting, most=3, measured=there)
     summary, place = shown.summary, shown.summary["scores"].index(score)

@@ -120,7 +120,7 @@ def test_a_made_up_field_keeps_what_was_given_and_says_what_was_seen(pumps: Path
     assert remarks == [
         "voters gave probabilities for cut points of their own: pressure low 2 to 3",
         "no answer, taken as no shift: leak noise, leak site_a, leak site_b, worn pressure, worn site_a, ...",
-        "the number of missing values alone predicts leak (AUROC 1.00): no method should learn from what is missing",
+        "the number of missing values alone predicts leak (AUROC 1.00): no method should use missingness as a feature",
     ]
     assert remarks[0] in (out / "SOURCE.md").read_text()
     cuts, unary, pairs = read_record(out).values()

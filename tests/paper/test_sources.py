@@ -47,7 +47,7 @@ def test_a_job_fails_if_a_module_data_or_an_input_that_it_used_has_changed(
     assert ended.returncode == 2
     assert sorted(ended.stderr.splitlines()) == sorted(
         f"afa: {path}: found another content, changed while jobs ran; expected what it was when the run began."
-        " Next step: give the same command again, and leave what a run uses alone while it goes on."
+        " Next step: give the same command again, and do not edit these files during a run."
         for path in USED
     )
 

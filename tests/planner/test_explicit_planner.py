@@ -332,7 +332,7 @@ def test_findings_that_repeat_each_other_are_believed_by_how_many_they_are_worth
         ({"tau": "half"}, "planner option tau: found 'half'"),
         ({"tau": "effective"}, "planner option tau: found effective with exclusive groups"),
         ({"holds": "two"}, "planner option holds: found 'two'; expected several or one or one or none"),
-        ({"layer0": "sound"}, "planner option layer0: found 'sound'; expected none where the bundle says how often"),
+        ({"layer0": "sound"}, "planner option layer0: found 'sound'; expected none where the bundle has probabilities"),
         ({"coupling": "differential"}, "planner option coupling: found differential on features that cannot be -1"),
         ({"coupling": "shared"}, "planner option coupling"),
     ],
@@ -345,7 +345,7 @@ def test_options_that_do_not_go_with_the_explicit_gauge_are_refused(fevers, opti
 
 def test_options_of_the_explicit_gauge_need_a_bundle_that_says_how_often(bundle_tiny):
     for options in ({"holds": "one"}, {"tau": 0.5}):
-        with pytest.raises(PlannerError, match="expected a bundle that says how often"):
+        with pytest.raises(PlannerError, match="expected a bundle with probabilities"):
             TopKPlanner(bundle_tiny, k=1, **options)
 
 

@@ -14,10 +14,10 @@ from commands import afa
 from rated import rated
 
 from afa.dialogue.conversation import converse
-from afa.dialogue.sessions import Keeper
+from afa.dialogue.sessions import SessionFile
 from afa.dialogue.words import assumption_of
 from afa.errors import PlannerError
-from afa.evaluate.simulate.walks import SimulationSetting, Way, planner_of
+from afa.evaluate.simulate.walks import SimulationSetting, Strategy, planner_of
 from afa.model.bundle import Bundle, load_bundle
 from afa.planner import BinaryPlanner, Stop, TopKPlanner
 from afa.planner.session import load_session, save_session
@@ -192,7 +192,7 @@ def test_which_background_is_used_is_said_and_kept_in_the_session(tmp_path: Path
 def test_json_lines_ask_for_several_at_once() -> None:
     bundle = load_bundle(TINY)
     lines = ['{"do": "observe", "values": {"MUC2": 1}}', '{"do": "view"}']
-    greeting, first, view = map(json.loads, converse(planner(bundle, together=2), lines, Keeper()))
+    greeting, first, view = map(json.loads, converse(planner(bundle, together=2), lines, SessionFile()))
     assert tuple(greeting["suggestion"]["features"]) == planner(bundle, together=2).suggest().features
     assert "no background" in greeting["assumption"]
     assert len(first["suggestion"]["features"]) == 2
@@ -222,7 +222,7 @@ def test_a_simulation_leaves_the_patient_himself_out_of_the_background(ladder: B
     others = {f"p{i}": Background.of_patients(ladder, values, without=i) for i in range(2)}
     setting = SimulationSetting(k=1, background=others.get)
     for patient, answer in (("p0", "v1"), ("p1", "v0")):
-        assert planner_of(ladder, Way("frontier", "", "background"), setting, patient=patient).top_k() == [answer]
+        assert planner_of(ladder, Strategy("frontier", "", "background"), setting, patient=patient).top_k() == [answer]
 
 
 def test_plan_reads_the_background_from_a_table_without_the_patient(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from afa.errors import ConfigError, ResourceError
 from afa.evaluate.long_tables import gather_tables
 from afa.io.files import atomic_file, atomic_folder
 from afa.paper import workflow
-from afa.paper.workflow import has_profile, join_the_living, remove_shards
+from afa.paper.workflow import has_profile, hold_run_lock, remove_shards
 
 WRITER = """
 import sys, time
@@ -134,14 +134,14 @@ def test_the_lock_of_a_dead_run_of_this_machine_is_removed(state: Path) -> None:
     process = begun(RUNNER, state)
     left = lock(state)
     killed(process)
-    assert join_the_living(state) is None
+    assert hold_run_lock(state) is None
     assert not left.exists()
 
 
 def test_the_lock_of_a_living_run_stays_and_its_process_is_named(state: Path) -> None:
     process = begun(RUNNER, state)
     held = lock(state)
-    kept = join_the_living(state)
+    kept = hold_run_lock(state)
     assert kept is not None
     assert f"({process.pid})" in kept
     assert held.exists()
@@ -150,14 +150,14 @@ def test_the_lock_of_a_living_run_stays_and_its_process_is_named(state: Path) ->
 
 def test_two_living_runs_stand_side_by_side(state: Path) -> None:
     process = begun(RUNNER, state)
-    assert join_the_living(state) is None
+    assert hold_run_lock(state) is None
     killed(process)
 
 
 def test_the_lock_of_a_run_on_another_machine_stays(state: Path) -> None:
     (state / "alive").write_text("elsewhere")
     held = lock(state)
-    kept = join_the_living(state)
+    kept = hold_run_lock(state)
     assert kept is not None
     assert "a run on elsewhere" in kept
     assert "snakemake --unlock" in kept
@@ -167,20 +167,20 @@ def test_the_lock_of_a_run_on_another_machine_stays(state: Path) -> None:
 
 def test_a_lock_of_unknown_origin_stays(state: Path) -> None:
     held = lock(state)
-    assert "an unknown machine" in str(join_the_living(state))
+    assert "an unknown machine" in str(hold_run_lock(state))
     assert held.exists()
 
 
 def test_the_machine_of_the_last_run_is_noted_where_there_is_no_lock(state: Path) -> None:
     (state / "alive").write_text("elsewhere")
-    assert join_the_living(state) is None
+    assert hold_run_lock(state) is None
     assert (state / "alive").read_text() == socket.gethostname()
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file")
     with pytest.raises(ResourceError, match="state: found File exists; expected a folder that can be written"):
-        join_the_living(tmp_path / "state")
+        hold_run_lock(tmp_path / "state")
 
 
 @pytest.mark.parametrize("tables", [["a", ""], ["", "a"], ["", ""], ["ab", "a"], ["a", "ab"]])

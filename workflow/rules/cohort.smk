@@ -1,5 +1,5 @@
 # The cohort is encoded from a series: a bundled extract, a series from GEO or a mirror, or simulated data.
-EXTRACT = None if TABLE else carried_extract(settings, COHORT.series, Path(home(".")))
+EXTRACT = None if TABLE else bundled_extract(settings, COHORT.series, Path(home(".")))
 SERIES, SERIES_FILES = [], []
 FILES["source"] = [f"{RUN}/source.json"]
 if SIMULATED:

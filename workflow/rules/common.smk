@@ -30,7 +30,7 @@ if installed != PACKAGE_VERSION:
 
 from afa.paper.codedigest import DIGEST_LENGTH, PACKAGE, Code, versions
 from afa.paper.config import (
-    carried_extract,
+    bundled_extract,
     check_run_config,
     cohort_file,
     language_models,
@@ -43,7 +43,7 @@ from afa.cohort.config import simulated_files
 from afa.cohort.table_cohort import (
     TableCohort,
     load_cohort_file,
-    nobody_is_complete,
+    no_complete_patient,
 )
 from afa.errors import AfaError
 from afa.io.files import sha256_of
@@ -54,7 +54,7 @@ from afa.paper.sources import NOTED, note_sources, sources
 from afa.paper.experiments import declared
 from afa.paper.workflow import (
     has_profile,
-    join_the_living,
+    hold_run_lock,
     remove_shards,
     workflow_folder,
 )
@@ -91,10 +91,10 @@ try:
     OWN_BUNDLE = settings.bundle or FIELD
     ENTITIES = None if OWN_BUNDLE is None else entities_of(OWN_BUNDLE)
     # The stages that reproduce the paper use only patients with all values measured.
-    GAPS = bool(FIELD) and nobody_is_complete(COHORT, settings.tables)
+    NO_COMPLETE_PATIENT = bool(FIELD) and no_complete_patient(COHORT, settings.tables)
     NEEDS = read_needs(home("resources/benchmarks"))
     # A lock is removed only if its run has ended, so that the same command resumes a run after a crash.
-    if workflow.is_main_process and (kept := join_the_living(".snakemake")):
+    if workflow.is_main_process and (kept := hold_run_lock(".snakemake")):
         logger.warning(f"afa: {kept}")
 except AfaError as error:
     raise WorkflowError(str(error)) from None
@@ -184,7 +184,7 @@ PAPER_TABLES = files_of(home("resources/paper"), "*.csv")
 PRINTED_TABLES = [
     Path(file).stem for file in PAPER_TABLES if Path(file).name.startswith("tab_")
 ]
-LOOKED_INTO = 10_000_000
+LARGEST_DIGESTED = 10_000_000
 """Largest source, in bytes, whose content is compared. For larger sources, only Snakemake's own comparison is used."""
 DIGESTS = {}
 
@@ -202,7 +202,7 @@ def contents(*parts):
     ]
     for file in map(str, files):
         if file not in DIGESTS and os.path.isfile(file):
-            large = os.path.getsize(file) > LOOKED_INTO
+            large = os.path.getsize(file) > LARGEST_DIGESTED
             DIGESTS[file] = "" if large else sha256_of(file)
     found = [DIGESTS.get(str(file), "") for file in files]
     return f"contents {hashlib.sha256(' '.join(found).encode()).hexdigest()}"
@@ -255,8 +255,8 @@ def template_digest(pattern):
     return "".join(sha256_of(part)[:DIGEST_LENGTH] for part in parts)
 
 
-# SHOWN lists, for each notebook, the files of resources/paper that the notebook shows.
-SHOWN = {
+# PAPER_FILES lists, for each notebook, the files of resources/paper that the notebook shows.
+PAPER_FILES = {
     "sign_convergence": ["tab_m2_random_sign.csv"],
     "chaos": ["tab_chaos.csv"],
     "layer0": ["tab_layer0_synthetic.csv"],
@@ -271,7 +271,7 @@ SHOWN = {
 
 def shown_in(notebook):
     """Return the files of resources/paper that a notebook shows."""
-    return [home(f"resources/paper/{file}") for file in SHOWN.get(notebook, [])]
+    return [home(f"resources/paper/{file}") for file in PAPER_FILES.get(notebook, [])]
 
 
 def notebook_code(notebook):
@@ -317,22 +317,22 @@ def comma_separated(numbers):
     return ",".join(map(str, numbers))
 
 
-# LEFT_OUT maps each stage that this run skips (or `comparison`, the comparison with the paper) to the reason.
+# SKIPPED maps each stage that this run skips (or `comparison`, the comparison with the paper) to the reason.
 # A stage is skipped if the bundle or the cohort does not meet the requirements of the stage.
-LEFT_OUT = declared.left_out(
+SKIPPED = declared.left_out(
     2 if ENTITIES is None else ENTITIES,
     labelled=bool(COHORT.labels),
     elicited=OWN_BUNDLE is None,
 )
 if TABLE:
-    LEFT_OUT["layer0_synthetic"] = (
+    SKIPPED["layer0_synthetic"] = (
         "it is about the paper's synthetic portfolio, not about this table"
     )
-    LEFT_OUT["comparison"] = "the paper's numbers are about another disease"
-elif "allocation" in LEFT_OUT:
-    LEFT_OUT["comparison"] = LEFT_OUT["allocation"]
+    SKIPPED["comparison"] = "the paper's numbers are about another disease"
+elif "allocation" in SKIPPED:
+    SKIPPED["comparison"] = SKIPPED["allocation"]
 STAGES = {
-    name: stage for name, stage in declared.STAGES.items() if name not in LEFT_OUT
+    name: stage for name, stage in declared.STAGES.items() if name not in SKIPPED
 }
 # `FILES` maps the name of an input to the files that jobs read; for a folder, to the list of files in the folder.
 # Other files of a bundle or cohort need not be listed, because bundle.yaml and cohort.yaml contain their digests.
@@ -360,9 +360,9 @@ def files_by_name(names):
     return {name: FILES[name] for name in names}
 
 
-# BEFORE maps each step to its earlier steps, of which a run may skip some.
+# EARLIER_STEPS maps each step to its earlier steps, of which a run may skip some.
 # Stages are not listed here, because each stage declares its inputs.
-BEFORE = {
+EARLIER_STEPS = {
     "bundle": ["unary", "consensus", "evidence", "pairwise", "bundle_dropped"],
     "cohort": ["bundle", "geo", "source"],
     "by_cohort": ["bundle", "geo", "source"],
@@ -380,7 +380,7 @@ def files_behind(*names):
             needed.add(name)
             stage = STAGES.get(name)
             of_stage = [*stage.inputs, *stage.beside] if stage else []
-            pending += [*of_stage, *BEFORE.get(name, [])]
+            pending += [*of_stage, *EARLIER_STEPS.get(name, [])]
     needed -= {"portfolio", "study"}  # these two are part of the project
     files = [FILES[name] for name in FILES if name in needed]
     rows = [rows_of(name) for name in STAGES if name in needed]

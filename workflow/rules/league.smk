@@ -93,7 +93,7 @@ if FIELD:
 
 
 # If no patient has all values measured, the league's page is used as the report.
-if GAPS:
+if NO_COMPLETE_PATIENT:
     logger.info(
         f"cohort {COHORT.name}: nobody has every value, so the report has what the league says, and no stage of the paper"
     )

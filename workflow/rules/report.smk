@@ -125,9 +125,9 @@ if "llm_choosing" in BASELINES:
 
 # If this run does not make the tables of a figure, the report gives the reason instead of the figure.
 for name, (_, _, reads) in dict(NOTEBOOKS).items():
-    lacking = [Path(part).stem for part in reads if Path(part).stem in LEFT_OUT]
+    lacking = [Path(part).stem for part in reads if Path(part).stem in SKIPPED]
     if lacking:
-        LEFT_OUT.setdefault(name, LEFT_OUT[lacking[0]])
+        SKIPPED.setdefault(name, SKIPPED[lacking[0]])
         del NOTEBOOKS[name]
 
 for name, (chapter, title, reads) in NOTEBOOKS.items():
@@ -229,8 +229,8 @@ rule published:
 
 
 REPORTED = [
-    *([] if "comparison" in LEFT_OUT else FILES["comparison"]),
-    *([] if "allocation" in LEFT_OUT else [f"{RUN}/explorer.html"]),
+    *([] if "comparison" in SKIPPED else FILES["comparison"]),
+    *([] if "allocation" in SKIPPED else [f"{RUN}/explorer.html"]),
     *FILES["published"],
     *expand(f"{RUN}/notebooks/{{name}}.ipynb", name=NOTEBOOKS),
     *expand(f"{RUN}/figures/{{name}}.{{form}}", name=NOTEBOOKS, form=["pdf", "svg"]),
@@ -331,7 +331,7 @@ rule report_page:
             f"--part={name}={chapter}: {title}"
             for name, (chapter, title, _) in NOTEBOOKS.items()
         ],
-        left_out=[f"--left-out={name}={reason}" for name, reason in LEFT_OUT.items()],
+        left_out=[f"--left-out={name}={reason}" for name, reason in SKIPPED.items()],
         measured=lambda wildcards, input: (
             f"--measured {folder_of(input.measured)}" if input.measured else ""
         ),
@@ -388,7 +388,7 @@ rule workflow_report:
 
 
 # KEPT lists all saved files of the run.
-if GAPS:
+if NO_COMPLETE_PATIENT:
     KEPT = [*FILES["league"], f"{RUN}/report.html"]
 else:
     KEPT = [

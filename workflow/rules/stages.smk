@@ -151,6 +151,6 @@ for name, stage in STAGES.items():
                 " --threads {threads} --out {params.folder} {params.rows} > {log} 2>&1"
 
 
-if "allocation" not in LEFT_OUT:
+if "allocation" not in SKIPPED:
 
     include: "allocation.smk"

@@ -28,9 +28,9 @@ from afa.evaluate.simulate.walks import (
     DRAWN,
     IN_UNITS,
     SimulationSetting,
+    Strategy,
     TopKTask,
     Walk,
-    Way,
     budgets_of,
     prices_of,
     within,
@@ -53,7 +53,7 @@ class Simulation(NamedTuple):
     features_needed: pd.DataFrame
 
 
-def ways_of(allocations: Sequence[str], gains: Sequence[str], scores: Sequence[str]) -> list[Way]:
+def strategies_of(allocations: Sequence[str], gains: Sequence[str], scores: Sequence[str]) -> list[Strategy]:
     """Return all combinations of a rule, a gain and a score. A rule that uses no gain is combined with each score once.
 
     The gain `information` compares entities, not duels. The rule `information` uses only the gain `information`, and no
@@ -65,10 +65,10 @@ def ways_of(allocations: Sequence[str], gains: Sequence[str], scores: Sequence[s
     gains_of |= {rule: ("",) for rule in allocations if rule in CHOOSES_WITHOUT_GAIN}
     gains_of[INFORMATION] = (INFORMATION,)
     rules = [*by_entity, *allocations]
-    return [Way(rule, gain, score) for score, rule in product(scores, rules) for gain in gains_of[rule]]
+    return [Strategy(rule, gain, score) for score, rule in product(scores, rules) for gain in gains_of[rule]]
 
 
-def usual_way(bundle: Bundle, setting: SimulationSetting, **given: str | None) -> Way:
+def default_strategy(bundle: Bundle, setting: SimulationSetting, **given: str | None) -> Strategy:
     """Return the rule, gain and score that a planner uses for this bundle and question.
 
     Parameters
@@ -86,26 +86,26 @@ def usual_way(bundle: Bundle, setting: SimulationSetting, **given: str | None) -
     else:
         planner = TopKPlanner(bundle, k=setting.k, holds=setting.holds, **options)
     rule = str(planner.settings["allocation"])
-    return Way(rule, "" if rule in CHOOSES_WITHOUT_GAIN else planner.gain, planner.guide)
+    return Strategy(rule, "" if rule in CHOOSES_WITHOUT_GAIN else planner.gain, planner.guide)
 
 
-def compared_ways(
+def compared_strategies(
     bundle: Bundle,
     setting: SimulationSetting,
     rules: Sequence[str] = (),
     gains: Sequence[str] = (),
     scores: Sequence[str] = (),
-) -> list[Way]:
+) -> list[Strategy]:
     """Return the strategies (rule, gain and score) to compare.
 
     The planner's defaults replace missing rules, gains or scores.
 
-    If no rules are given, the first strategy is that of a planner with default options (`usual_way`), followed by
-    simpler rules and random orders.
+    If no rules are given, the first strategy is that of a planner with default options (`default_strategy`), followed
+    by simpler rules and random orders.
     """
     first = rules[0] if rules and setting.entity is None and ":" not in rules[0] else None
     gain = gains[0] if gains and not rules else None
-    usual = usual_way(bundle, setting, allocation=first, gain=gain, score=scores[0] if scores else None)
+    usual = default_strategy(bundle, setting, allocation=first, gain=gain, score=scores[0] if scores else None)
     if not rules:
         rules = [usual.allocation, *(COMPARED if setting.entity is None else COMPARED_BINARY)]
         if set(gains) == {INFORMATION}:
@@ -113,13 +113,13 @@ def compared_ways(
     duels = [usual.gain] if usual.gain else []
     gains = gains or list(dict.fromkeys([*duels, "cmi"]))
     if setting.entity is None:
-        return ways_of(list(dict.fromkeys(rules)), gains, scores or [usual.score])
+        return strategies_of(list(dict.fromkeys(rules)), gains, scores or [usual.score])
     others = DECIDES if usual.score == BACKGROUND else usual.score
-    ways = ways_of(list(dict.fromkeys(rules)), gains, scores or [others])
+    ways = strategies_of(list(dict.fromkeys(rules)), gains, scores or [others])
     return [way._replace(score=BACKGROUND) if way.allocation == FRONTIER else way for way in ways]
 
 
-def runs_of(ways: Sequence[Way], seeds: Sequence[int]) -> list[tuple[Way, int]]:
+def runs_of(ways: Sequence[Strategy], seeds: Sequence[int]) -> list[tuple[Strategy, int]]:
     """Return pairs of a strategy and a seed.
 
     A strategy with random orders has one run for each seed; any other strategy has one run.
@@ -139,7 +139,7 @@ def some_patients(cohort: Cohort, n: int | None, seed: int) -> Cohort:
 def simulate(
     bundle: Bundle,
     cohort: Cohort,
-    ways: Sequence[Way],
+    ways: Sequence[Strategy],
     setting: SimulationSetting,
     *,
     measured: Bools | None = None,
@@ -200,7 +200,7 @@ FEATURES, COST = "features", "cost"
 CURVES = ("allocation", "gain", "score", "counted", "t", "metric", "value", "low", "high", "n")
 QUANTILES = {"q25": 0.25, "median": 0.5, "q75": 0.75, "p90": 0.9}
 NEEDED = ("allocation", "gain", "score", "criterion", "counted", *QUANTILES, "never", "n", "left_out")
-CONSTANT = Way("constant", "", "")
+CONSTANT = Strategy("constant", "", "")
 
 
 @dataclass
@@ -252,7 +252,7 @@ class Sums:
 
 
 def curves(
-    sums: Mapping[Way, Sums], weights: Floats, labels: Floats, axes: Mapping[str, NDArray[Any]], confidence: float
+    sums: Mapping[Strategy, Sums], weights: Floats, labels: Floats, axes: Mapping[str, NDArray[Any]], confidence: float
 ) -> pd.DataFrame:
     """Return a table of accuracies with the columns `CURVES`, by the number of features.
 
@@ -285,7 +285,7 @@ def curves(
     return pd.concat(tables, ignore_index=True)[list(CURVES)]
 
 
-def features_needed(sums: Mapping[Way, Sums]) -> pd.DataFrame:
+def features_needed(sums: Mapping[Strategy, Sums]) -> pd.DataFrame:
     """Return quantiles, over patients and seeds, of the amount after which a criterion holds (columns `NEEDED`).
 
     The amount is a number of features or, if costs differ, also a cost (column `counted`). Each quantile is an observed

@@ -24,8 +24,8 @@ from afa.evaluate.accuracy import right_of
 from afa.evaluate.simulate.walks import (
     DRAWN,
     SimulationTask,
+    Strategy,
     Walk,
-    Way,
     ends,
     informed,
     measured_first,
@@ -109,7 +109,7 @@ class BinaryTask(SimulationTask):
         """
         values, setting = self.values, self.setting
         if self.task is None:
-            way = Way("random", "", "two_elbo")
+            way = Strategy("random", "", "two_elbo")
             return np.array([informed(self._planner(way), row).decision() for row in values], dtype=np.int8)
         if isinstance(self.task.bundle, Bundle):
             known = np.where(values == MISSING, 0, values)
@@ -128,7 +128,7 @@ class BinaryTask(SimulationTask):
             parts[metric] = right_of(np.full((*target.shape, 1), usual), target, target != 0)
         return Walk(parts, {})
 
-    def walk(self, block: BinaryBlock, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
+    def walk(self, block: BinaryBlock, way: Strategy, seed: int, tick: Callable[[int], None]) -> Walk:
         """Simulate a block of patients until all measured values are observed."""
         by_planner = INFORMATION in way or FRONTIER in way or weighs_items(self.bundle, way, self.setting)
         if self.task is None or by_planner:
@@ -149,7 +149,7 @@ class BinaryTask(SimulationTask):
         spent = spent_along(order, prices_of(self.bundle, self.setting))
         return Walk(parts, with_costs(needed, spent), scores, spent)
 
-    def _compiled(self, task: ClassTask, block: BinaryBlock, way: Way, seed: int) -> Paths:
+    def _compiled(self, task: ClassTask, block: BinaryBlock, way: Strategy, seed: int) -> Paths:
         orders, drawn = self._orders(block, way, seed), way.allocation in DRAWN
         gain, target = way.gain or "wald_magnitude", way.score if way.gain == "f_target" else None
         if not self.setting.explicit:
@@ -168,7 +168,7 @@ class BinaryTask(SimulationTask):
         scores = np.take_along_axis(getattr(paths, way.score)[:, 0], step, axis=1)
         return orders, scores, np.take_along_axis(called, step, axis=1)
 
-    def _planned(self, block: BinaryBlock, way: Way, seed: int, tick: Callable[[int], None]) -> Paths:
+    def _planned(self, block: BinaryBlock, way: Strategy, seed: int, tick: Callable[[int], None]) -> Paths:
         orders = self._orders(block, way, seed) if way.allocation in DRAWN else None
 
         def read(planner: BinaryPlanner, _: int) -> tuple[Any, ...]:
@@ -182,7 +182,7 @@ class BinaryTask(SimulationTask):
         order, scores, certified = planned(planners, block.values, read, orders, tick)
         return order[:, 1:], scores, certified
 
-    def _planner(self, way: Way, patient: str = "") -> BinaryPlanner:
+    def _planner(self, way: Strategy, patient: str = "") -> BinaryPlanner:
         """Return a planner with the rule, gain and score of a strategy.
 
         Raise a `PlannerError` if the options are invalid.
@@ -200,7 +200,7 @@ class BinaryTask(SimulationTask):
             background=background(patient) if background is not None and way.score == BACKGROUND else None,
         )
 
-    def check(self, way: Way) -> None:
+    def check(self, way: Strategy) -> None:
         """Raise a `ConfigError` or a `PlannerError` if the binary question does not support the strategy."""
         explicit = self.setting.explicit
         known = (*COMPARED_BINARY, INFORMATION, FRONTIER)
@@ -220,7 +220,7 @@ class BinaryTask(SimulationTask):
         if explicit or self.setting.tau is not None or INFORMATION in way or FRONTIER in way:
             self._planner(way)
 
-    def _orders(self, block: BinaryBlock, way: Way, seed: int) -> Ints:
+    def _orders(self, block: BinaryBlock, way: Strategy, seed: int) -> Ints:
         """Return random orders of the features, (B, M).
 
         With `random_own`, the features of the entity precede all other features.

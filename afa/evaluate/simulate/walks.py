@@ -50,7 +50,7 @@ NEARLY = (19, 20)
 """Share of the final accuracy that counts as nearly as accurate: 95 %, as numerator and denominator."""
 
 
-class Way(NamedTuple):
+class Strategy(NamedTuple):
     """Store one strategy for choosing features: a rule, a gain and the guiding score.
 
     The attribute `gain` is "" if the rule uses no gain.
@@ -179,7 +179,7 @@ class TopKTask(SimulationTask):
         """
         values = self.values[rows]
         if self.setting.explicit:
-            truth = planned_truth(values, [self._planner(Way("random", "", "two_elbo")) for _ in values])
+            truth = planned_truth(values, [self._planner(Strategy("random", "", "two_elbo")) for _ in values])
         else:
             truth = full_observation(self.bundle, np.where(values == MISSING, 0, values), solver=self.setting.solver)
         targets = Targets.of(truth, self.labels[rows], self.setting.k, self.k_labels)
@@ -200,7 +200,7 @@ class TopKTask(SimulationTask):
         parts = {"sign_accuracy": (right, known.sum(axis=1, keepdims=True).astype(np.float64))}
         return Walk(parts | {metric: _share_part(share[:, None]) for metric, share in shares.items()}, {})
 
-    def walk(self, block: TopKBlock, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
+    def walk(self, block: TopKBlock, way: Strategy, seed: int, tick: Callable[[int], None]) -> Walk:
         """Simulate a block of patients until all measured values are observed."""
         compiled = is_compiled(self.bundle, way, self.setting)
         paths = self._compiled(block, way, seed) if compiled else self._planned(block, way, seed, tick)
@@ -222,7 +222,7 @@ class TopKTask(SimulationTask):
         spent = spent_along(order, prices_of(self.bundle, self.setting))
         return Walk(parts, with_costs(needed, spent), spent=spent)
 
-    def _compiled(self, block: TopKBlock, way: Way, seed: int) -> Paths:
+    def _compiled(self, block: TopKBlock, way: Strategy, seed: int) -> Paths:
         bundle, orders = self.bundle, None
         if way.allocation == "random":
             orders = measured_first(random_orders(bundle.features, block.names, [seed])[:, 0], block.values)
@@ -241,7 +241,7 @@ class TopKTask(SimulationTask):
         right = paths.right[:, :, 0, 0].astype(np.float64)
         return paths.order, right, paths.place[:, :, 0].astype(np.int64), paths.certified
 
-    def _planned(self, block: TopKBlock, way: Way, seed: int, tick: Callable[[int], None]) -> Paths:
+    def _planned(self, block: TopKBlock, way: Strategy, seed: int, tick: Callable[[int], None]) -> Paths:
         pairs = all_pairs(len(self.bundle.entities))
 
         def read(planner: TopKPlanner, patient: int) -> tuple[Any, ...]:
@@ -253,20 +253,20 @@ class TopKTask(SimulationTask):
         order, right, place, certified = planned(planners, block.values, read, tick=tick)
         return order[:, 1:], right, place, certified
 
-    def _planner(self, way: Way, name: str = "", seed: int = 0) -> TopKPlanner:
+    def _planner(self, way: Strategy, name: str = "", seed: int = 0) -> TopKPlanner:
         return planner_of(self.bundle, way, self.setting, patient=name, seed=seed)
 
     check = _planner
     """Raise the `PlannerError`, or the `ConfigError` of a custom rule, if no planner supports the way."""
 
 
-def is_compiled(bundle: Bundle, way: Way, setting: SimulationSetting) -> bool:
+def is_compiled(bundle: Bundle, way: Strategy, setting: SimulationSetting) -> bool:
     """Return True if the compiled engine supports this strategy; otherwise the planner is used."""
     known = way.score == "linearity" and way.allocation in COMPILED
     return known and not weighs_items(bundle, way, setting) and not setting.explicit
 
 
-def weighs_items(bundle: Bundle, way: Way, setting: SimulationSetting) -> bool:
+def weighs_items(bundle: Bundle, way: Strategy, setting: SimulationSetting) -> bool:
     """Return True if the rule uses costs, or if a measurement has several features."""
     return way.allocation not in DRAWN and (prices_of(bundle, setting) is not None or bool(measurements_of(bundle)))
 
@@ -380,7 +380,7 @@ def measured_first(orders: Ints, values: Codes) -> Ints:
 
 
 def planner_of(
-    bundle: Bundle, way: Way, setting: SimulationSetting, *, patient: str = "", seed: int = 0
+    bundle: Bundle, way: Strategy, setting: SimulationSetting, *, patient: str = "", seed: int = 0
 ) -> TopKPlanner:
     """Return a planner with the rule, gain and score of a strategy.
 

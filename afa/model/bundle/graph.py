@@ -53,10 +53,10 @@ def to_networkx(bundle: Bundle, entity: str | None = None) -> Any:
     """
     if bundle.rates is not None or bundle.packed.scope is not None:
         found, step = (
-            "a bundle that says how often, or what can occur",
+            "a bundle with probabilities, or with values that cannot occur",
             "keep it as a folder (afa.model.bundle.save_bundle)",
         )
-        expected = "directions alone, all that a graph can hold"
+        expected = "directions without probabilities, all that a graph can hold"
         raise BundleError(Fault(f"bundle {bundle.name}", found, expected, step))
     networkx = library("networkx")
     one = entity is not None

@@ -50,10 +50,10 @@ def to_markov_network(bundle: Bundle, entity: str, *, holds: bool | None = None)
         found, step = "exclusive groups", "leave them out of groups.csv"
         raise BundleError(Fault(where, found, "features that factors of two can hold", step))
     if bundle.has_probabilities and holds is None:
-        raise BundleError(Fault(where, "one that says how often", "which class", "give holds=True, or holds=False"))
+        raise BundleError(Fault(where, "one with probabilities", "which class", "give holds=True, or holds=False"))
     if holds is not None and not bundle.has_probabilities:
-        expected = "one that says how often, for `holds`"
-        raise BundleError(Fault(where, "directions alone", expected, "leave `holds` out"))
+        expected = "one with probabilities, for `holds`"
+        raise BundleError(Fault(where, "directions without probabilities", expected, "leave `holds` out"))
     model = bundle.mrf(entity) if holds is None else bundle_models(bundle, entity)[0 if holds else 1]
     unaries = np.where(model.possible, model.terms, 0.0)
     if (largest := float(np.abs(np.append(unaries, model.couplings.data)).max())) > LARGEST_POTENTIAL:
@@ -145,7 +145,12 @@ def _terms_of(factor: Any, where: str) -> dict[tuple[str, ...], float] | Fault:
     terms, residual = _fitted(scope, logs)
     if residual > TOLERANCE * max(1.0, float(np.abs(logs).max())):
         expected = "exp(c + a x)" if len(scope) == 1 else "exp(c + a x + b y + p x y), x and y being -1, 0 or 1"
-        return Fault(place, f"logarithms up to {residual:.2g} away", expected, "replace it by its closest such")
+        return Fault(
+            place,
+            f"logarithms up to {residual:.2g} away",
+            expected,
+            "replace the factor by the closest one of this form",
+        )
     return terms
 
 

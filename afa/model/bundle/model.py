@@ -339,7 +339,7 @@ class Bundle:
     def _rates(self) -> Rates:
         if self.rates is None or (self.rates.table is None and not self.has_probabilities):
             step = "add p_low_with, p_high_with, ... to unary.csv (docs/bundle.md)"
-            raise BundleError(Fault(f"bundle {self.name}", "directions alone", "probabilities", step))
+            raise BundleError(Fault(f"bundle {self.name}", "directions without probabilities", "probabilities", step))
         return self.rates
 
     def how_often(self, entity: str) -> tuple[Floats, Floats, NDArray[np.intp]]:

@@ -407,7 +407,7 @@ def _notes_on_rates(bundle: Bundle, rates: Rates, spoken: Bools) -> Iterator[str
     if len(probability_rows) and uniform.any():
         names = itertools.compress(bundle.features, uniform)
         yield (
-            f"features whose background nobody states, taken as uniform ({uniform.sum()}): {few(names)}; "
+            f"features without a stated background, taken as uniform ({uniform.sum()}): {few(names)}; "
             "give p_low and p_high in features.csv"
         )
 

@@ -25,7 +25,7 @@ from typing import Any
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from afa.elicit.answers import ANSWERS, BinaryTurn, MulticlassTurn, read_answer
-from afa.elicit.budget import Budget, Used
+from afa.elicit.budget import Budget, Usage
 from afa.elicit.client import Client
 from afa.elicit.live import Terms, ask_all
 from afa.elicit.prompts import key_of, render
@@ -53,7 +53,7 @@ THRESHOLD = 0.5
 
 
 @dataclass(frozen=True)
-class Said:
+class ModelAnswer:
     """The parsed answer of a language model to one question.
 
     Parameters
@@ -92,7 +92,7 @@ class Turn:
 
     t: int
     outcome: Outcome | str
-    said: Said
+    said: ModelAnswer
     asked: int
     measured: str = ""
     by_rule: bool = False
@@ -158,7 +158,7 @@ class TrialDialogue:
             self.requests.append((t, asked, question))
             entry = yield question
             if entry.outcome != "answered":
-                return Turn(t, entry.outcome, Said(), asked)
+                return Turn(t, entry.outcome, ModelAnswer(), asked)
             answer = self._said(entry)
             parts = ((PICK, answer.pick_fault), (LABELS, answer.label_fault))
             self.broken += [{"t": t, "asked": asked, "part": part, "kind": kind} for part, kind in parts if kind]
@@ -197,7 +197,7 @@ class TrialDialogue:
         run = f"{protocol.asked.turns}, {protocol.asked.order}" if protocol.at_checkpoints else protocol.asked.turns
         return Request(Question(briefing.prompt, names, run), render(briefing.prompt, values))
 
-    def _said(self, entry: Entry) -> Said:
+    def _said(self, entry: Entry) -> ModelAnswer:
         """Parse the model's answer in the current turn, and check its two parts."""
         prompt = self.briefing.prompt
         try:
@@ -211,7 +211,7 @@ class TrialDialogue:
         done = isinstance(answer, MulticlassTurn) and answer.done and not label_fault
         legal = () if label_fault else tuple(answer.top_k_labels)
         of_condition = isinstance(answer, BinaryTurn) and not label_fault
-        return Said(
+        return ModelAnswer(
             pick=answer.next_gene_to_measure or "",
             pick_fault="" if done else self._pick_fault(answer),
             label_fault=label_fault,
@@ -252,8 +252,8 @@ Asking = Generator[Request, Entry, TrialDialogue]
 """Generator that yields requests, receives their entries, and returns the complete dialogue."""
 
 
-def follow_all(courses: Sequence[Asking], source: AnswerSource, *, progress: bool = False) -> list[TrialDialogue]:
-    """Run all dialogues to their end, and return the finished dialogues in the order of `courses`.
+def follow_all(dialogues: Sequence[Asking], source: AnswerSource, *, progress: bool = False) -> list[TrialDialogue]:
+    """Run all dialogues to their end, and return the finished dialogues in the order of `dialogues`.
 
     If `progress` is True, a terminal shows how many waves of questions have been asked.
 
@@ -263,7 +263,7 @@ def follow_all(courses: Sequence[Asking], source: AnswerSource, *, progress: boo
 
     """
     ended: dict[int, TrialDialogue] = {}
-    waiting = {i: next(course) for i, course in enumerate(courses)}
+    waiting = {i: next(course) for i, course in enumerate(dialogues)}
     with tqdm(desc=source.model, unit="turn", disable=None if progress else True) as bar:
         while waiting:
             entries = source.answers(list(waiting.values()))
@@ -274,13 +274,13 @@ def follow_all(courses: Sequence[Asking], source: AnswerSource, *, progress: boo
             following = {}
             for i, entry in zip(waiting, entries, strict=True):
                 try:
-                    following[i] = courses[i].send(entry)
+                    following[i] = dialogues[i].send(entry)
                 except StopIteration as end:
                     ended[i] = end.value
             waiting = following
-            bar.set_postfix_str(f"{len(waiting)} of {len(courses)} courses open", refresh=False)
+            bar.set_postfix_str(f"{len(waiting)} of {len(dialogues)} dialogues open", refresh=False)
             bar.update()
-    return [ended[i] for i in range(len(courses))]
+    return [ended[i] for i in range(len(dialogues))]
 
 
 @dataclass(frozen=True)
@@ -353,7 +353,7 @@ def live(record: Path, endpoint: Endpoint, manner: Manner, terms: Terms, model: 
     return AnswerSource(budget.record, client.endpoint.model, manner, client, terms.concurrency)
 
 
-def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, client: Client) -> Used:
+def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, client: Client) -> Usage:
     """Return an upper estimate of the calls and tokens of the questions that have no recorded answer.
 
     The estimate assumes that each turn is answered at the first call. If the order of features is given, all prompts
@@ -362,7 +362,7 @@ def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, clien
     """
     patients = list(dict.fromkeys(trial.patient for trial, _ in trials))
     counted = [each for each in trials if protocol.at_checkpoints or each[0].patient == patients[0]]
-    used = Used()
+    used = Usage()
     for trial, briefing in counted:
         course = TrialDialogue(trial, briefing, replace(protocol, answers=1)).follow()
         answer, question = _stand_in(trial, briefing), next(course)
@@ -372,7 +372,7 @@ def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, clien
                     used += client.expected(question)
                 asked = (question.question, UNKNOWN, UNKNOWN, UNKNOWN, question.messages.digest)
                 question = course.send(Entry(*asked, "answered", answer, "", 1, UNKNOWN, UNKNOWN))
-    return used if protocol.at_checkpoints else sum((used for _ in patients), Used())
+    return used if protocol.at_checkpoints else sum((used for _ in patients), Usage())
 
 
 def _stand_in(trial: Trial, briefing: Briefing) -> str:

@@ -230,7 +230,7 @@ class BaselineSetting:
             yield rows_of(patient=self.patients, t=self.rounds).assign(method=method, **keys, **said)
 
 
-def readouts(setting: BaselineSetting, courses: Sequence[TrialDialogue]) -> pd.DataFrame:
+def readouts(setting: BaselineSetting, dialogues: Sequence[TrialDialogue]) -> pd.DataFrame:
     """Return the decisions of language models and planner at the evaluated rounds."""
     parts = [part for entity, one in setting.tasks.items() for part in setting.readouts(entity, one.order, PLANNER)]
     top_k = setting.tasks.get("")
@@ -239,7 +239,7 @@ def readouts(setting: BaselineSetting, courses: Sequence[TrialDialogue]) -> pd.D
         keys = rows_of(patient=setting.patients, t=setting.rounds)
         parts.append(keys.assign(**same, **top_k.constant(len(setting.rounds))))
     done = {(PLANNER, entity) for entity in setting.tasks}
-    for (method, _, entity), group in groupby(courses, lambda course: course.trial.key[:3]):
+    for (method, _, entity), group in groupby(dialogues, lambda course: course.trial.key[:3]):
         own = list(group)
         evidence = setting.protocol.evidence_of(method)
         parts.append(_of_model(setting, own, evidence))
@@ -253,13 +253,13 @@ def readouts(setting: BaselineSetting, courses: Sequence[TrialDialogue]) -> pd.D
     return pd.concat([typed(READOUT_COLUMNS, part) for part in parts], ignore_index=True)
 
 
-def _of_model(setting: BaselineSetting, courses: Sequence[TrialDialogue], evidence: str) -> pd.DataFrame:
+def _of_model(setting: BaselineSetting, dialogues: Sequence[TrialDialogue], evidence: str) -> pd.DataFrame:
     """Return a language model's decisions at the evaluated rounds. If the top k is missing, its precision is 0."""
-    method, task, entity, _ = courses[0].trial.key
-    shown = [[turn for turn in course.turns if turn.t in set(setting.rounds)] for course in courses]
+    method, task, entity, _ = dialogues[0].trial.key
+    shown = [[turn for turn in course.turns if turn.t in set(setting.rounds)] for course in dialogues]
     rows = [
         (method, task, evidence, entity, course.trial.patient, turn.t, bool(turn.said.labels), turn.said.decision)
-        for course, turns in zip(courses, shown, strict=True)
+        for course, turns in zip(dialogues, shown, strict=True)
         for turn in turns
     ]
     table = pd.DataFrame(rows, columns=READOUT_COLUMNS[:-2]).reindex(columns=READOUT_COLUMNS)
@@ -281,10 +281,10 @@ def _places(bundle: Bundle, labels: Sequence[str]) -> list[int]:
     return [place.get(entity, len(labels)) for entity in bundle.entities]
 
 
-def _completed(bundle: Bundle, courses: Sequence[TrialDialogue]) -> Ints:
+def _completed(bundle: Bundle, dialogues: Sequence[TrialDialogue]) -> Ints:
     """Return orders of all M features, (P, M) int64: first the observed features in their order, then all others."""
     index = {name: j for j, name in enumerate(bundle.features)}
-    orders = [dict.fromkeys((*course.path, *bundle.features)) for course in courses]
+    orders = [dict.fromkeys((*course.path, *bundle.features)) for course in dialogues]
     return np.array([[index[name] for name in order] for order in orders], dtype=np.int64)
 
 
@@ -332,12 +332,12 @@ def run_baselines(
     briefed = briefings(bundle, protocol, disease=disease, abstracts=abstracts)
     trials = setting.trials(briefed)
     before(trials)
-    courses = follow_all([TrialDialogue(*trial, protocol).follow() for trial in trials], source, progress=progress)
+    dialogues = follow_all([TrialDialogue(*trial, protocol).follow() for trial in trials], source, progress=progress)
     tables = {
-        "turns": typed(TURNS, [row for course in courses for row in _turns(course)]),
-        "faults": typed(FAULTS, [{**_keys(course), **each} for course in courses for each in course.broken]),
-        "calls": typed(CALLS, [row for course in courses for row in _calls(course, source)]),
-        "readouts": readouts(setting, courses),
+        "turns": typed(TURNS, [row for course in dialogues for row in _turns(course)]),
+        "faults": typed(FAULTS, [{**_keys(course), **each} for course in dialogues for each in course.broken]),
+        "calls": typed(CALLS, [row for course in dialogues for row in _calls(course, source)]),
+        "readouts": readouts(setting, dialogues),
         "targets": targets(setting),
         "protocol": _protocol(setting, disease),
     }

@@ -127,7 +127,7 @@ def refuse_scripted(calls: pd.DataFrame) -> None:
     names = sorted({*calls["model"], *calls["served_model"]})
     scripted = [name for name in names if name.lower().startswith(SCRIPTED)]
     if scripted:
-        step = "no number of it may stand in a result; ask a real model, or give its record"
+        step = "do not report its numbers; ask a real model, or give its record"
         raise ElicitationError(Fault("llm_baselines", f"answers of {', '.join(scripted)}", "a language model's", step))
 
 

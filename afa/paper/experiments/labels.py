@@ -131,7 +131,7 @@ def run(
     tables["tasks"] = pd.DataFrame(rows)
     tables["left_out"] = pd.DataFrame({"entity": pd.Series(left_out, dtype="str")})
     if not len(cohort.controls):
-        note("no controls are held against the scores: none is encoded in this cohort")
+        note("no scores of controls: no control is encoded in this cohort")
     for entity in left_out:
         note(f"label {entity} is left out: all patients have the same")
     return tables

@@ -26,7 +26,7 @@ from afa.evaluate.accuracy import Part, Resampled
 from afa.evaluate.inputs import closures_beside, note, top_k_size
 from afa.evaluate.long_tables import Complete, StageTables, axis_among, axis_of, by_patient, groups, read_table
 from afa.evaluate.resampling import first_where, quartiles_of_rounds
-from afa.evaluate.simulate.walks import SimulationSetting, Way, planned, planned_truth, planner_of
+from afa.evaluate.simulate.walks import SimulationSetting, Strategy, planned, planned_truth, planner_of
 from afa.evaluate.summary import count_rows, summary_rows
 from afa.evaluate.topk import Targets
 from afa.inference.meanfield import Solver
@@ -44,7 +44,7 @@ STORED = {"gain": "cmi", "schedule": "every"}
 """Gain and schedule of the cells of the allocation grid whose orders are used. A planner has the same gain and
 schedule.
 """
-ASKED = Way(RANDOM, STORED["gain"], "two_elbo")
+ASKED = Strategy(RANDOM, STORED["gain"], "two_elbo")
 """The way in which a planner chooses features under `explicit`."""
 
 

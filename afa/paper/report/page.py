@@ -26,7 +26,7 @@ from afa.io.files import sha256_of
 from afa.model.bundle import load_bundle
 from afa.paper.report.benchmarks import by_rule, read_jobs
 from afa.paper.report.notebook_page import notebook_caption, notebook_page
-from afa.paper.report.screen import basis, load_carried
+from afa.paper.report.screen import basis, load_stored_effects
 from afa.paper.report.sections import (
     choosing,
     complexity,
@@ -194,7 +194,7 @@ def _compared(
     if "comparison" in left_out:
         return {"lines": [], "not_run": []}
     comparison, counts, screen, voters = (read_table(run / "comparison", name) for name in COMPARED)
-    carried = [each for each in load_carried(paper / "carried") if each.cohort != cohort.name]
+    carried = [each for each in load_stored_effects(paper / "carried") if each.cohort != cohort.name]
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
     printed = pd.read_csv(paper / "hyperparams.csv", dtype=str)
     bundle, _ = load_inputs(run / "bundle", run / "cohort")

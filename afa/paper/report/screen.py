@@ -33,9 +33,9 @@ KNOWN = ("id", "name", "says", "cause", "alone")
 NUMBERS = ("unit", "paper", "ours", "low", "high", "constant", "verdict", "size")
 COLUMNS = [*KNOWN[:3], "said", *NUMBERS, "cause", "because", "alone"]
 VOTER_COLUMNS = ["id", "voter", "ours", "low", "high", "came"]
-CARRIED_STAGES = ("sign", "chaos", "binary", "gauge", "allocation", "layer0_synthetic")
+EFFECT_STAGES = ("sign", "chaos", "binary", "gauge", "allocation", "layer0_synthetic")
 """The stages that compute the effects. A stored run is valid only if the settings of these stages are the same."""
-CARRIED_ROUNDING = 0.015
+EFFECT_ROUNDING = 0.015
 """Largest difference, in points, between a stored effect and a recomputed effect. Stored values have two decimals."""
 
 
@@ -75,7 +75,7 @@ class Statements(Strict):
     statements: tuple[Statement, ...]
 
 
-class Carried(Strict):
+class StoredEffects(Strict):
     """Stored values of the paper's effects in another run.
 
     `rows` maps the id of an effect to its value and the ends of its interval, in percentage points or per cent.
@@ -215,13 +215,13 @@ def _numbers(statement: Statement, places: Mapping[str, Row], reader: Reader) ->
     return row | {"verdict": verdict.direction, "size": verdict.size}
 
 
-def carried_of(run: Path) -> Carried:
-    """Return the effects of a finished run as a `Carried` object, which can be stored."""
+def stored_effects_of(run: Path) -> StoredEffects:
+    """Return the effects of a finished run as a `StoredEffects` object, which can be stored."""
     table = read_table(run / "comparison", "screen")
     rows = table[table["ours"].notna()].fillna({"low": table["ours"], "high": table["ours"]}).set_index("id")
     numbers_of = {str(name): tuple(numbers) for name, *numbers in rows[["ours", "low", "high"]].round(2).itertuples()}
     features, bundle = sha256_of(run / "cohort" / "features.parquet"), load_bundle(run / "bundle").digest
-    return Carried(
+    return StoredEffects(
         cohort=load_cohort(run / "cohort").name,
         version=__version__,
         settings=basis(json.loads((run / "config.json").read_text(encoding="utf-8"))),
@@ -235,22 +235,22 @@ def basis(config: Mapping[str, Any]) -> str:
 
     `config` is a run's complete configuration, as in its `config.json`.
     """
-    described = [STAGES[name] for name in CARRIED_STAGES]
+    described = [STAGES[name] for name in EFFECT_STAGES]
     keys = {key.partition(".")[0] for stage in described for key in (*stage.settings, *(stage.summary or ()))}
     text = json.dumps({key: config.get(key) for key in sorted(keys)}, sort_keys=True)
     return sha256(text.encode()).hexdigest()
 
 
-def stale(carried: Carried, found: Carried) -> list[str]:
+def stale(carried: StoredEffects, found: StoredEffects) -> list[str]:
     """Return one text for each difference between stored effects and a new run of the same cohort."""
     said = [f"other {name}" for name in ("settings", "data") if getattr(carried, name) != getattr(found, name)]
     for name in sorted({*carried.rows, *found.rows}):
         stored, now = carried.rows.get(name), found.rows.get(name)
-        if not (stored and now and np.allclose(stored, now, rtol=0, atol=CARRIED_ROUNDING)):
+        if not (stored and now and np.allclose(stored, now, rtol=0, atol=EFFECT_ROUNDING)):
             said.append(f"{name}: {stored} stored, {now} found")
     return said
 
 
-def load_carried(folder: Path) -> list[Carried]:
+def load_stored_effects(folder: Path) -> list[StoredEffects]:
     """Return the stored effects in a folder, sorted by cohort, or an empty list if the folder does not exist."""
-    return [load_model(path, Carried) for path in sorted(folder.glob("*.yaml"))]
+    return [load_model(path, StoredEffects) for path in sorted(folder.glob("*.yaml"))]

@@ -19,7 +19,7 @@ from afa.evaluate.figures import new_figure, shared_legend
 from afa.evaluate.summary import headline
 from afa.model.bundle import Bundle
 from afa.paper.report.paper_tables import EVERY, PAPER_FEATURES, START, SummaryLines
-from afa.paper.report.screen import Carried, Row
+from afa.paper.report.screen import Row, StoredEffects
 from afa.paper.report.tables import CLAIM_ROUND
 from afa.paper.report.verdicts import (
     ALIKE,
@@ -268,7 +268,7 @@ def title_of(table: pd.DataFrame) -> str:
     return f"Of {of} of the paper, {said}"
 
 
-def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str, voters: pd.DataFrame) -> Markup:
+def figure(table: pd.DataFrame, carried: Sequence[StoredEffects], here: str, voters: pd.DataFrame) -> Markup:
     """Return an SVG figure of all effects that are differences, in the paper, in this run and in other runs.
 
     The paper's value is a diamond, the value of this run is a disc, and values of other runs are squares. Each tick

@@ -49,7 +49,7 @@ def check_energies(subject: Subject, *, altered: Callable[[Bundle], Bundle] | No
 
     """
     energy = altered(subject.bundle).energies(subject.values) if altered else subject.energies
-    read = subject.once(full_readings)
+    read = subject.once(full_scores)
     a, b = read.pairs.T
     total = _at_the_end(subject, subject.names, "running constant", energy, read.constant[:, 0], read.packed.tie)
     total += _readable_constants(subject, energy, read.packed.tie)
@@ -69,7 +69,7 @@ def one_potential_changed(bundle: Bundle) -> Bundle:
     return replace(bundle, unary=unary)
 
 
-def full_readings(subject: Subject) -> StateSamples:
+def full_scores(subject: Subject) -> StateSamples:
     """Return the inference results of all patients at full observation."""
     return subject.read(subject.bundle, [len(subject.bundle.features)])
 
@@ -180,13 +180,13 @@ def check_gauge(subject: Subject, *, share: tuple[float, float] = WHOLE, everywh
 
     """
     total = Outcome()
-    compared = subject.once(gauge_readings) if share == WHOLE else gauge_readings(subject, share)
+    compared = subject.once(gauge_differences) if share == WHOLE else gauge_differences(subject, share)
     for task, (plain, gauged) in zip(subject.tasks, compared, strict=True):
         total += _same_decisions(subject, plain, gauged, [task])
     return total + _constant_added(subject, everywhere=everywhere)
 
 
-def gauge_readings(subject: Subject, share: tuple[float, float] = WHOLE) -> list[tuple[StateSamples, StateSamples]]:
+def gauge_differences(subject: Subject, share: tuple[float, float] = WHOLE) -> list[tuple[StateSamples, StateSamples]]:
     """Return the results of each binary task before and after adding a random gauge, for some patients and rounds."""
     return [(_read(subject, closed), _read(subject, with_gauge(closed, share))) for closed in subject.closures]
 
@@ -199,7 +199,7 @@ def gauge_change(subject: Subject) -> pd.DataFrame:
     the largest change of the score, in nats for `two_elbo`. For an interval, the change is the larger change of its two
     ends.
     """
-    compared = subject.once(gauge_readings)
+    compared = subject.once(gauge_differences)
     tables = []
     for score, value, decision in (
         ("two_elbo", _two_elbo, lambda read: _signs(_two_elbo(read), read.packed.tie)),
@@ -291,7 +291,7 @@ def _constant_added(subject: Subject, *, everywhere: bool) -> Outcome:
     plain, shifted = (_read(subject, each) for each in (bundle, replace(bundle, priors=bundle.priors + added)))
     total = _same_decisions(subject, plain, shifted, [f"{pair}, equal priors added" for pair in subject.pairs])
     for v, entity in enumerate(bundle.entities if everywhere else ()):
-        closed, task = subject.once(gauge_readings)[v][0], subject.closures[v]
+        closed, task = subject.once(gauge_differences)[v][0], subject.closures[v]
         halves = np.array([added[v], -added[v]]) / 2
         moved = _read(subject, replace(task, priors=task.priors + halves))
         alike = partial(_alike, subject, [subject.tasks[v]])

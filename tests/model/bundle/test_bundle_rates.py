@@ -121,7 +121,7 @@ def test_where_nobody_states_it_the_background_is_uniform_and_noted(written: Pat
         faults(written, "unary.csv", row, ",".join(row.split(",")[:2]) + ",1,,,,")
     found, notes = validate_bundle(written)
     assert found == []
-    assert any(note.startswith("features whose background nobody states, taken as uniform (1): rash") for note in notes)
+    assert any(note.startswith("features without a stated background, taken as uniform (1): rash") for note in notes)
 
 
 def test_the_models_of_the_worked_example_are_those_of_its_files(written: Path) -> None:
@@ -355,7 +355,7 @@ def test_restricted_it_says_the_same_of_what_is_left(written: Path) -> None:
 
 def test_a_bundle_of_directions_alone_has_no_probabilities(bundle_tiny: Bundle) -> None:
     assert bundle_tiny.rates is None
-    with pytest.raises(BundleError, match="found directions alone; expected probabilities"):
+    with pytest.raises(BundleError, match="found directions without probabilities; expected probabilities"):
         bundle_tiny.how_often("fistula")
 
 

@@ -90,9 +90,9 @@ def test_class_models_by_pgmpy_s_own_inference_are_the_exact_ones(seed):
 
 def test_a_bundle_that_says_how_often_has_a_network_of_each_class_alone():
     bundle = rated(np.random.default_rng(0), n=1, m=2).bundle
-    with pytest.raises(BundleError, match="one that says how often; expected which class"):
+    with pytest.raises(BundleError, match="one with probabilities; expected which class"):
         to_markov_network(bundle, "v0")
-    with pytest.raises(BundleError, match="directions alone; expected one that says how often"):
+    with pytest.raises(BundleError, match="directions without probabilities; expected one with probabilities"):
         to_markov_network(TINY, "bleeding", holds=True)
 
 

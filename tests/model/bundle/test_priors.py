@@ -158,11 +158,11 @@ def test_a_graph_keeps_log_odds_between_0_and_1():
 @pytest.mark.parametrize(
     ("holds", "words"),
     [
-        ("several", "each of 3 entities has probability 1/2; priors.csv can say otherwise."),
-        ("one", "each of 3 entities has probability 1/3; priors.csv can say otherwise."),
+        ("several", "each of 3 entities has probability 1/2; priors.csv can give other probabilities."),
+        ("one", "each of 3 entities has probability 1/3; priors.csv can give other probabilities."),
         (
             "one or none",
-            "each of 3 entities has probability 1/4, as has none of them; priors.csv can say otherwise.",
+            "each of 3 entities has probability 1/4, as has none of them; priors.csv can give other probabilities.",
         ),
     ],
 )

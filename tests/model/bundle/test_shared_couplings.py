@@ -14,7 +14,7 @@ from afa.cli import app
 from afa.cohort.cohort import Cohort, write_cohort
 from afa.evaluate.long_tables import read_table
 from afa.evaluate.simulate import simulate
-from afa.evaluate.simulate.walks import SimulationSetting, Way
+from afa.evaluate.simulate.walks import SimulationSetting, Strategy
 from afa.model.bundle import Bundle, save_bundle
 from afa.model.bundle.rates import CONDITION, SHARED
 from afa.planner import TopKPlanner
@@ -67,7 +67,7 @@ def test_simulations_follow_and_judge_duels_without_what_both_classes_have(half_
     cohort = Cohort("few", half_shared.features, names, values, pd.DataFrame(index=list(names)))
     made = []
     for bundle in (half_shared, half_shared.contrasts()):
-        ways = [Way(rule, "cmi", "linearity") for rule in ("greedy", "priority_all")]
+        ways = [Strategy(rule, "cmi", "linearity") for rule in ("greedy", "priority_all")]
         made.append(simulate(bundle, cohort, ways, SimulationSetting(k=1, resamples=100)))
     pd.testing.assert_frame_equal(made[0].curves, made[1].curves)
     pd.testing.assert_frame_equal(made[0].features_needed, made[1].features_needed)

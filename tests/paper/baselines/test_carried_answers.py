@@ -40,7 +40,7 @@ def cohort_of(name: str, bundle: Bundle, folder: Path) -> Cohort:
     return build_cohort(settings, source, bundle.features, bundle.entities, aliases=aliases)
 
 
-def asked_of(name: str, monkeypatch: pytest.MonkeyPatch, table: str = "llm_baselines", **settings: Any) -> Baselines:
+def settings_of(name: str, monkeypatch: pytest.MonkeyPatch, table: str = "llm_baselines", **settings: Any) -> Baselines:
     monkeypatch.chdir(ROOT)
     return language_models(check_run_config({"cohort": name, **settings}))[table]
 
@@ -69,7 +69,7 @@ def test_every_carried_answer_is_replayed_with_no_miss(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tables, source = replayed(name, recorded_bundle, tmp_path, asked_of(name, monkeypatch))
+    tables, source = replayed(name, recorded_bundle, tmp_path, settings_of(name, monkeypatch))
     stored = list(source.store.entries())
     assert len(stored) == len(tables["calls"]) == 300
     assert sorted(tables["calls"]["time"]) == sorted(entry.time for entry in stored)
@@ -99,7 +99,7 @@ def test_a_model_that_chose_its_features_is_replayed_beside_the_planner_along_bo
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tables, source = replayed(name, recorded_bundle, tmp_path, asked_of(name, monkeypatch, "llm_choosing"))
+    tables, source = replayed(name, recorded_bundle, tmp_path, settings_of(name, monkeypatch, "llm_choosing"))
     assert len(list(source.store.entries())) == len(tables["calls"]) == calls
     assert tables["faults"].empty
     means = tables["readouts"].groupby(["evidence", "method", "t"])["p_at_k"].mean().astype(float)
@@ -135,15 +135,15 @@ def test_a_model_that_chose_its_features_is_replayed_beside_the_planner_along_bo
 def test_the_carried_answers_are_left_out_where_the_run_would_ask_something_else(
     changed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert asked_of("demo", monkeypatch).folder == Path("resources/baselines/demo")
+    assert settings_of("demo", monkeypatch).folder == Path("resources/baselines/demo")
     monkeypatch.chdir(ROOT)
     assert language_models(check_run_config({"cohort": "demo", **changed})) == {}
 
 
 def test_prices_and_a_record_or_a_live_model_of_ones_own_stand(monkeypatch: pytest.MonkeyPatch) -> None:
-    priced = asked_of("gse109142", monkeypatch, baselines={"prompt_price": 2})
+    priced = settings_of("gse109142", monkeypatch, baselines={"prompt_price": 2})
     assert (priced.folder, priced.prompt_price) == (Path("resources/baselines/gse109142"), 2)
-    assert asked_of("gse109142", monkeypatch, baselines={"record": "mine"}).folder == Path("mine")
-    live = asked_of("gse109142", monkeypatch, baselines={"live": True, "calls": 9})
+    assert settings_of("gse109142", monkeypatch, baselines={"record": "mine"}).folder == Path("mine")
+    live = settings_of("gse109142", monkeypatch, baselines={"live": True, "calls": 9})
     assert live.folder == Path("data/llm_baselines")
     assert live.methods == ("mrf_llm", "rag_llm")

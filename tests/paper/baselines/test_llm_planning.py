@@ -16,7 +16,7 @@ from elicit.llm_faults import rate_limited, server_error, slow
 from elicit.llm_server import KEY, MODEL, serve
 from planning import CONTROL, PATIENTS, done_after, picks, refuses, sensible, with_changes
 
-from afa.elicit.budget import CapError
+from afa.elicit.budget import BudgetError
 from afa.elicit.record import Record
 from afa.errors import ElicitationError
 from afa.model.orders import random_order
@@ -203,7 +203,7 @@ def test_a_cap_ends_the_run_and_another_asks_only_the_rest(workshop):
         workshop.run("whole", endpoint=whole, **asked)
     for path in [*workshop.record.glob("*.jsonl"), *workshop.record.glob("*.tries")]:
         path.unlink()
-    with serve(sensible) as first, pytest.raises(CapError):
+    with serve(sensible) as first, pytest.raises(BudgetError):
         workshop.run("first", "--calls", "5", endpoint=first, fails=True, **asked)
     with serve(sensible) as second:
         workshop.run("second", endpoint=second, **asked)

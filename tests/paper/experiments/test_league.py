@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from afa.cohort.table_cohort import field_cohort, nobody_is_complete
+from afa.cohort.table_cohort import field_cohort, no_complete_patient
 from afa.engine.follow import choose
 from afa.engine.layout import Models
 from afa.engine.run import CERTAIN, MISSING
 from afa.evaluate.classifiers import trained
 from afa.evaluate.entrants import (
-    NOBODY,
+    NO_ENTITY,
     Entrant,
     FieldTask,
     HypothesisModel,
@@ -245,7 +245,7 @@ def test_where_one_or_none_holds_the_posterior_is_the_planners_and_none_is_a_can
     found = read_entrant(made_up(tmp_path, "taps", holds="one or none"))
     assert not isinstance(found, str)
     values = found.values[:8]
-    reading = which(found.bundle, NOBODY)
+    reading = which(found.bundle, NO_ENTITY)
     orders, evidence = reading.orders(values), reading.planned(values, range(4))
     for row, order, seen in zip(values, orders, evidence, strict=True):
         planner = TopKPlanner(found.bundle, k=1)
@@ -290,13 +290,13 @@ def made_up(folder: Path, name: str, *, holds: str, address: str | None = None) 
 
 def test_a_table_of_which_nobody_has_every_value_is_told_from_others(tmp_path: Path) -> None:
     field = made_up(tmp_path, "valves", holds="several")
-    assert not nobody_is_complete(field_cohort(field))
+    assert not no_complete_patient(field_cohort(field))
     values = next(field.glob("values.csv*"))
     head, *rows = gzip.decompress(values.read_bytes()).decode().splitlines()
     values.write_bytes(gzip.compress("\n".join([head, *(f"{row.rpartition(',')[0]}, " for row in rows)]).encode()))
     cohort = field_cohort(field)
-    assert nobody_is_complete(cohort.model_copy(update={"sha256": None}))
-    assert not nobody_is_complete(cohort)  # the file has another digest, and is not read
+    assert no_complete_patient(cohort.model_copy(update={"sha256": None}))
+    assert not no_complete_patient(cohort)  # the file has another digest, and is not read
 
 
 def test_fields_that_nobody_coded_for_pass_and_a_table_that_is_not_there_is_shown(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The stages on a bundle that says how often: what they read under `explicit` is what planners say."""
+"""The stages on a bundle with probabilities: what they read under `explicit` is what planners say."""
 
 from dataclasses import replace
 
@@ -194,7 +194,7 @@ def test_a_bundle_of_directions_alone_is_refused(bundle_tiny):
     values = np.zeros((2, 5), dtype=np.int8)
     cohort = Cohort("c", bundle_tiny.features, ("a", "b"), values, pd.DataFrame(index=["a", "b"]))
     assert explicit_references(bundle_tiny) == []
-    with pytest.raises(BundleError, match="directions alone"):
+    with pytest.raises(BundleError, match="directions without probabilities"):
         binary.run(
             bundle_tiny,
             cohort,

@@ -20,14 +20,14 @@ from afa.paper.report.paper_tables import TABLES, SummaryLines
 from afa.paper.report.screen import (
     COLUMNS,
     VOTER_COLUMNS,
-    Carried,
     Statements,
+    StoredEffects,
     basis,
-    carried_of,
-    load_carried,
+    load_stored_effects,
     of_voters,
     screen_table,
     stale,
+    stored_effects_of,
 )
 from afa.paper.report.sections import figure, sentences, spread, tallies, title_of, voters_said
 from afa.paper.report.verdicts import ClaimAnswers
@@ -206,7 +206,7 @@ def test_the_figure_has_every_difference_and_escapes_what_people_wrote(tmp_path)
     (tmp_path / "a.yaml").write_text(
         "cohort: a <b>\nversion: v\nsettings: s\ndata: d\nrows: {cmi_10: [20.0, 19.0, 21.0]}\n"
     )
-    drawn = str(figure(table, load_carried(tmp_path), "here <i>", pd.DataFrame(columns=VOTER_COLUMNS)))
+    drawn = str(figure(table, load_stored_effects(tmp_path), "here <i>", pd.DataFrame(columns=VOTER_COLUMNS)))
     differences = table[(table["unit"] == "percentage points") & table["ours"].notna()]
     assert len(differences) == 5
     assert all(
@@ -219,23 +219,23 @@ def test_the_figure_has_every_difference_and_escapes_what_people_wrote(tmp_path)
 
 def test_a_stored_run_has_the_numbers_of_its_screen_and_says_when_they_are_no_longer_found(tmp_path):
     run, _ = finished_run(tmp_path)
-    kept = carried_of(run)
+    kept = stored_effects_of(run)
     assert kept.cohort == "odd"
     assert kept.rows == {"a_b": (-1.9, -2.6, -1.2), "level": (91.0, 90.0, 92.0)}
     out, words = str(tmp_path / "odd.yaml"), ("carry", str(run), "--out")
     assert CliRunner().invoke(app, [*words, out]).exit_code == 0
-    assert load_model(tmp_path / "odd.yaml", Carried) == kept
+    assert load_model(tmp_path / "odd.yaml", StoredEffects) == kept
     assert CliRunner().invoke(app, [*words, out, "--check"]).exit_code == 0
     (run / "config.json").write_text(json.dumps({"bootstrap": {"confidence": 0.8}}))
-    assert stale(kept, carried_of(run)) == ["other settings"]
+    assert stale(kept, stored_effects_of(run)) == ["other settings"]
     changed = kept.model_copy(update={"data": "0", "rows": {**kept.rows, "a_b": (-1.9, -2.6, -1.1)}})
     assert stale(changed, kept) == ["other data", "a_b: (-1.9, -2.6, -1.1) stored, (-1.9, -2.6, -1.2) found"]
     failed = CliRunner().invoke(app, [*words, out, "--check"])
     assert "other settings" in str(failed.exception)
-    assert load_carried(tmp_path / "nowhere") == []
+    assert load_stored_effects(tmp_path / "nowhere") == []
 
 
-@pytest.mark.parametrize("carried", load_carried(PAPER / "carried"), ids=lambda each: each.cohort)
+@pytest.mark.parametrize("carried", load_stored_effects(PAPER / "carried"), ids=lambda each: each.cohort)
 def test_what_the_project_carries_was_made_with_the_default_settings(carried):
     assert carried.settings == basis(RunConfig(cohort=carried.cohort).model_dump(mode="json"))
     assert set(carried.rows) <= {each.id for each in STATEMENTS}
