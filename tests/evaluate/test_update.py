@@ -302,8 +302,8 @@ def test_without_knowledge_all_values_are_alike_and_nothing_is_coupled():
 def test_a_bundle_of_directions_alone_is_refused_in_a_line_that_says_what_it_needs(bundle_tiny):
     expected = (
         f"bundle {bundle_tiny.name}: found directions without probabilities, which labelled patients cannot "
-        "update; expected probabilities of the values. Next step: add p_low_with, p_high_with, p_low_without and p_high_without to "
-        "unary.csv (docs/bundle.md)."
+        "update; expected probabilities of the values. Next step: add p_low_with, p_high_with, p_low_without and "
+        "p_high_without to unary.csv (docs/bundle.md)."
     )
     with pytest.raises(BundleError) as caught:
         afa.update(bundle_tiny, X, Y)

@@ -331,9 +331,7 @@ if TABLE:
     SKIPPED["comparison"] = "the paper's numbers are about another disease"
 elif "allocation" in SKIPPED:
     SKIPPED["comparison"] = SKIPPED["allocation"]
-STAGES = {
-    name: stage for name, stage in declared.STAGES.items() if name not in SKIPPED
-}
+STAGES = {name: stage for name, stage in declared.STAGES.items() if name not in SKIPPED}
 # `FILES` maps the name of an input to the files that jobs read; for a folder, to the list of files in the folder.
 # Other files of a bundle or cohort need not be listed, because bundle.yaml and cohort.yaml contain their digests.
 FILES = {
