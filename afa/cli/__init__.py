@@ -21,7 +21,7 @@ import typer
 
 import afa
 from afa.cli import bundle, cohort, elicit, options, plan, report, simulate, stage, update
-from afa.cli.mishaps import as_error
+from afa.cli.failures import as_error
 from afa.paper.sources import check_sources
 
 NEW_OBJECTS = 50_000

@@ -212,8 +212,8 @@ def experiment_baselines(
     from afa.io.yamlfile import check_model
     from afa.model.study import Endpoint, load_study
     from afa.paper.baselines import BASELINE_TABLES, Protocol, prompts_of
-    from afa.paper.baselines.course import estimate, live, recorded
     from afa.paper.baselines.stage import BaselineSetting, run_baselines
+    from afa.paper.baselines.trials import estimate, live, recorded
 
     check_place(out, [f"{name}.parquet" for name in BASELINE_TABLES])
     potentials, people = load_inputs(bundle, cohort)

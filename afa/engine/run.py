@@ -197,7 +197,7 @@ def copy_path_state(path_state: PathState) -> PathState:
     return PathState(*parts, of_entity.copy(), *of_duels, labels.copy(), feature_gain.copy(), closed.copy())
 
 
-@kernel()
+@kernel(inline=True)
 def _put(place: NDArray[Any], numbers: NDArray[Any]) -> None:
     place[:] = numbers
 

@@ -25,7 +25,6 @@ from afa.engine.layout import pack
 from afa.engine.ranks import name_places
 from afa.engine.run import CERTAIN, CHOICE, MISSING, MOMENTS, RANKS, SCORES
 from afa.errors import ConfigError, Fault
-from afa.evaluate.cells import TARGET
 from afa.evaluate.simulate.walks import SimulationSetting, Strategy, planned, planner_of, ranked, rounds_until, steps
 from afa.io.files import write_text
 from afa.io.yamlfile import read_mapping
@@ -60,7 +59,7 @@ class ExploredRuns(NamedTuple):
     Attributes
     ----------
     order : (B, M) int64, features in the order of observation, then -1
-    worth : (B, M) float64, gain of each choice, nats
+    chosen_gain : (B, M) float64, gain of each choice, nats
     fallback : (B, M) bool, True if no candidate had a positive gain
     resolved : (B, M + 1) int64, number of resolved duels
     certified : (B, M + 1) bool, True if the top k is certified
@@ -72,7 +71,7 @@ class ExploredRuns(NamedTuple):
     """
 
     order: Ints
-    worth: Floats
+    chosen_gain: Floats
     fallback: Bools
     resolved: Ints
     certified: Bools
@@ -93,10 +92,10 @@ class Explored:
         median t
     steps : one entry for each patient. `values` contains the value of each feature, (M,). `why` contains the result of
         `reasons_of` for the run that the page shows first. `runs` has one entry for each grid cell. The keys of such an
-        entry are: `order`, the features in the order of observation; `worth`, the gain of each choice in nats, to 3
-        digits (for `frontier` a weight without a unit); `fallback`, each t at which the choice fell back to the rule of
-        decisions.md A7; `resolved`, the number of resolved duels by t; `certified`, the first t with a certified top k,
-        or None; `guide`, the index of the guiding score; `margin`, the margin of `ExploredRuns` by t, to 3 digits;
+        entry are: `order`, the features in the order of observation; `chosen_gain`, the gain of each choice in nats, to
+        3 digits (for `frontier` a weight without a unit); `fallback`, each t at which the choice fell back to the rule
+        of decisions.md A7; `resolved`, the number of resolved duels by t; `certified`, the first t with a certified top
+        k, or None; `guide`, the index of the guiding score; `margin`, the margin of `ExploredRuns` by t, to 3 digits;
         `probability`, the probability by t that the top k is right, or None; `settled`, the t from which each score's
         top k no longer changes; `places`, the ranks of the entities by score and t, where tied entities have equal
         ranks
@@ -191,7 +190,11 @@ def by_engine(
     orders : (B, M) int64, or None
 
     """
-    options: dict[str, Any] = {"gain": way.gain or None, "target": TARGET.get(way.gain), "ranks": RANKED}
+    options: dict[str, Any] = {
+        "gain": way.gain or None,
+        "target": "linearity" if way.gain == "f_target" else None,
+        "ranks": RANKED,
+    }
     options |= {"k": setting.k, "solver": setting.solver, "threads": setting.threads}
     if orders is None:
         found = choose(bundle, values, READ, allocation=way.allocation, **options)
@@ -241,16 +244,26 @@ def by_planners(planners: Sequence[TopKPlanner], values: Codes, scores: Sequence
             ahead = view.information()
         else:
             ahead = view.total_gain(view.resolved) if way.gain else view.largest_unary
-        worth = ahead[view.features.index(asked.features[0])] if asked else 0.0
-        unweighed = worth <= 0 if way.allocation == FRONTIER else weighs and asked is not None and asked.over is None
+        chosen_gain = ahead[view.features.index(asked.features[0])] if asked else 0.0
+        unweighed = (
+            chosen_gain <= 0 if way.allocation == FRONTIER else weighs and asked is not None and asked.over is None
+        )
         found = [ranked(planner, score) for score in scores]
         place = np.array([of_score for _, of_score in found], dtype=np.int16)
         margin = found[guide][0][boundary_of(place[guide], name_places(view.entities), planner.k)]
         probability = planner.top_probability() if believes else 0.0
-        return worth, asked is not None and unweighed, view.resolved.sum(), view.certified, place, margin, probability
+        return (
+            chosen_gain,
+            asked is not None and unweighed,
+            view.resolved.sum(),
+            view.certified,
+            place,
+            margin,
+            probability,
+        )
 
-    observed_first, worth, fallback, *by_round, probability = planned(planners, values, read)
-    walked = ExploredRuns(observed_first[:, 1:], worth[:, :-1], fallback[:, :-1], *by_round)
+    observed_first, chosen_gain, fallback, *by_round, probability = planned(planners, values, read)
+    walked = ExploredRuns(observed_first[:, 1:], chosen_gain[:, :-1], fallback[:, :-1], *by_round)
     return walked._replace(probability=probability) if believes else walked
 
 
@@ -372,7 +385,7 @@ def _steps(walked: ExploredRuns, path: int, by_name: Sequence[int], k: int, guid
     certified, sure = walked.certified[path, : taken + 1], walked.probability
     return {
         "order": walked.order[path, :taken].tolist(),
-        "worth": _rounded(walked.worth[path, :taken]),
+        "chosen_gain": _rounded(walked.chosen_gain[path, :taken]),
         "guide": guide,
         "probability": None if sure is None else _rounded(sure[path, : taken + 1]),
         "margin": _rounded(walked.margin[path, : taken + 1]),

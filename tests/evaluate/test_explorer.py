@@ -98,12 +98,12 @@ def assert_planners_steps(bundle, explored, k):
                 feature = bundle.features.index(name)
                 assert run["order"][t] == feature
                 assert (t + 1 in run["fallback"]) == planner.rule.choose(planner._view()).fallback
-                worth = planner._state.total_unary()[feature]
+                chosen_gain = planner._state.total_unary()[feature]
                 if believes:
-                    worth = planner._view().frontier()[feature]
+                    chosen_gain = planner._view().frontier()[feature]
                 elif cell["gain"]:
-                    worth = planner.explain(most=len(bundle.features)).set_index("feature").loc[name, "gain"]
-                assert run["worth"][t] == pytest.approx(worth, rel=6e-3, abs=1e-11)
+                    chosen_gain = planner.explain(most=len(bundle.features)).set_index("feature").loc[name, "gain"]
+                assert run["chosen_gain"][t] == pytest.approx(chosen_gain, rel=6e-3, abs=1e-11)
                 planner.observe(name, values[feature])
             for score, settled in zip(shown, run["settled"], strict=True):
                 assert all(top == tops[score][-1] for top in tops[score][settled:])
@@ -190,7 +190,7 @@ def assert_simulated_steps(bundle, people, coupling, costs, score, k=1):
                 assert bundle.features[run["order"][t]] == name
                 if way.gain:
                     gains = planner.explain(most=len(bundle.features)).set_index("feature")
-                    assert run["worth"][t] == pytest.approx(gains.loc[name, "gain"], rel=6e-3, abs=1e-11)
+                    assert run["chosen_gain"][t] == pytest.approx(gains.loc[name, "gain"], rel=6e-3, abs=1e-11)
                 planner.observe(name, int(people.values[row, bundle.features.index(name)]))
 
 

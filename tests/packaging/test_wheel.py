@@ -79,7 +79,7 @@ print(json.dumps(answers))
 EACH_MODULE = """
 import importlib, json, pkgutil, sys
 import afa
-from afa.cli.mishaps import installing
+from afa.cli.failures import installing
 from afa.errors import AfaError
 
 missed = {}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from small_run import COHORT, OWN_TO_SNAKEMAKE, RUN, SETTINGS, SmallRun
 
-from afa.cli.mishaps import shortage
+from afa.cli.failures import shortage
 
 AFA = Path(sys.executable).with_name("afa")
 MEASURED = """

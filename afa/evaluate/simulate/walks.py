@@ -23,7 +23,7 @@ from afa.engine.rules import COMPILED, NONE
 from afa.engine.run import MISSING
 from afa.evaluate.accuracy import UNIT, overlap, precisions_by_prevalence
 from afa.evaluate.resampling import first_where
-from afa.evaluate.topk import Targets, clinical_k
+from afa.evaluate.targets import Targets, clinical_k
 from afa.inference.meanfield import Solver
 from afa.model.arrays import Bools, Codes, Floats, Ints
 from afa.model.bundle import Bundle

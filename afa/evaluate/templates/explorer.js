@@ -150,7 +150,7 @@ function fillSteps() {
       element("td", { className: "number" }, element("button", { type: "button", tabIndex: -1, "aria-label": `Go to step ${t}` }, String(t))),
       element("th", { scope: "row" }, t ? features[feature] : "(start)"),
       cell(t ? ARROWS.get(steps.values[feature]) : "", "plain"),
-      cell(t ? number(path.run.worth[t - 1]) + (path.fallback.has(t) ? " (fallback)" : "") : "", "number"),
+      cell(t ? number(path.run.chosen_gain[t - 1]) + (path.fallback.has(t) ? " (fallback)" : "") : "", "number"),
       cell(String(path.resolved[t]), "number"),
       cell(isCertified(t) ? "yes" : "no"),
       cell(t ? change : path.order[0].slice(0, k).map((v) => `+\u00A0${entities[v]}`).join(", "), "changes"),
@@ -220,9 +220,9 @@ function writeFacts(t) {
   const isOurs = cells[state.cell].rule === OURS;
   const sure = path.run.probability;
   const guide = scores[path.run.guide];
-  const worth = t ? number(path.run.worth[t - 1]) : "\u2013";
-  const chosenBy = isOurs ? ["Weight of the choice", worth, "what it settles at the edge of the top; the larger, the more"]
-    : [hasGain ? "Expected gain" : "Its effective unary", t ? `${worth} nats` : worth, t && hasGain ? `over ${count(open, "duel", "duels")} open before it` : ""];
+  const chosen_gain = t ? number(path.run.chosen_gain[t - 1]) : "\u2013";
+  const chosenBy = isOurs ? ["Weight of the choice", chosen_gain, "what it settles at the edge of the top; the larger, the more"]
+    : [hasGain ? "Expected gain" : "Its effective unary", t ? `${chosen_gain} nats` : chosen_gain, t && hasGain ? `over ${count(open, "duel", "duels")} open before it` : ""];
   const facts = [
     ["Measured", t ? features[feature] : "nothing yet", t ? (path.fallback.has(t) ? "fallback: nothing had any gain for the rule" : "chosen by the rule") : "what the bundle says of anyone"],
     ["Value", t ? VALUES.get(steps.values[feature]) : "\u2013", ""],

@@ -24,14 +24,14 @@ from afa.engine.rounds import READOUTS, follow_rule, full_observation
 from afa.engine.tasks import METHODS, follow_orders, task_of
 from afa.evaluate.inputs import labels_of
 from afa.evaluate.long_tables import joined, rows_of
-from afa.evaluate.topk import Targets, clinical_k
+from afa.evaluate.targets import Targets, clinical_k
 from afa.inference.meanfield import Solver
 from afa.model.arrays import Codes, Floats, Ints
 from afa.model.bundle import Bundle
 from afa.model.closure import closed_bundle
 from afa.model.orders import random_orders
 from afa.paper.baselines import BINARY, CONSTANT, PLANNER, TOP_K, Abstracts, Briefing, Protocol, Trial, briefings
-from afa.paper.baselines.course import AnswerSource, TrialDialogue, follow_all
+from afa.paper.baselines.trials import AnswerSource, TrialDialogue, follow_all
 from afa.paper.experiments.binary import targets_of
 from afa.planner import ALL_DUELS_UP_TO
 
@@ -239,7 +239,7 @@ def readouts(setting: BaselineSetting, dialogues: Sequence[TrialDialogue]) -> pd
         keys = rows_of(patient=setting.patients, t=setting.rounds)
         parts.append(keys.assign(**same, **top_k.constant(len(setting.rounds))))
     done = {(PLANNER, entity) for entity in setting.tasks}
-    for (method, _, entity), group in groupby(dialogues, lambda course: course.trial.key[:3]):
+    for (method, _, entity), group in groupby(dialogues, lambda dialogue: dialogue.trial.key[:3]):
         own = list(group)
         evidence = setting.protocol.evidence_of(method)
         parts.append(_of_model(setting, own, evidence))
@@ -248,7 +248,7 @@ def readouts(setting: BaselineSetting, dialogues: Sequence[TrialDialogue]) -> pd
         done.add((evidence, entity))
         given = setting.orders(entity)
         orders = _completed(setting.bundle, own) if given is None else given
-        observed = None if entity else [len(course.path) for course in own]
+        observed = None if entity else [len(dialogue.path) for dialogue in own]
         parts += setting.readouts(entity, orders, evidence, observed)
     return pd.concat([typed(READOUT_COLUMNS, part) for part in parts], ignore_index=True)
 
@@ -256,10 +256,10 @@ def readouts(setting: BaselineSetting, dialogues: Sequence[TrialDialogue]) -> pd
 def _of_model(setting: BaselineSetting, dialogues: Sequence[TrialDialogue], evidence: str) -> pd.DataFrame:
     """Return a language model's decisions at the evaluated rounds. If the top k is missing, its precision is 0."""
     method, task, entity, _ = dialogues[0].trial.key
-    shown = [[turn for turn in course.turns if turn.t in set(setting.rounds)] for course in dialogues]
+    shown = [[turn for turn in dialogue.turns if turn.t in set(setting.rounds)] for dialogue in dialogues]
     rows = [
-        (method, task, evidence, entity, course.trial.patient, turn.t, bool(turn.said.labels), turn.said.decision)
-        for course, turns in zip(dialogues, shown, strict=True)
+        (method, task, evidence, entity, dialogue.trial.patient, turn.t, bool(turn.said.labels), turn.said.decision)
+        for dialogue, turns in zip(dialogues, shown, strict=True)
         for turn in turns
     ]
     table = pd.DataFrame(rows, columns=READOUT_COLUMNS[:-2]).reindex(columns=READOUT_COLUMNS)
@@ -284,7 +284,7 @@ def _places(bundle: Bundle, labels: Sequence[str]) -> list[int]:
 def _completed(bundle: Bundle, dialogues: Sequence[TrialDialogue]) -> Ints:
     """Return orders of all M features, (P, M) int64: first the observed features in their order, then all others."""
     index = {name: j for j, name in enumerate(bundle.features)}
-    orders = [dict.fromkeys((*course.path, *bundle.features)) for course in dialogues]
+    orders = [dict.fromkeys((*dialogue.path, *bundle.features)) for dialogue in dialogues]
     return np.array([[index[name] for name in order] for order in orders], dtype=np.int64)
 
 
@@ -334,9 +334,9 @@ def run_baselines(
     before(trials)
     dialogues = follow_all([TrialDialogue(*trial, protocol).follow() for trial in trials], source, progress=progress)
     tables = {
-        "turns": typed(TURNS, [row for course in dialogues for row in _turns(course)]),
-        "faults": typed(FAULTS, [{**_keys(course), **each} for course in dialogues for each in course.broken]),
-        "calls": typed(CALLS, [row for course in dialogues for row in _calls(course, source)]),
+        "turns": typed(TURNS, [row for dialogue in dialogues for row in _turns(dialogue)]),
+        "faults": typed(FAULTS, [{**_keys(dialogue), **each} for dialogue in dialogues for each in dialogue.broken]),
+        "calls": typed(CALLS, [row for dialogue in dialogues for row in _calls(dialogue, source)]),
         "readouts": readouts(setting, dialogues),
         "targets": targets(setting),
         "protocol": _protocol(setting, disease),
@@ -344,25 +344,25 @@ def run_baselines(
     return {name: table.assign(cohort=setting.cohort.name, bundle=bundle.name) for name, table in tables.items()}
 
 
-def _keys(course: TrialDialogue) -> dict[str, Any]:
-    return dict(zip(TRIAL, course.trial.key, strict=True))
+def _keys(dialogue: TrialDialogue) -> dict[str, Any]:
+    return dict(zip(TRIAL, dialogue.trial.key, strict=True))
 
 
-def _turns(course: TrialDialogue) -> list[dict[str, Any]]:
+def _turns(dialogue: TrialDialogue) -> list[dict[str, Any]]:
     return [
-        {**_keys(course), **vars(turn), **vars(turn.said), "labels": json.dumps(list(turn.said.labels))}
-        for turn in course.turns
+        {**_keys(dialogue), **vars(turn), **vars(turn.said), "labels": json.dumps(list(turn.said.labels))}
+        for turn in dialogue.turns
     ]
 
 
-def _calls(course: TrialDialogue, source: AnswerSource) -> list[dict[str, Any]]:
+def _calls(dialogue: TrialDialogue, source: AnswerSource) -> list[dict[str, Any]]:
     rows = []
-    for t, asked, request in course.requests:
+    for t, asked, request in dialogue.requests:
         for entry in source.attempts(request):
             prompt, answer = (None, None) if isinstance(entry.tokens, str) else entry.tokens
             details = {"prompt_tokens": prompt, "answer_tokens": answer, "prompt": entry.question.prompt}
             details["parameters"] = json.dumps(entry.parameters, sort_keys=True)
-            rows.append({**_keys(course), "t": t, "asked": asked, **vars(entry), **details})
+            rows.append({**_keys(dialogue), "t": t, "asked": asked, **vars(entry), **details})
     return rows
 
 

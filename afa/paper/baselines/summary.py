@@ -12,8 +12,8 @@ from afa.errors import ElicitationError, Fault
 from afa.evaluate.accuracy import Part, Resampled
 from afa.evaluate.summary import count_rows, summary_rows
 from afa.paper.baselines import BINARY, CONSTANT, KNOWLEDGE, PLANNER, TASKS, TOP_K
-from afa.paper.baselines.course import STANDS
 from afa.paper.baselines.stage import BINARY_RULE, GAIN
+from afa.paper.baselines.trials import STANDS
 from afa.paper.experiments.binary import truth_of
 
 TARGETS = ("likelihood", "clinical")

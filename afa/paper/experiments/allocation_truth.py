@@ -11,7 +11,7 @@ from afa.cohort.cohort import Cohort
 from afa.engine.rounds import full_observation
 from afa.evaluate.inputs import labels_of, top_k_size
 from afa.evaluate.long_tables import duel_rows, rows_of
-from afa.evaluate.topk import Targets, clinical_k
+from afa.evaluate.targets import Targets, clinical_k
 from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
 

@@ -31,7 +31,7 @@ from afa.model.orders import random_orders
 
 GREEDY = "greedy"
 RANDOM = "random"
-HIDDEN = 2
+UNOBSERVED = 2
 """Code of an unobserved value."""
 
 
@@ -221,12 +221,12 @@ def in_random_order(
     """
     support, seen = task.support, task.seen([*percents, 100], seed)
     seen = np.tile(seen, (len(values) // len(seen), 1, 1))
-    known = np.where(seen, values[:, None, support], HIDDEN).reshape(-1, len(support))
+    known = np.where(seen, values[:, None, support], UNOBSERVED).reshape(-1, len(support))
     whole = np.ascontiguousarray(known).view(np.dtype((np.void, len(support))))[:, 0]
     _, first, state_of = np.unique(whole, return_index=True, return_inverse=True)
-    values_seen = np.full((len(first), values.shape[1]), HIDDEN, dtype=np.int8)
+    values_seen = np.full((len(first), values.shape[1]), UNOBSERVED, dtype=np.int8)
     values_seen[:, support] = known[first]
-    observed = values_seen != HIDDEN
+    observed = values_seen != UNOBSERVED
     values_seen[~observed] = 0
     options: dict[str, Any] = {**task.setting.closure, "solver": solver, "threads": 1}
     solved = elbo_differences(task.bundle, task.entity, observed, values_seen, **options)

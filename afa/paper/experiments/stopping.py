@@ -28,7 +28,7 @@ from afa.evaluate.long_tables import Complete, StageTables, axis_among, axis_of,
 from afa.evaluate.resampling import first_where, quartiles_of_rounds
 from afa.evaluate.simulate.walks import SimulationSetting, Strategy, planned, planned_truth, planner_of
 from afa.evaluate.summary import count_rows, summary_rows
-from afa.evaluate.topk import Targets
+from afa.evaluate.targets import Targets
 from afa.inference.meanfield import Solver
 from afa.model.arrays import Bools, Codes, Ints
 from afa.model.bundle import Bundle

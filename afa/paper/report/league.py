@@ -60,7 +60,7 @@ def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     planner, random, fixed : metric along the planner's order, along random orders, and along one fixed order
     lead : metric along the planner's order minus metric along random orders, and its interval from `low` to `high`
     null : mean metric with shuffled knowledge, and the upper end `high` of its interval
-    worth : result of `worth`
+    labels_needed : result of `labels_needed`
     labels_pass_bundle : number of labelled patients from which labels alone exceed the bundle
     labels_pass_both : number of labelled patients from which labels alone exceed the bundle updated with labels
 
@@ -80,7 +80,7 @@ def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
                 f"lead_{place}{end}": lead[name] for end, name in (("", "value"), ("_low", "low"), ("_high", "high"))
             }
             row |= {f"null_{place}": null["value"], f"null_{place}_high": null["high"]}
-            row[f"worth_{place}"] = worth(own["trained"], metric, t)
+            row[f"labels_needed_{place}"] = labels_needed(own["trained"], metric, t)
             rungs = ladder_at(own["ladder"], t)
             for name, rival in (("bundle", HEADLINE), ("both", BOTH)):
                 row[f"labels_pass_{name}_{place}"] = passed(rungs, rival)
@@ -88,7 +88,7 @@ def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def worth(trained: pd.DataFrame, metric: str, t: int) -> str:
+def labels_needed(trained: pd.DataFrame, metric: str, t: int) -> str:
     """Return, as text, how many labelled patients the best classifier needs to be as good as the bundle."""
     at = trained[(trained["metric"] == metric) & (trained["t"] == t)]
     if at.empty:
@@ -165,7 +165,7 @@ def said(row: Mapping[Any, Any]) -> str:
 
     >>> row = {"task": "a", "field": "f", "metric": "auroc", "features": 8, "followed": 90, "planner_3": 0.8,
     ...        "random_3": 0.7, "lead_3": 0.1, "lead_3_low": -0.01, "lead_3_high": 0.2, "planner_all": 0.85,
-    ...        "null_3": 0.5, "worth_3": "10 to 20"}
+    ...        "null_3": 0.5, "labels_needed_3": "10 to 20"}
     >>> print(said(row))  # doctest: +NORMALIZE_WHITESPACE
     f: a, 90 patients. After 3 of 8 features, chosen without a label, AUROC is 0.80; after 3 at random 0.70, and
     with all 0.85. The lead over random order is 0.10 [-0.01, 0.20], which can be chance. With the knowledge shuffled
@@ -178,14 +178,14 @@ def said(row: Mapping[Any, Any]) -> str:
     if t is None:
         return f"{head} With all {row['features']} features {what} {row['planner_all']:.2f}."
     chance = ", which can be chance" if row[f"lead_{t}_low"] <= 0 else ""
-    trained = f" The best of three classifiers needs {row[f'worth_{t}']} labelled patients to do as well."
+    trained = f" The best of three classifiers needs {row[f'labels_needed_{t}']} labelled patients to do as well."
     return (
         f"{head} After {t} of {row['features']} features, chosen without a label, {what} {row[f'planner_{t}']:.2f};"
         f" after {t} at random {row[f'random_{t}']:.2f}, and with all {row['planner_all']:.2f}."
         f" The lead over random order is {row[f'lead_{t}']:.2f}"
         f" [{row[f'lead_{t}_low']:.2f}, {row[f'lead_{t}_high']:.2f}]{chance}."
         f" With the knowledge shuffled among the features it is {row[f'null_{t}']:.2f}."
-        f"{'' if row[f'worth_{t}'] == 'not measured' else trained}"
+        f"{'' if row[f'labels_needed_{t}'] == 'not measured' else trained}"
     )
 
 

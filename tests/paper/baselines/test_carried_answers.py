@@ -19,9 +19,9 @@ from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
 from afa.model.study import load_study
 from afa.paper.baselines import Protocol, prompts_of
-from afa.paper.baselines.course import AnswerSource, recorded
 from afa.paper.baselines.stage import BaselineSetting, run_baselines
 from afa.paper.baselines.summary import summarise_baselines
+from afa.paper.baselines.trials import AnswerSource, recorded
 from afa.paper.config import Baselines, check_run_config, language_models
 
 ROOT = Path(__file__).parents[3]

@@ -21,7 +21,7 @@ from afa.elicit.record import Record
 from afa.errors import ElicitationError
 from afa.model.orders import random_order
 from afa.paper.baselines import BASELINE_TABLES
-from afa.paper.baselines.course import STANDS
+from afa.paper.baselines.trials import STANDS
 
 TINY = Path(__file__).parents[2] / "data/bundle_tiny"
 FEATURES = ["AQP8", "CXCL8", "MMP9", "MUC2", "TFF3"]

@@ -9,13 +9,13 @@ from afa.cohort.cohort import Cohort
 from afa.engine.rounds import follow_rule, full_observation
 from afa.engine.rules import COMPILED
 from afa.errors import ConfigError
-from afa.evaluate.cells import GridCell
 from afa.evaluate.inputs import labels_of
-from afa.evaluate.topk import clinical_k
+from afa.evaluate.targets import clinical_k
 from afa.inference.meanfield import Solver
 from afa.model.orders import random_order
 from afa.model.rule_names import WITHOUT_GAIN
 from afa.paper.experiments import allocation_truth
+from afa.paper.experiments.allocation.grid import GridCell
 from afa.paper.experiments.allocation.tables import GAINS, SCHEDULES, cells_of, follow_own_rule, run
 from afa.paper.experiments.settings import Allocation, Inference
 from afa.planner.rules import RULES

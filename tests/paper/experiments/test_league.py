@@ -32,7 +32,7 @@ from afa.evaluate.field import import_field
 from afa.evaluate.long_tables import write_tables
 from afa.model.bundle.rates import explicit_models
 from afa.paper.experiments.league import LeagueSettings, follow_field, statistics
-from afa.paper.report.league import BEST, NOT_FETCHED, ladder_at, passed, worth, write_league
+from afa.paper.report.league import BEST, NOT_FETCHED, labels_needed, ladder_at, passed, write_league
 from afa.planner import BinaryPlanner, TopKPlanner
 
 FIELDS = Path(__file__).parents[3] / "resources" / "fields"
@@ -121,10 +121,13 @@ def test_the_worth_is_between_the_sizes_where_the_best_classifier_catches_up() -
         for size, value in zip((10, 20), values, strict=True)
     ]
     table = pd.DataFrame(rows, columns=["model", "size", "value"]).assign(metric="auroc", t=3)
-    assert worth(table, "auroc", 3) == "10 to 20"
-    assert worth(table.assign(value=table["value"] - 0.2 * (table["model"] == "how often")), "auroc", 3) == "at most 10"
-    assert worth(table[table["size"] == 10], "auroc", 3) == "more than 10"
-    assert worth(table, "auroc", 5) == "not measured"
+    assert labels_needed(table, "auroc", 3) == "10 to 20"
+    assert (
+        labels_needed(table.assign(value=table["value"] - 0.2 * (table["model"] == "how often")), "auroc", 3)
+        == "at most 10"
+    )
+    assert labels_needed(table[table["size"] == 10], "auroc", 3) == "more than 10"
+    assert labels_needed(table, "auroc", 5) == "not measured"
 
 
 def test_labels_alone_pass_where_the_best_of_their_models_first_does_better() -> None:

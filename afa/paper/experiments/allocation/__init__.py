@@ -22,15 +22,23 @@ from afa.evaluate.accuracy import (
     overlap,
     precisions_by_prevalence,
 )
-from afa.evaluate.cells import DUELS, GridCell
-from afa.evaluate.cubes import CLINICAL, CLINICAL_R, LIKELIHOOD, SINGLE, Grid, read_grid
 from afa.evaluate.inputs import rounds_up_to
 from afa.evaluate.resampling import first_where, quartiles_of_rounds, table_of_rounds
 from afa.evaluate.summary import Labelled, count_rows, labelled, summary_rows
-from afa.evaluate.topk import label_counts
+from afa.evaluate.targets import label_counts
 from afa.model.arrays import Bools, Floats
 from afa.model.orders import PAPER_ROUNDS
 from afa.paper.experiments.allocation.frontier import frontier_rows
+from afa.paper.experiments.allocation.grid import (
+    CLINICAL,
+    CLINICAL_R,
+    DUELS,
+    LIKELIHOOD,
+    SINGLE,
+    Grid,
+    GridCell,
+    read_grid,
+)
 from afa.paper.experiments.allocation.tables import run as run
 from afa.paper.experiments.chaos import chaotic_patients
 

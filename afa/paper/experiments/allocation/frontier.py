@@ -17,14 +17,13 @@ from afa.engine.duels import all_pairs
 from afa.engine.frontier import FrontierPaths, frontier_paths
 from afa.engine.rounds import Outcomes, right_by_kind
 from afa.evaluate.accuracy import UNIT, Resampled, by_t
-from afa.evaluate.cells import DUELS, GridCell
-from afa.evaluate.cubes import CLINICAL, LIKELIHOOD, PRECISIONS, Grid
 from afa.evaluate.inputs import rounds_up_to
 from afa.evaluate.long_tables import Complete, axis_among, axis_of, by_patient, rows_of
 from afa.evaluate.summary import Labelled
-from afa.evaluate.topk import Targets
+from afa.evaluate.targets import Targets
 from afa.model.bundle import Bundle
 from afa.model.orders import PAPER_ROUNDS
+from afa.paper.experiments.allocation.grid import CLINICAL, DUELS, LIKELIHOOD, PRECISIONS, Grid, GridCell
 from afa.planner.options import BACKGROUND, FRONTIER
 from afa.scores.belief import Background, ScoreTable
 

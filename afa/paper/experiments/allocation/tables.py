@@ -25,16 +25,16 @@ from afa.engine.ranks import is_certified, name_places, ranks_of
 from afa.engine.rounds import READOUTS, Outcomes, RulePaths, follow_rule, full_observation, judged
 from afa.engine.rules import COMPILED
 from afa.errors import Fault, PlannerError
-from afa.evaluate.cells import DUELS, TARGET, GridCell
 from afa.evaluate.inputs import labels_of, note, top_k_size
 from afa.evaluate.long_tables import by_patient, rows_of
-from afa.evaluate.topk import Targets, clinical_k
+from afa.evaluate.targets import Targets, clinical_k
 from afa.inference.meanfield import Solver
 from afa.model.arrays import Codes
 from afa.model.bundle import Bundle
 from afa.model.orders import PAPER_ROUNDS, random_orders
 from afa.model.rule_names import WITHOUT_GAIN
 from afa.paper.experiments.allocation.frontier import frontier_table
+from afa.paper.experiments.allocation.grid import DUELS, GridCell
 from afa.planner.cluster import Clustering
 from afa.planner.rules import RULES, Rule
 from afa.planner.rules.base import Choice, View, fall_back, view_of
@@ -95,7 +95,12 @@ def run(
     targets = Targets.of(truth, labels[list(patients)], k, clinical_k(labels, k))
     parts: dict[str, list[pd.DataFrame]] = {"rounds": [], "choices": []}
     for cell in cells_of(allocation.rules, allocation.gains, allocation.schedules):
-        options: dict[str, Any] = {"gain": cell.gain or None, "target": TARGET.get(cell.gain), "k": k, "solver": solver}
+        options: dict[str, Any] = {
+            "gain": cell.gain or None,
+            "target": "linearity" if cell.gain == "f_target" else None,
+            "k": k,
+            "solver": solver,
+        }
         options["rescoring"] = SCHEDULES[cell.schedule]
         for seed in allocation.seeds if cell.allocation == "random" else (0,):
             if cell.allocation in COMPILED:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from commands import afa
 
-from afa.cli import mishaps
-from afa.cli.mishaps import as_error, installing
+from afa.cli import failures
+from afa.cli.failures import as_error, installing
 from afa.errors import ConfigError, Fault
 
 TINY = Path(__file__).parents[1] / "data" / "bundle_tiny"
@@ -19,7 +19,7 @@ FAULT = Fault("here", "this", "that", "do so")
 
 def missing(name: str, room: str = "") -> ModuleNotFoundError:
     """What an import of a module that is not installed raises in a file of that room of afa."""
-    file = mishaps.PACKAGE / room / "any.py"
+    file = failures.PACKAGE / room / "any.py"
     try:
         exec(compile(f"import {name}", str(file), "exec"), {})
     except ModuleNotFoundError as error:

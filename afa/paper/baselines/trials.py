@@ -263,7 +263,7 @@ def follow_all(dialogues: Sequence[Asking], source: AnswerSource, *, progress: b
 
     """
     ended: dict[int, TrialDialogue] = {}
-    waiting = {i: next(course) for i, course in enumerate(dialogues)}
+    waiting = {i: next(dialogue) for i, dialogue in enumerate(dialogues)}
     with tqdm(desc=source.model, unit="turn", disable=None if progress else True) as bar:
         while waiting:
             entries = source.answers(list(waiting.values()))
@@ -364,14 +364,14 @@ def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, clien
     counted = [each for each in trials if protocol.at_checkpoints or each[0].patient == patients[0]]
     used = Usage()
     for trial, briefing in counted:
-        course = TrialDialogue(trial, briefing, replace(protocol, answers=1)).follow()
-        answer, question = _stand_in(trial, briefing), next(course)
+        dialogue = TrialDialogue(trial, briefing, replace(protocol, answers=1)).follow()
+        answer, question = _stand_in(trial, briefing), next(dialogue)
         with suppress(StopIteration):
             while True:
                 if client.recorded(question) is None:
                     used += client.expected(question)
                 asked = (question.question, UNKNOWN, UNKNOWN, UNKNOWN, question.messages.digest)
-                question = course.send(Entry(*asked, "answered", answer, "", 1, UNKNOWN, UNKNOWN))
+                question = dialogue.send(Entry(*asked, "answered", answer, "", 1, UNKNOWN, UNKNOWN))
     return used if protocol.at_checkpoints else sum((used for _ in patients), Usage())
 
 
