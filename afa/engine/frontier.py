@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from afa.engine.compile import in_threads, kernel, laid_out
+from afa.engine.compile import INT, in_threads, kernel, laid_out
 from afa.engine.ranks import name_places
 from afa.engine.rules import NONE
 from afa.model.arrays import Bools, Codes, Floats, Ints
@@ -208,7 +208,7 @@ def _follow_patient(
                 if i != NONE:
                     work.gain[i] += abs(work.slope[s])
                     most = max(most, work.gain[i])
-        chosen = NONE
+        chosen = INT(NONE)
         for i in range(size):
             if work.gain[i] >= most * (1.0 - RELATIVE_TIE):
                 rank = scores.feature_rank[work.at[i]]
@@ -216,7 +216,7 @@ def _follow_patient(
                     chosen = work.at[i]
         order[t] = chosen
         _observe(scores, work, chosen, float(values[chosen]), size)
-    _expect(scores, work, 0, mean[m])
+    _expect(scores, work, INT(0), mean[m])
 
 
 @kernel(borrows=True)

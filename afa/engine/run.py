@@ -199,7 +199,9 @@ def copy_path_state(path_state: PathState) -> PathState:
 
 @kernel(inline=True)
 def _put(place: NDArray[Any], numbers: NDArray[Any]) -> None:
-    place[:] = numbers
+    """Copy an array of one axis into `place`. An assignment of slices would need reference counting."""
+    for i in range(len(numbers)):
+        place[i] = numbers[i]
 
 
 @kernel(borrows=True)
@@ -233,7 +235,8 @@ def write_round(  # noqa: PLR0912 (one branch for each group of results)
     if requested & MOMENTS:
         _put(results.m[path, row], state.m)
         _put(results.q[path, row], state.q)
-        _put(results.cross[path, row], state.cross)
+        for entity in range(len(state.cross)):
+            _put(results.cross[path, row, entity], state.cross[entity])
     if requested & SOLVES:
         for entity in range(len(packed.prior)):
             if path_state.of_entity[SOLVED, entity] == t:
@@ -324,7 +327,8 @@ def _write_duels(run: RunSettings, path_state: PathState, t: int, results: WalkR
             )
             bracket_calls(packed, state, a, b, counted, mean, votes[p], t, GAMMA, calls[p])
     if run.requested & CALLS:
-        _put(results.calls[path, row], calls)
+        for p in range(len(pairs)):
+            _put(results.calls[path, row, p], calls[p])
 
 
 @kernel(borrows=True)
