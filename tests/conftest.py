@@ -21,8 +21,8 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 os.environ.setdefault("NUMBA_CACHE_DIR", os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache"))
 os.environ["NO_PROXY"] = "127.0.0.1"  # servers of the tests
 ROOT = Path(__file__).parent.parent
-ORDER = (("test_engine_warm.py",), ("elicit", "workflow", "cohort"), ("reliability", "report"))
-"""What begins: one worker compiles the kernels, the other runs tests without any; then what takes longest."""
+LONGEST = ("reliability", "report")
+"""Folders of tests that take long. These tests start first."""
 # Notebooks are read without this package, which takes two seconds to import (afa/paper/report/notebook.py).
 sys.modules.setdefault("rfc3987_syntax", None)
 gc.disable()  # until all tests are collected: a quarter of that time went into looking for garbage
@@ -76,18 +76,20 @@ def browser():
     driver.quit()
 
 
+def pytest_sessionstart(session):
+    """Compile the kernels before the workers of a parallel run start, so that no worker compiles its own."""
+    if getattr(session.config.option, "numprocesses", None):
+        from afa.engine.warm import compile_all  # a run of a few tests compiles only what they need
+
+        compile_all()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Put the tests in order, and draw fewer examples in the fast suite."""
-    items.sort(key=_turn)
+    items.sort(key=lambda item: not set(LONGEST) & set(item.path.relative_to(ROOT).parts))
     if config.option.markexpr == "not slow":
         _draw_fewer(items)
-
-
-def _turn(item):
-    """Where a test stands in `ORDER`."""
-    parts = set(item.path.relative_to(ROOT).parts)
-    return next((turn for turn, early in enumerate(ORDER) if parts & set(early)), len(ORDER))
 
 
 def _draw_fewer(items):

@@ -159,7 +159,7 @@ def cohort_build(
         for note in encoded.notes:
             typer.echo(note)
         if left_out := len(encoded.values) - patients:
-            typer.echo(f"{left_out} patients with a missing value are left out")
+            typer.echo(f"patients left out because of a missing value: {left_out}")
         typer.echo(f"{patients} patients x {encoded.values.shape[1]} features into {out}")
         return
     cohort = build_cohort(

@@ -1,10 +1,7 @@
 """The compiled walk: run patients from one observation to the next, and write results after each.
 
-Each round has four steps. An allocation rule or a given order *chooses* a feature. The feature is *observed*. The
-entities with the feature in their support are *solved*. The requested results are *written*. Patients with equal
-histories are computed together until their values or given orders differ. A bit mask selects the results; arrays of
-results that are not requested are empty. Callbacks are not used because numba cannot cache a kernel with a function as
-argument. Python runs the walk by `choose` and `follow` of `afa.engine.follow`.
+`afa.engine` lists the steps of a round. A bit mask selects the results; arrays of results that are not requested are
+empty. Callbacks are not used because numba cannot cache a kernel with a function as argument.
 """
 
 from __future__ import annotations

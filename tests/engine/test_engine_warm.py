@@ -31,8 +31,7 @@ def kernels() -> Iterator[tuple[str, Dispatcher]]:
                 yield f"{module.name}.{name}", found
 
 
-def test_the_kernels_are_compiled_before_the_tests_that_need_them() -> None:
-    """First of all (conftest.py): else each of the workers would compile its own."""
+def test_all_kernels_are_compiled_and_listed() -> None:
     compile_all(processes=1)
     assert compiled_groups() == [PLANNER_KERNELS, ALL_KERNELS]
 

@@ -3,8 +3,8 @@
 A stage is one module `afa/paper/experiments/NAME.py`, or a folder with that name if one file would be too long. A stage
 computes tables, and rows of `summary.csv` from its tables. A `Stage` in `afa/paper/experiments/declared.py` declares
 the stage: its inputs and settings, whether its patients are split into shards, the columns of its tables, and the
-tables of the summary. The rules of the workflow, the configuration and its page, the Slurm groups and the data
-dictionary are generated from the declarations. The module of a stage has two functions, `run` and `summarise`.
+tables of the summary. The rules of the workflow, the configuration and its page, and the data dictionary are generated
+from the declarations. The module of a stage has two functions, `run` and `summarise`.
 
 `run(...)` computes the tables. The names of the parameters of `run` determine its arguments, as listed below. `run`
 returns one data frame for each table, with columns in any order. If a table declares the columns `cohort` and `bundle`,
@@ -30,17 +30,22 @@ Adding a stage
        the tables of the summary in `rows` of the `Stage`. Define the stage's own settings and their defaults as a class
        of `settings.py`, with a field NAME in `StageSettings`, which becomes the section NAME of `config.yaml`. Write
        the meaning of each setting below its field.
-    2. Write `notebooks/NAME.ipynb` for the figure, with the first cells of the other notebooks. Put the caption in a
-       cell tagged `caption` below the figure, as `show_caption("...", run, patients)`. Name the figure in `figure` of
-       the `Stage`, or, if the figure needs several stages, in `NOTEBOOKS` of `workflow/rules/report.smk`. The test
-       `tests/paper/report/test_every_figure.py` draws the figure from a small run of all stages. Give the test other
-       settings if the stage takes too long with its defaults.
+    2. If the stage has a figure, write `notebooks/NAME.ipynb`, with the first cells of the other notebooks. Put the
+       caption in a cell tagged `caption` below the figure, as `show_caption("...", run, patients)`. Name the figure in
+       `figure` of the `Stage`, or, if the figure needs several stages, in `NOTEBOOKS` of `workflow/rules/report.smk`.
+       The test `tests/paper/report/test_every_figure.py` draws the figure from a small run of all stages. Give the test
+       other settings if the stage takes too long with its defaults.
     3. Test `run` and `summarise` in `tests/paper/experiments/test_NAME.py`.
     4. Add the stage to `stages` of `tests/workflow/reruns.yaml`, with its inputs and another value of each setting.
     5. Run `make schema`, which writes `config/config.yaml`, `config/README.md`, their schema and `docs/summary.md`.
 
-    afa stage NAME --bundle FOLDER --cohort FOLDER --input STAGE=FOLDER --out tables
+To try the stage, make a small bundle and cohort once, and run the two functions on them:
+
+    snakemake -c1 --config cohort=demo -- bundle cohort
+    afa stage NAME --bundle results/demo/bundle --cohort results/demo/cohort --out tables
     afa summarise NAME tables --out NAME.csv
+
+`afa stage` takes the tables of other stages as `--input STAGE=FOLDER`.
 
 If code has changed, Snakemake repeats all jobs of a finished run that use this code, which takes minutes. To add only
 the new stage to a finished run, name the rules that may run:

@@ -29,7 +29,7 @@ RULES: dict[str, type[Rule]] = {
     "priority_all": PriorityAll,
     "boundary": Boundary,
 }
-"""Rule name -> class, of all rules that weigh duels; `afa.model.rule_names` has the names again."""
+"""Rule name -> class. `afa.model.rule_names` lists the names for modules that must not import NumPy."""
 
 __all__ = [
     "RULES",
