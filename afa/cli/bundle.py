@@ -144,7 +144,9 @@ def bundle_graph(
 def bundle_from_graph(
     graph: Annotated[Path, typer.Argument(help="graph file: .graphml, or .json in node-link form")],
     out: options.Out,
-    entity: Annotated[str | None, typer.Option(help="entity that the graph describes, if the graph names none")] = None,
+    entity: Annotated[
+        str | None, typer.Option(help="name of the entity, for a graph that does not name its entity")
+    ] = None,
     name: Annotated[str | None, typer.Option(help="name of the bundle; by default the graph's name")] = None,
     version: Annotated[str | None, typer.Option(help="version of the bundle; by default the graph's version")] = None,
 ) -> None:

@@ -278,8 +278,8 @@ def read_names(path: Path) -> list[str]:
 def _doubt_of_names(path: Path, cells: Cells) -> str:
     """Return a warning if the first column may not contain the patients' names, else an empty text.
 
-    The warning is for a first column of numbers whose name is unlike `id`. A `CohortError` is raised if another column
-    has a name like `id`, or if the numbers have decimals.
+    A warning is given if the first column contains numbers and its name does not look like an identifier. A
+    `CohortError` is raised if another column has a name like `id`, or if the numbers have decimals.
     """
     numbers = np.array([number(text) for text in cells.names])
     nameless = not cells.first.strip() or cells.first.startswith(("__index_level_", "Unnamed: "))

@@ -106,7 +106,7 @@ def row_ids(tiers: Tiers) -> set[str]:
 
 
 def first_tier_present(tiers: Tiers, rows: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return, for each feature, the candidate row ids of the first tier with an id in `rows`.
+    """Return for each feature its candidate row ids, from the first tier that has at least one id in `rows`.
 
     A feature without any id in `rows` has an empty tuple.
     """

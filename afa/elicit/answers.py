@@ -378,7 +378,7 @@ def _around(before: str, after: str) -> list[str]:
 
 
 def _fitted(document: Any, place: Sequence[int | str], longest: int | None) -> str:
-    """Remove the value at a place in a document, or cut it to a length. Return a note on the change."""
+    """Remove one value of a document, or shorten the value. Return a note on the change."""
     *path, last = place
     for step in path:
         document = document[step]

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Caps:
-    """Caps on the calls, tokens and cost of a record. None means no cap.
+    """Limits on the calls to language models, their tokens and their cost. None means no limit.
 
     Parameters
     ----------

@@ -348,7 +348,7 @@ def read_voters(folder: str | Path, unary: pd.DataFrame) -> pd.DataFrame:
 
 
 def pooled_shares(voters: pd.DataFrame, pairs: pd.MultiIndex, possible: Bools) -> pd.DataFrame:
-    """Return the `SHARES` of pairs of entity and feature, pooled over voters (F7).
+    """Return the probabilities (`SHARES`) of each pair of an entity and a feature, pooled over voters (F7).
 
     The `SHARES` are NaN for pairs without an answer.
 

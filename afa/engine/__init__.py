@@ -3,7 +3,7 @@
 Python calls `choose` (a rule picks each feature) and `follow` (the orders are given) of `afa.engine.follow`. Both fill
 the constant `RunSettings`, compute the `PathState` before any observation, and call `walk` of `afa.engine.walk` in
 threads. Patients with equal histories share one `PathState` until their values or given orders differ. `_walk_on`
-takes a group of such patients from t observations to the next:
+takes a group of patients from t to t + 1 observations:
 
 1. Observe `order[t - 1]`: the votes of the duels (`duels.vote`), the state (`state.condition`) and the bounds of the
    duels (`budgets.update_budgets`) take the value in. Entities with the feature in their support are marked as changed.

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.errors import Fault
-from afa.io.files import NO_ROOM, atomic_file
+from afa.io.files import NO_ROOM, atomic_file, sha256_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -121,9 +121,22 @@ def _digests(folder: Path) -> dict[str, str]:
     """Return a mapping from the path of each cached file, relative to the folder, to its digest."""
     found = {}
     for path in sorted(folder.rglob("*.nb[ci]")):
-        with path.open("rb") as file:
-            found[str(path.relative_to(folder))] = hashlib.file_digest(file, "sha256").hexdigest()
+        found[str(path.relative_to(folder))] = sha256_of(path)
     return found
+
+
+def _is_damaged(folder: Path, listed: dict[str, str]) -> bool:
+    """Return True if a listed file is missing, or differs from its digest although it is not newer than the list.
+
+    A newer file is one that another process has compiled since; numba replaces files as a whole.
+    """
+    for name, digest in listed.items():
+        path = folder / name
+        if not path.exists():
+            return True
+        if path.stat().st_mtime_ns <= (folder / LIST_FILE).stat().st_mtime_ns and sha256_of(path) != digest:
+            return True
+    return False
 
 
 @cache
@@ -135,7 +148,7 @@ def _usable_folder() -> Path | None:
         return None
     try:
         listed = _read_list(folder)
-        if not listed["files"].items() <= _digests(folder).items():
+        if _is_damaged(folder, listed["files"]):
             found, step = "files that are not those of its list", "none; kernels are compiled again"
             _log.warning("afa: %s", Fault(f"kernel cache {folder}", found, f"those of {LIST_FILE}", step))
             shutil.rmtree(folder)

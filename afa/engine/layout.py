@@ -74,7 +74,8 @@ class Packed(NamedTuple):
         ascending feature
     other_slot : (2 E,) int64, slot at the other end of a coupling, in the same entity
     coupling : (2 E,) float64, coupling, nats
-    first_feature_slot : (M + 1,) int64, the slots of feature f are holder[first_holder[f] : first_holder[f + 1]]
+    first_feature_slot : (M + 1,) int64, the slots of feature f are feature_slots[first_feature_slot[f]] to
+        feature_slots[first_feature_slot[f + 1] - 1]
     feature_slots : (K,) int64, slots sorted by feature
     prior : (N,) float64, prior log-odds of each entity, nats
     overlaps : Overlaps, or `NO_OVERLAPS` if no kernel has needed them yet

@@ -251,7 +251,7 @@ AS_PROBABLE = 0.005
 
 
 class StoppingQuantities(NamedTuple):
-    """Quantities of stopping rules on P paths of N entities, for t from 0 to r, by `linearity` and the gain `cmi`.
+    """Quantities that stopping rules use, on P paths with N entities and t from 0 to r (score `linearity`, gain `cmi`).
 
     Attributes
     ----------
@@ -271,7 +271,7 @@ class StoppingQuantities(NamedTuple):
 
 
 class TaskStoppingQuantities(NamedTuple):
-    """Quantities of stopping rules on P paths of one binary task, for t from 0 to M, by the score `two_elbo`.
+    """Quantities that stopping rules use, on P paths of one binary task and t from 0 to M (score `two_elbo`).
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Run one entity as a binary task for many patients: scores and brackets along given or chosen observation orders.
+"""Compute scores and brackets of one entity, as a binary task, for many patients and given or chosen orders.
 
 The task is a duel between the entity's two class models (`afa.model.closure`): with the entity, and without it. All
 scores, gains and brackets of duels apply to this task. Observing a feature outside the entity's support changes

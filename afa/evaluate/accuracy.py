@@ -126,7 +126,7 @@ class Resampled:
         yield by_t(self.mean([wrong])).assign(metric="accuracy", stratum="prior_wrong")
 
     def constant(self, target: Codes) -> Iterator[pd.DataFrame]:
-        """Yield the accuracy of constant answers for targets (P, Q): `majority`, and `prevalence` (always +1).
+        """Yield the accuracy, against targets (P, Q), of two constant answers: the more frequent one, and always +1.
 
         Parameters
         ----------

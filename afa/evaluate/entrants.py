@@ -94,7 +94,7 @@ class Entrant:
         return self.bundle.features
 
     def some(self, n: int) -> Entrant:
-        """Return the data set with at most n patients, sampled by name."""
+        """Return the data set with at most n patients. The sample depends only on the names of the patients."""
         if n >= len(self.patients):
             return self
         drawn = np.sort(random_order(self.patients, patient="", seed=0, experiment="league")[:n])

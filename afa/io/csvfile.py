@@ -44,7 +44,7 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u
 _LINES = re.compile(r"[^\r\n]++(?:\r\n|\r|\n)?|\r\n|\r|\n")
 _THOUSAND_OR_DECIMAL = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?(?!\d)", re.ASCII)
 _LONGEST_SHOWN = 60
-_MOST_COMPARED = 5_000  # known names compared with a wrong name: more would take seconds
+_MOST_COMPARED = 5_000  # largest number of known names compared with a misspelt name
 
 
 class RowFaults:

@@ -364,7 +364,7 @@ def load_study(folder: str | Path) -> Study:
 
 
 def read_entities(path: Path, faults: list[Fault]) -> pd.DataFrame:
-    """Return the table `phenotypes.csv`, or `entities.csv` of a field. Errors are appended to `faults`.
+    """Return the table of entities, `phenotypes.csv` or `entities.csv`, and append its errors to `faults`.
 
     Returns
     -------

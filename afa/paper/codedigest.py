@@ -135,7 +135,7 @@ class Code:
                 path.write_text(text, encoding="utf-8")
 
     def _module(self, module: str) -> tuple[str, set[str]]:
-        """Return the digest of a whole module, and the modules that it imports."""
+        """Return two results: the digest of a whole module, and the names of the modules that this module imports."""
         if module not in self._modules:
             pieces = self._pieces(module)
             digest = hashlib.sha256("".join(piece.digest for piece in pieces).encode()).hexdigest()

@@ -185,9 +185,9 @@ def read_typed(bundle: Bundle, feature: str, text: str) -> ReadValue:
     """Return the `ReadValue` of a text that a user typed.
 
     A typed text is a word, a sign, a number if the feature has a range, or a code if the feature has no range. For a
-    feature with a range, `0`, `1` and `-1` are therefore numbers. A number may end with the feature's unit and may have
-    a decimal comma. A comma before exactly three digits is ambiguous, because it could separate thousands. Raise a
-    `PlannerError` that asks which number is meant.
+    feature with a range, the texts `0`, `1` and `-1` therefore mean measured numbers and not codes. A number may end
+    with the feature's unit and may have a decimal comma. A comma before exactly three digits is ambiguous, because it
+    could separate thousands. Raise a `PlannerError` that asks which number is meant.
     """
     scale, typed = scale_of(bundle, feature), text.strip()
     known = _word(bundle, feature, typed)

@@ -529,7 +529,7 @@ class ScoreTable:
         return sp.csr_array((np.ones(len(self.feature)), self.feature, self.pointer), shape=shape)
 
     def matrix(self, of_slots: Floats) -> sp.csr_array:
-        """Return one number for each slot as a sparse matrix of entities by features.
+        """Return numbers of slots (entity, feature) as a sparse matrix of shape (n_entities, n_features).
 
         Parameters
         ----------

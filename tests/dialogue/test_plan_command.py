@@ -141,7 +141,7 @@ def test_control_c_leaves_as_control_d_does_and_says_what_is_kept(screen: Screen
     screen.wait_for(b"> ")
     screen.type(b"0\n")
     screen.wait_for(b"> ", 2)
-    screen.interrupt(until=b"not kept")
+    screen.interrupt(until=b"not saved")
     assert screen.process.wait(20) == 0
     assert b"Traceback" not in screen.shown
 

@@ -31,8 +31,8 @@ with {writer}(sys.argv[1], {replaces}) as temporary:
 ON_CUE = Path(__file__).with_name("on_cue")
 RUNNER = """
 import sys, time
-from afa.paper.workflow import join_the_living
-join_the_living(sys.argv[1])
+from afa.paper.workflow import hold_run_lock
+hold_run_lock(sys.argv[1])
 print("alive", flush=True)
 time.sleep(600)
 """

@@ -438,7 +438,7 @@ def _set_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFram
 def _shares(
     table: pd.DataFrame, bootstrap: Bootstrap, *shares: tuple[str, str, Mapping[str, str]]
 ) -> Iterator[pd.DataFrame]:
-    """Yield shares by t. Each item of `shares` is (column of the count, column of the total, columns to add)."""
+    """Yield shares by t. Each item of `shares` is (column of the count, column of the total, further values)."""
     resampled = _resampled(table, bootstrap)
     for counted, total, label in shares:
         yield resampled.share(table, counted, total).assign(**label)

@@ -43,7 +43,7 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Count the correct decisions of each score for the chosen patients, along one random order for each seed.
 
-    All scores are evaluated for the first of the `starts` of mean-field solves (M6). Only scores that need inference
+    All scores are evaluated with the first start in the setting `starts` (M6). Only scores that need inference
     are evaluated for other starts.
 
     Returns

@@ -76,7 +76,7 @@ class Statements(Strict):
 
 
 class StoredEffects(Strict):
-    """Stored values of the paper's effects in another run.
+    """Values of the paper's main effects in a stored run with another cohort.
 
     `rows` maps the id of an effect to its value and the ends of its interval, in percentage points or per cent.
 

@@ -5,11 +5,11 @@ a verdict is the ratio of an effect to the printed effect, or the distance of an
 in points. The error of a printed number is estimated from the spread over this run's patients and the paper's number of
 patients. The function `outcome` combines direction and size into one word (see docs/comparison.md).
 
-`resources/paper/answers.yaml` lists the printed cells and the claims that are judged. A *reading* is a short name of a
-line of the summary, such as `chaos t=10 stratum=chaotic`. A reading consists of a name in `lines` of answers.yaml,
-which stands for key columns, and of key columns to add or change. `t=M` means full observation. A *relation* compares
-two readings, or a reading and a number, by `>`, `<` or `=`. In a relation, `2 *` before a reading doubles the reading's
-number.
+`resources/paper/answers.yaml` lists the cells of the paper's printed tables and the claims that this run is compared
+with. A *reading* is a short name of a line of the summary, such as `chaos t=10 stratum=chaotic`. A reading consists of
+a name in `lines` of answers.yaml, which stands for key columns, and of key columns to add or change. `t=M` means full
+observation. A *relation* compares two readings, or a reading and a number, by `>`, `<` or `=`. In a relation, `2 *`
+before a reading doubles the reading's number.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Printed:
 
     @property
     def rounding(self) -> float:
-        """Return half a unit of the last printed digit, or 0 for a fraction."""
+        """Return half a unit of the last printed digit, or 0 for a number printed as a ratio, such as 1/3."""
         return 0.0 if "/" in self.text else 0.5 * 10.0 ** -len(self.text.partition(".")[2])
 
     def error(self, ours: Number, patients: float) -> float:

@@ -221,7 +221,7 @@ def gauge_change(subject: Subject) -> pd.DataFrame:
 
 
 def with_gauge(closed: Bundle, share: tuple[float, float]) -> Bundle:
-    """Return a closed bundle after adding shares of a random pairwise model G to its two classes.
+    """Return a bundle of half-potential models, with a share of a random pairwise model G added to each class.
 
     The bundle's name determines the seed of G. The support of G is the support of S and a few more features. The
     potentials of G are multiples of 1/8, so that sums in a bundle with integer potentials stay exact.

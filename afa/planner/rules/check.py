@@ -62,8 +62,9 @@ def check_policy(
     """Test an allocation rule on some patients, and raise a `PlannerError` for the first requirement that it violates.
 
     The rule must return a `Choice` of an unobserved feature, with a reason, until all features are observed. The choice
-    must depend on the view alone. The rule must choose the same again, also after other patients. The choice must not
-    depend on the order of entities and features, or on unobserved values and labels.
+    must depend on the view alone. The rule must choose the same feature if it sees the same view again, also after
+    views of other patients. The choice must not depend on the order of entities and features, or on unobserved values
+    and labels.
 
     Parameters
     ----------

@@ -120,7 +120,7 @@ def test_a_certain_answer_that_full_observation_contradicts_stops_the_run(
         watched = whole(*inputs, **options)
         return watched._replace(certain=np.ones_like(watched.certain))
 
-    monkeypatch.setattr("afa.paper.experiments.stopping.watch", too_sure)
+    monkeypatch.setattr("afa.paper.experiments.stopping.stopping_quantities", too_sure)
     with pytest.raises(SanityError, match=r"stopping, top_k, patient p9, allocation greedy: .* certain at t = 0"):
         run(ladder, cohort_of(ladder, FIRST_UP), (0, 1, 2, 3))
 
