@@ -75,11 +75,11 @@ function writeHead() {
   const origin = summary.simulated ? [element("span", { className: "badge simulated" }, "simulated cohort")] : series;
   $("subtitle").append(...origin, " ", summary.title);
   $("scope").textContent =
-    `Which feature a rule measures next, and what is known by then, for ${patients.length} of ${summary.cohort_size} patients. `
+    `This page shows step by step which feature a rule measures next, for ${patients.length} of ${summary.cohort_size} patients. `
     + `Bundle ${summary.bundle}, version ${summary.version}: ${entities.length} entities on ${features.length} features, `
-    + `${summary.duels} duels. ${k === 1 ? "Sought is the entity" : `Sought are the ${k} entities`} that each patient's features support most. `
-    + (summary.schedule === "every" ? "Every rule looks again after each measurement." : `Schedule of looking again: ${summary.schedule}.`);
-  $("made").textContent = `Self-contained page: it asks nothing of any network. Charts by BokehJS ${$("library").dataset.version} (BSD licence).`;
+    + `${summary.duels} duels. The question is which ${k === 1 ? "entity" : `${k} entities`} each patient's features support most. `
+    + (summary.schedule === "every" ? "Every rule computes its gains again after each measurement." : `Gains are computed again by the schedule ${summary.schedule}.`);
+  $("made").textContent = `This page is complete in one file and uses no network. Charts by BokehJS ${$("library").dataset.version} (BSD licence).`;
 }
 
 function fillChoices() {
@@ -117,7 +117,7 @@ async function choose(change) {
   path = pathOf(steps.runs[state.cell], state.score);
   const c = cells[state.cell];
   besides = SIDE_BY_SIDE.map((i) => [i, pathOf(steps.runs[i], steps.runs[i].guide)]);
-  $("rule-note").textContent = `${said.rules[c.rule] ?? "A rule of one's own."} ${c.rule === OURS ? "" : said.gains[c.gain] ?? ""}`;
+  $("rule-note").textContent = `${said.rules[c.rule] ?? "A user-defined rule."} ${c.rule === OURS ? "" : said.gains[c.gain] ?? ""}`;
   $("score-note").textContent = said.scores[scores[state.score]] ?? "";
   setJump($("to-settled"), `Top ${k} settled`, path.settled);
   setJump($("to-certified"), "Certified", path.certified);
@@ -221,10 +221,10 @@ function writeFacts(t) {
   const sure = path.run.probability;
   const guide = scores[path.run.guide];
   const chosen_gain = t ? number(path.run.chosen_gain[t - 1]) : "\u2013";
-  const chosenBy = isOurs ? ["Weight of the choice", chosen_gain, "what it settles at the edge of the top; the larger, the more"]
-    : [hasGain ? "Expected gain" : "Its effective unary", t ? `${chosen_gain} nats` : chosen_gain, t && hasGain ? `over ${count(open, "duel", "duels")} open before it` : ""];
+  const chosenBy = isOurs ? ["Weight of the choice", chosen_gain, "how much the choice reduces the uncertainty about the top; no unit"]
+    : [hasGain ? "Expected gain" : "Its effective unary", t ? `${chosen_gain} nats` : chosen_gain, t && hasGain ? `over ${count(open, "duel", "duels")} unresolved before this step` : ""];
   const facts = [
-    ["Measured", t ? features[feature] : "nothing yet", t ? (path.fallback.has(t) ? "fallback: nothing had any gain for the rule" : "chosen by the rule") : "what the bundle says of anyone"],
+    ["Measured", t ? features[feature] : "nothing yet", t ? (path.fallback.has(t) ? "fallback: no feature had a gain" : "chosen by the rule") : "the ranking is that of the bundle alone"],
     ["Value", t ? VALUES.get(steps.values[feature]) : "\u2013", ""],
     chosenBy,
     ["Duels resolved", `${path.resolved[t]} of ${summary.duels}`, t ? `${path.resolved[t] - path.resolved[t - 1]} by this step` : ""],
@@ -241,7 +241,7 @@ function writeFacts(t) {
 function writeWhy(t) {
   const why = state.cell === summary.shown && t ? steps.why[t - 1] : undefined;
   if (!why) {
-    const kept = t ? `Reasons are kept for the first ${summary.explained} choices of ${cellName(cells[summary.shown])}.` : "";
+    const kept = t ? `This page has reasons for the first ${summary.explained} choices of ${cellName(cells[summary.shown])}.` : "";
     $("why").replaceChildren(...(kept ? [element("p", { className: "note" }, kept)] : []));
     return;
   }

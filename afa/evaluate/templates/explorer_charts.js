@@ -102,7 +102,7 @@ function drawRanks() {
   others.data = context;
   top.forEach((v, i) => { lines[i].data = { x: [...path.rank.keys()], y: byTime(v) }; });
   $("ranks-title").textContent = `Rank by ${scores[state.score]}, step by step`;
-  $("ranks-note").textContent = `Those on top at full observation, in the lines of the ranking; others in light grey, as far down as these go. The top ${k} is shaded.`;
+  $("ranks-note").textContent = `Entities in the top ${k} at full observation have the lines of the ranking; other entities are light grey. The top ${k} is shaded.`;
   const every = lowest > 12 ? 5 : 1;
   const ticks = path.order[0].map((_, i) => i + 1).filter((rank) => rank <= lowest && (rank === 1 || rank % every === 0));
   chart.figure.yaxis.ticker = new window.Bokeh.FixedTicker({ ticks });
