@@ -63,8 +63,9 @@ def test_python_calls_no_kernel_that_only_kernels_may_call() -> None:
     wrong = [
         f"{module}:{call.lineno} {call.func.id}"
         for module, tree in trees.items()
+        for origins in [_origins(tree)]
         for call in _calls(tree)
-        if _origins(tree).get(call.func.id, (module, call.func.id)) in inner
+        if origins.get(call.func.id, (module, call.func.id)) in inner
     ]
     assert wrong == []
 
