@@ -106,7 +106,7 @@ def eliminate(clamped: Clamped, n_free: int, factor: float, incoming: Incoming, 
 
 @kernel(inline=True)
 def _weigh(clamped: Clamped, v: int, high_axes: int, factor: float, tables: EliminationTables) -> float:
-    """Write the weights of the values +1 and -1 of feature `v` for each state of its separator. Return max |log-weight|."""
+    """Write the weights of the values +1 and -1 of a feature by state of its separator. Return max |log-weight|."""
     first, last = clamped.first[v], clamped.first[v + 1]
     weight = np.exp(factor * clamped.field[v])
     tables.high[0, 0], tables.high[1, 0], tables.low[:, 0] = weight, 1.0 / weight, 1.0
