@@ -3,7 +3,7 @@
 The interface is the class `AFAMethod` in `afabench/core/types.py` of the repository Linusaronsson/AFA-Benchmark,
 package version 1.0.0, commit 0dd0690e of a public copy, read in November 2026. A batch has the shape `*batch
 *feature_shape`. `act` returns 0 to stop or i for selection i - 1. `predict` returns class probabilities. A selection is
-a feature or a panel; selections are numbered by their first column among the flattened features. This module does not
+a feature or a panel. Selections are sorted by their first column among the flattened features. This module does not
 import the benchmark: it accepts any array that NumPy converts, and returns NumPy arrays, or torch tensors for a torch
 batch.
 

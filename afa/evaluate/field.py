@@ -131,7 +131,7 @@ def import_field(
             holds=holds,
             voters=voters,
             table=table,
-            provenance={  # facts that are known about the answers
+            provenance={  # what is known about the origin of the answers
                 "model": "unknown",
                 "prompts": "unknown",
                 "date": "unknown",
@@ -170,7 +170,7 @@ def read_record(folder: str | Path) -> dict[str, pd.DataFrame]:
 def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool = False) -> Bundle:
     """Write and return the bundle made from the language models' answers in a field folder.
 
-    A potential is the mean of direction times confidence over the voters. Potentials of 0 are left out. With
+    A potential is direction times confidence, averaged over the language models. Potentials of 0 are left out. With
     `how_often` the bundle also contains pooled probabilities, cut points, scopes, groups, and how many entities a
     patient can have. With `how_often`, an exclusive group is one variable without couplings (docs/decisions.md, F13).
 
@@ -283,7 +283,7 @@ def _groups(path: Path) -> pd.DataFrame:
 
 
 def _read(source: Path) -> tuple[Features, pd.DataFrame, pd.DataFrame | None, dict[str, pd.DataFrame], Path]:
-    """Return the dictionary, the entities, the groups, the answers by name in `COLUMNS`, and the path of the values.
+    """Return dictionary, entities, groups, the answers for each name in `COLUMNS`, and the path of the values.
 
     If any of the files is invalid, raise one error that lists all faults. Values and labels are read later, because
     reading them requires the cut points.
@@ -352,7 +352,7 @@ def _answers(
 ) -> pd.DataFrame:
     """Return the language model's answers in one file after checking them.
 
-    The voter is named in a column or in the file name.
+    A column or the file name contains the name of the language model.
 
     Parameters
     ----------

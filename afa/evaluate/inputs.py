@@ -144,7 +144,7 @@ def top_k_size(bundle: Bundle, k: int) -> int:
 
 
 def shard_of(n: int, shard: str) -> range:
-    """Return part I of n indices in N parts of almost equal size; `shard` is `I/N` or `I-of-N`."""
+    """Split n indices into N parts of almost equal size, and return part I; `shard` is `I/N` or `I-of-N`."""
     left, _, right = shard.replace("-of-", "/").partition("/")
     if not (left.isdecimal() and right.isdecimal() and 1 <= int(left) <= int(right)):
         raise ConfigError(Fault("--shard", repr(shard), "I/N with 1 <= I <= N", "pass for example --shard 1/4"))

@@ -1,4 +1,4 @@
-"""Simulate acquisition on measured patients: how many features would each strategy have needed?
+"""Simulate acquisition on measured patients: how many features does each strategy need to reach its final answer?
 
 Patients are simulated in blocks to limit memory.
 """
@@ -205,7 +205,7 @@ CONSTANT = Strategy("constant", "", "")
 
 @dataclass
 class Sums:
-    """Store sums over blocks of patients for one strategy and all its seeds.
+    """Store, for one strategy and all its seeds, results summed over blocks of patients.
 
     The number T of columns is M + 1 if `counted` is `features`, and C if `counted` is `cost`.
 
@@ -233,7 +233,7 @@ class Sums:
         last = None if self.budgets is None or walk.spent is None else within(self.budgets, walk.spent)
 
         def by(counted: str, numbers: Floats) -> Floats:
-            """Convert numbers by number of features, (B, M + 1), to numbers by the counted quantity, (B, T).
+            """Return numbers for each counted amount, (B, T), from numbers for each number of features, (B, M + 1).
 
             Arrays of shape (B, 1) are the same at all t and are returned unchanged.
             """
@@ -286,7 +286,7 @@ def curves(
 
 
 def features_needed(sums: Mapping[Strategy, Sums]) -> pd.DataFrame:
-    """Return quantiles, over patients and seeds, of the amount after which a criterion holds (columns `NEEDED`).
+    """Return, over patients and seeds, quantiles of the amount after which a criterion holds (columns `NEEDED`).
 
     The amount is a number of features or, if costs differ, also a cost (column `counted`). Each quantile is an observed
     amount, without interpolation. A quantile is missing if too many patients never reach the criterion. The column `n`
