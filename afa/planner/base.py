@@ -128,7 +128,7 @@ class Planner(ABC):
 
     @property
     def numbers(self) -> dict[str, float]:
-        """Return the number of each feature whose value was entered as a number, in the feature's unit."""
+        """Return the measured number, in the feature's unit, of each feature that was entered as a number."""
         return dict(self._log.numbers)
 
     @property
@@ -161,7 +161,7 @@ class Planner(ABC):
 
         `reason` contains the explanation. Features and panels in the option `first` are suggested first. With costs or
         panels, the rule compares gain per unit of cost. The gain of a panel is the sum of the gains of its unobserved
-        features. Free features with a positive gain precede all others.
+        features. Free features with a positive gain precede all other features.
         """
         if not self._fresh:
             ended = self.stopped()
@@ -171,7 +171,7 @@ class Planner(ABC):
         return self._asked
 
     def runners_up(self, most: int = 3) -> list[Suggestion]:
-        """Return up to `most` alternatives to the suggestion of `suggest`, best first; none if it is None."""
+        """Return up to `most` alternatives to the suggestion of `suggest`, best first; empty without a suggestion."""
         first = self.suggest()
         others: list[Suggestion] = []
         if first is None:
@@ -238,7 +238,7 @@ class Planner(ABC):
         return in_words(self)
 
     def none_is_likelier(self) -> bool:
-        """Return True if the patient probably has none of the entities (probability above 1/2)."""
+        """Return True if the probability that the patient has none of the entities is above 1/2."""
         return False
 
     def nothing_unusual(self) -> bool:
@@ -293,7 +293,7 @@ class Planner(ABC):
     ) -> None:
         """Record several measurements at once, such as a panel or earlier results (`cost=0`).
 
-        If any value is invalid, none is recorded.
+        If any value is invalid, no value is recorded.
 
         Parameters
         ----------
@@ -322,7 +322,7 @@ class Planner(ABC):
         return read_number(self.bundle, feature, number)
 
     def observe_values(self, read_values: Mapping[str, ReadValue], *, cost: float | None = None) -> None:
-        """Record several values, `read_values`, at once. If any value is invalid, none is recorded.
+        """Record several values, `read_values`, at once. If any value is invalid, no value is recorded.
 
         Parameters
         ----------

@@ -224,8 +224,8 @@ class TopKPlanner(Planner):
         """Return the entities tied for the last places of `top_k`, sorted by posterior, largest first.
 
         Entities with equal scores are tied. If entities are ordered by probability, entities whose posteriors differ by
-        less than 0.005 are also tied. Before any measurement, entities with such posteriors are also tied under every
-        score except `background`.
+        less than 0.005 are also tied. Before any measurement, a difference of posteriors below 0.005 is a tie under
+        every score except `background`.
         """
         tied = self._tied_by_score()
         by_posterior = self.guide != BACKGROUND and not self._log.observed  # a background gives unequal scores
@@ -236,7 +236,7 @@ class TopKPlanner(Planner):
         return [self.bundle.entities[v] for v in chosen]
 
     def settled_probability(self) -> float:
-        """Return `answer_probability`, or 0 if the answer is a tie or an entity outside is equally probable."""
+        """Return `answer_probability`, or 0 if an entity outside the top k is tied or equally probable."""
         return 0.0 if (self._tied_by_score() | self._as_probable()).any() else self.answer_probability()
 
     def _tied_by_score(self) -> Bools:
@@ -248,13 +248,13 @@ class TopKPlanner(Planner):
         return np.asarray((places == last) & (last == next_))
 
     def _as_probable(self) -> Bools:
-        """Return True for each entity tied by posterior (within 0.005) with one across the top-k boundary, (N,)."""
+        """Return True for each entity whose posterior is tied (within 0.005) across the top-k boundary, (N,)."""
         inside, posterior = self._view().rank <= self.k, self.posterior()
         least, most = posterior[inside].min(), posterior[~inside].max()
         return np.asarray(np.where(inside, posterior < most + AS_PROBABLE, posterior > least - AS_PROBABLE), dtype=bool)
 
     def ranking(self) -> list[str]:
-        """Return all entities, best first (ties: decisions.md S6)."""
+        """Return all entities, best first; decisions.md S6 gives the order of ties."""
         return [self.bundle.entities[v] for v in np.argsort(self._view().rank)]
 
     def posterior(self) -> Floats:
@@ -341,10 +341,10 @@ class TopKPlanner(Planner):
     certain = certified
 
     def boundary_probability(self) -> float:
-        """Return the smallest probability, over duels across the top-k boundary, that the current winner stays ahead.
+        """Return the smallest probability that the current winner of a duel across the top-k boundary stays the winner.
 
         For one duel, this is the probability that D_ab at full observation has its current sign. The probability is
-        computed from the duel's own predictive distribution, by the Gaussian approximation of `stack_a` (eq:fsp). The
+        computed from the duel's predictive distribution with the Gaussian approximation of `stack_a` (eq:fsp). The
         probability is 1 for a resolved duel and 1/2 for a tie. The probability is below 1/2 if a guiding score other
         than `linearity` and `stack_a` prefers the other entity. Under the `explicit` closure, the result is the
         probability that the winner is present, given that exactly one of the two entities is present. With the score

@@ -50,7 +50,7 @@ class Scale(NamedTuple):
 
 
 class ReadValue(NamedTuple):
-    """Store the code of a value and, if a number was entered, the number and its unit."""
+    """Store the code of an entered value and, if the value was entered as a number, the number and its unit."""
 
     code: int
     number: float | None = None
@@ -208,7 +208,7 @@ def read_typed(bundle: Bundle, feature: str, text: str) -> ReadValue:
 
 
 def echo(bundle: Bundle, feature: str, read_value: ReadValue) -> str:
-    """Return a text that shows how an entered value was understood.
+    """Return a text that shows which code an entered value received.
 
     Examples are `flow: 0 ml/s is low` for a number and `frost: yes` for a code.
     """

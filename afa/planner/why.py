@@ -36,8 +36,9 @@ DUELS_AT_ONCE = 1_000
 def separated_entities(state: PatientState, entities: tuple[str, ...], features: list[int], over: DuelWeights) -> str:
     """Return in words which entities the given features help to tell apart, such as `a from b and c`.
 
-    These entities are in the duels with the largest weighted gains. The first name in the text is an entity of the duel
-    with the largest gain: the one with more gain over all its duels. If no duel has a gain, the text is empty.
+    The text names entities in the duels with the largest weighted gains. The first name is an entity of the duel with
+    the largest gain. Of the two, it has the larger gain summed over its duels. If no duel has a gain, the text is
+    empty.
     """
     apart = separated(state, len(entities), features, over)
     return f"{entities[apart[0]]} from {listed([entities[v] for v in apart[1:]], NAMED)}" if apart else ""
@@ -46,7 +47,7 @@ def separated_entities(state: PatientState, entities: tuple[str, ...], features:
 def separated(state: PatientState, n_entities: int, features: list[int], over: DuelWeights) -> list[int]:
     """Return the indices of the entities that the given features help to tell apart.
 
-    The first index is one entity, and the others are its opponents.
+    The first index is one entity, and the other indices are its opponents in duels.
     """
     heaviest = np.argsort(-np.abs(over.weights), kind="stable")[: max(NUMBERS_AT_ONCE // state.packed.n_features, 1)]
     chosen = np.sort(heaviest)
@@ -119,7 +120,7 @@ def shown_entities(planner: Planner) -> tuple[str, ...]:
 
 
 def _total_gain(state: PatientState, duels: Ints) -> tuple[Floats, Ints]:
-    """Return each feature's gain summed over the given duels, (M,) nats, and its number of positive gains, (M,)."""
+    """Return two arrays over the given duels: each feature's summed gain and number of positive gains, (M,) each."""
     total, moved = np.zeros(state.packed.n_features), np.zeros(state.packed.n_features, dtype=np.int64)
     for part in np.split(duels, range(DUELS_AT_ONCE, len(duels), DUELS_AT_ONCE)):
         gains = state.gains(np.isin(np.arange(state.n_duels), part))

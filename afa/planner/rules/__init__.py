@@ -1,4 +1,4 @@
-"""Allocation rules choose the next feature to measure, most of them from the gains of duels.
+"""Allocation rules choose the next feature to measure. Most rules compare the gains of duels.
 
 Each allocation rule has its own file.
 

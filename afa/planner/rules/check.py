@@ -62,9 +62,9 @@ def check_policy(
     """Test an allocation rule on some patients, and raise a `PlannerError` for the first requirement that it violates.
 
     The rule must return a `Choice` of an unobserved feature, with a reason, until all features are observed. The choice
-    must depend on the view alone. The rule must choose the same feature if it sees the same view again, also after
-    views of other patients. The choice must not depend on the order of entities and features, or on unobserved values
-    and labels.
+    must depend on the view alone. For the same view, the rule must choose the same feature again, also after views of
+    other patients. The choice must not depend on the order of entities and features, or on unobserved values and
+    labels.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def check_policy(
 class _Arrangement:
     """Store a permutation of entities and of features.
 
-    After the permutation, position i holds the former entity `entities[i]` and the former feature `features[i]`.
+    After the permutation, the entity at position i is the former entity `entities[i]`; the same applies to `features`.
     """
 
     entities: Ints
