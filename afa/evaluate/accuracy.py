@@ -56,7 +56,7 @@ class Resampled:
     def sums(self, table: pd.DataFrame, *columns: str, by: str | None = "t", unit: str = "patient") -> list[Floats]:
         """Return the sum of each column for each unit and each value of `by`, ascending, (P, T) each.
 
-        A unit without a row counts as 0. If `by` is None, the shape is (P, 1).
+        A unit without a row counts as 0. If `by` is None, each returned array has the shape (P, 1).
         """
         if by is None:
             whole = table.groupby(unit, sort=False)[list(columns)].sum().reindex(self.units).fillna(0.0)
@@ -271,7 +271,7 @@ def overlap(top: Codes, chosen: list[int], k: int) -> Ints:
 def precisions_by_prevalence(labels: Floats, k: int) -> dict[str, Floats]:
     """Return `p_at_k` and `r_precision` of the ranking by prevalence, (P,) each.
 
-    Both precisions are NaN for a patient without a positive label.
+    `p_at_k` and `r_precision` are NaN for a patient without a positive label.
 
     Parameters
     ----------
@@ -288,8 +288,8 @@ def precisions_by_prevalence(labels: Floats, k: int) -> dict[str, Floats]:
 def positives_by_prevalence(labels: Floats, places: Ints) -> Floats:
     """Return each patient's number of positive labels among the `places` most prevalent entities, (P,) float64.
 
-    An entity without a label for a patient is removed from this patient's ranking. Entities of equal prevalence share
-    their places equally.
+    An entity without a label for a patient is removed from this patient's ranking. If entities of equal prevalence tie
+    for the last places, each entity gets the same fraction of a place.
 
     Parameters
     ----------
@@ -307,7 +307,7 @@ def positives_by_prevalence(labels: Floats, places: Ints) -> Floats:
 
 
 def settled(scores: Floats) -> Floats:
-    """Return rounded scores, so that sums of the same numbers in different orders become equal.
+    """Return rounded scores, so that equal sums computed in different orders become equal.
 
     Parameters
     ----------
@@ -320,7 +320,7 @@ def settled(scores: Floats) -> Floats:
 def areas_of(scores: Floats, positive: Bools, weights: Floats) -> Floats:
     """Return the area under the ROC curve of each column of scores for each resample, (R, T).
 
-    Ties, including scores that differ by rounding error, count one half. The area is NaN if only one class has weight
+    Tied scores, and scores that differ by rounding error, count one half. The area is NaN if only one class has weight
     in the resample.
 
     Parameters
@@ -414,7 +414,7 @@ BINS = 10
 
 
 def bins_of(probability: Floats) -> Ints:
-    """Return the bin index of each probability, from 0; a probability of 1 is in the last bin.
+    """Return the index, from 0, of the bin that contains each probability; a probability of 1 is in the last bin.
 
     Parameters
     ----------

@@ -105,7 +105,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
     @property
     @abstractmethod
     def classes(self) -> tuple[str, ...]:
-        """Return the names of the classes in the order of `predict`."""
+        """Return the names of the classes in the order of the probabilities from `predict`."""
 
     @abstractmethod
     def _planner(self) -> AnyPlanner:
@@ -198,7 +198,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
 
     @property
     def cost_param(self) -> float | None:
-        """Return the risk at which the method stops, or None."""
+        """Return the risk at which the method stops, or None if no risk is set."""
         return self._cost_param
 
     def set_cost_param(self, cost_param: float) -> None:
@@ -287,7 +287,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         return self._held[key]
 
     def _nearest(self, row: Codes) -> tuple[Codes, AnyPlanner]:
-        """Return the cached row that agrees with `row` and has the most observations, and its planner."""
+        """Return two results: the cached row that agrees with `row` and has the most observations, and its planner."""
         held = np.frombuffer(b"".join(self._held), dtype=np.int8).reshape(len(self._held), len(row))
         fits = np.flatnonzero(((held == OPEN) | (held == row)).all(axis=1))
         if not len(fits):
@@ -312,7 +312,7 @@ class BinaryMethod(PlannerMethod[BinaryPlanner]):
     """Treat one entity as a task with two classes: class 0 without the entity, class 1 with it.
 
     `predict` returns `BinaryPlanner.probabilities`. Without `cost_param`, the method stops when the sign of the score S
-    is certain. The other class can still be more probable (decisions.md S15).
+    is certain. Even then, the class against this sign can be more probable (decisions.md S15).
 
     >>> from afa.model.bundle import load_bundle
     >>> method = BinaryMethod(load_bundle("tests/data/bundle_tiny"), entity="bleeding")

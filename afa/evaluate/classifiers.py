@@ -1,8 +1,8 @@
 """Train classifiers on labelled patients; like the planner, the classifiers predict from any set of observed features.
 
 Logistic regression and boosting are trained on `COPIES` copies of each labelled patient; each copy hides a random
-subset of features. Naive Bayes needs no copies, because it ignores hidden features. Both classes have equal weight in
-training, as in a model without a prior.
+subset of features. Naive Bayes needs no copies, because it ignores hidden features. The two classes have equal weight
+in training, as in a model without a prior.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def information(posterior: Floats, chances: Floats) -> Floats:
 class Trained:
     """Store the classifiers trained on labelled patients.
 
-    For two hypotheses there is one classifier, otherwise one for each hypothesis against all other hypotheses.
+    Two hypotheses need one classifier. Three or more hypotheses need one classifier each, against all other hypotheses.
 
     Attributes
     ----------

@@ -69,7 +69,7 @@ def update_brings(
 
 
 def _brought(bundle: Bundle, values: Codes, task: FieldTask, resamples: int, confidence: float) -> pd.DataFrame:
-    """Return the rows of the table of `update_brings` for one question."""
+    """Return the table of `update_brings` for a single question."""
     asked = task.answers >= 0
     values, answers, most = values[asked], task.answers[asked], values.shape[1]
     rounds = [*(t for t in ROUNDS if t < most), most]

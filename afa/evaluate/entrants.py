@@ -1,8 +1,8 @@
 """Define the data sets, the variants of a bundle's model and the trained classifiers that the league compares.
 
-A data set (field) contains the patients' values, the questions about the patients, and facts about the table. The
-compiled engine evaluates the variants of the model. A feature that was not measured (`MISSING`) is never chosen and has
-no effect (docs/decisions.md, F8).
+A data set contains the patients' values, the questions about the patients, and facts about the table. The compiled
+engine evaluates the variants of the model. A feature that was not measured (`MISSING`) is never chosen and has no
+effect (docs/decisions.md, F8).
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class FieldTask:
     hypotheses : names of the C hypotheses
     answers : (P,) int64, index of the true hypothesis; -1 if unknown
     entity : the entity of a yes-or-no question, or None if the question is which entity is present
-    main : True for a main question of the field. Model variants, the null model and classifiers are run only for main
-        questions
+    main : True for a main question of the data set. Model variants, the null model and classifiers are run only for
+        main questions
 
     """
 
@@ -66,17 +66,17 @@ class FieldTask:
 
 @dataclass(frozen=True, eq=False)
 class Entrant:
-    """Store a data set (field): the patients' values and the questions.
+    """Store a data set: the patients' values and the questions.
 
     Attributes
     ----------
-    name : name of the field
+    name : name of the data set
     patients : P names
     values : (P, M) int8, -1, 0, +1 or `MISSING`
     bundle : the bundle with probabilities
     directions : the bundle that has directions only
     tasks : the questions
-    confounded : features that reveal a label by the way patients were found
+    confounded : features that reveal a label because of how patients were recruited
     rows : (P,) int64, index of each patient's row among the distinct rows of the table
 
     """
@@ -109,7 +109,7 @@ class Entrant:
 
 
 def read_entrant(folder: str | Path, mirror: str | Path | None = None) -> Entrant | str:
-    """Return the data set of a field folder, or a text that says why its table is missing.
+    """Return the data set in a folder, or a text that explains why the table of patients is missing.
 
     Raises
     ------
@@ -339,8 +339,8 @@ class Discounted(HypothesisModel):
     Attributes
     ----------
     asked : the variant that determines the order of features
-    repeats : a pair for each hypothesis except the last: the indices of its features, and how much these features
-        repeat each other
+    repeats : a pair for each hypothesis except the last: the indices of its features, and how strongly their
+        observations are correlated
 
     """
 

@@ -1,7 +1,7 @@
 """Write the explorer page, which shows step by step how each rule chooses features for some patients.
 
-The chosen features are read from the table `choices`. Rankings, gains and certificates are computed again for the
-chosen features. The page is one HTML file that includes its data, styles, scripts and a plotting library. Names are
+The chosen features are read from the table `choices`. For the chosen features, the page's rankings and gains are
+computed again. The page is one HTML file that includes its data, styles, scripts and a plotting library. Names are
 stored as JSON and inserted into the page as plain text.
 """
 

@@ -145,7 +145,7 @@ def _rounded(number: re.Match[str]) -> str:
 
 
 def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> tuple[NotebookFigure, list[Axes]]:
-    """Return a figure in the common style, and its axes row by row. Width and height are in inches."""
+    """Return two results: a figure in the common style, and its axes, row by row. Width and height are in inches."""
     mpl.rcParams.update(STYLE)
     figure = NotebookFigure(figsize=(width, height), layout="constrained")
     return figure, list(figure.subplots(rows, columns, squeeze=False).ravel())
@@ -279,7 +279,7 @@ def rule_style(rule: str) -> Mapping[str, Any]:
 def rule_name(rule: str) -> str:
     """Return the name of a rule for a figure.
 
-    The paper's rule is marked. A user-defined rule is named by its class.
+    The text marks the paper's rule. A user-defined rule is named by its class.
     """
     return f"{in_words(rule)} (paper: ours)" if rule == PRIORITY else in_words(rule.rpartition(":")[2])
 

@@ -1,7 +1,7 @@
 """Create and read long tables as arrays, and write folders of Parquet files with checksums.
 
-A complete table has exactly one row for every element of an array. If an array element has no row, an error names the
-first such element. Scores of binary tasks are stored as steps, with one row for each change of the score; `Cube`
+A complete table has exactly one row for every element of an array. If array elements have no row, an error names the
+first missing element. Scores of binary tasks are stored as steps, with one row for each change of the score; `Cube`
 expands the steps to every t. Equal tables give identical Parquet files.
 """
 
@@ -293,7 +293,7 @@ class Cube:
     Attributes
     ----------
     shape : (P, E, R)
-    t : rounds of the steps. The steps of one patient, entity and run (a series) are adjacent
+    t : rounds of the steps. The steps of one patient, entity and run (a series) are stored in adjacent rows
     first : index of the first step of each series
     last_round : M
     columns : the other columns of the table, with rows in the order of `t`

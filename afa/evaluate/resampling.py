@@ -30,7 +30,7 @@ def interval(statistics: Floats, *, confidence: float) -> tuple[Floats, Floats]:
 def with_interval(every: Floats, *, confidence: float) -> pd.DataFrame:
     """Return a table with the value and the interval (`low` to `high`) of each of C statistics.
 
-    The first row of `every` contains the observed statistics, and each other row those of one resample.
+    The first row of `every` contains the observed statistics, and each other row the statistics of one resample.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def with_interval(every: Floats, *, confidence: float) -> pd.DataFrame:
 def mean_and_each(values: Mapping[str, Floats], cases: Mapping[str, int], *, confidence: float) -> pd.DataFrame:
     """Return a table with one row for the mean over entities, followed by one row for each entity.
 
-    The row of the mean has no `entity`. The column `n` is the number of cases behind each row.
+    In the row of the mean, `entity` is missing. The column `n` is the number of cases behind each row.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def percentiles(statistics: Floats, levels: Sequence[float]) -> Floats:
 def patient_weights(n_patients: int, *, resamples: int, purpose: str) -> Floats:
     """Return how often each resample contains each patient, (R, P) float64.
 
-    These counts are whole numbers, so that weighted sums are exact.
+    The returned counts are whole numbers, so that weighted sums are exact.
     """
     drawn = generator_of("bootstrap", purpose)
     return drawn.multinomial(n_patients, np.full(n_patients, 1 / n_patients), size=resamples).astype(np.float64)
@@ -115,8 +115,8 @@ def table_of_rounds(statistics: Floats, last_round: int, *, confidence: float) -
 
     Rounds after `last_round` become missing values.
 
-    The first row of `statistics` contains the observed statistics, and each other row those of one resample. The ends
-    of each interval are rounded outwards to whole rounds.
+    The first row of `statistics` contains the observed statistics, and each other row the statistics of one resample.
+    The ends of each interval are rounded outwards to whole rounds.
 
     Parameters
     ----------

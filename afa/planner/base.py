@@ -157,7 +157,7 @@ class Planner(ABC):
         return tuple(self._log.actions)
 
     def suggest(self) -> Suggestion | None:
-        """Return the next feature or panel to measure, or None if none is left or a stopping rule holds.
+        """Return the next feature or panel to measure, or None if no feature is left or a stopping rule is met.
 
         `reason` contains the explanation. Features and panels in the option `first` are suggested first. With costs or
         panels, the rule compares gain per unit of cost. The gain of a panel is the sum of the gains of its unobserved
@@ -194,7 +194,7 @@ class Planner(ABC):
     def stopped(self) -> str | None:
         """Return in words why the planner stops measuring, or None if it does not stop.
 
-        Measuring stops if no feature or budget is left, or if a rule of the option `stop` holds.
+        Measuring stops if no feature or budget is left, or if a rule of the option `stop` is met.
         """
         if len(self._log.observed) + len(excluded_by(self.bundle, self._log.observed)) == len(self.bundle.features):
             return ALL_OBSERVED
@@ -318,7 +318,7 @@ class Planner(ABC):
         if value is not None:
             found = "a value and a number"
             raise PlannerError(Fault(f"feature {feature}", found, "one of the two", "give one of them"))
-        code_of(self.bundle, feature, 0)  # raises an error if the bundle has no such feature
+        code_of(self.bundle, feature, 0)  # raises an error if the bundle does not contain the feature
         return read_number(self.bundle, feature, number)
 
     def observe_values(self, read_values: Mapping[str, ReadValue], *, cost: float | None = None) -> None:
@@ -362,8 +362,8 @@ class Planner(ABC):
     def skip(self, name: str) -> None:
         """Mark the feature `name`, or the unobserved features of the panel `name`, as not measurable.
 
-        A skipped feature is never suggested again. A certain answer holds for every value that skipped features could
-        have.
+        A skipped feature is never suggested again. If the answer is certain, no value of a skipped feature could change
+        it.
         """
         asked = self._asked if self._fresh else None
         if asked is not None and name == asked.name:
@@ -463,9 +463,9 @@ class Planner(ABC):
 
         Rows are sorted by the magnitude of `share`, largest first. The columns are `feature`, `value`, `number`, `unit`
         and `share`. `share` is the decrease of the entity's log-odds, in nats, if this observation were removed. If
-        entities are ordered by score, `share` is the decrease of the entity's mean score against the other entities.
-        The shares need not add up to the entity's log-odds if features are coupled, or if one entity excludes the
-        others.
+        entities are ordered by score, `share` is the decrease of the entity's mean score against all other entities.
+        If features are coupled, or if one entity excludes all other entities, the shares need not add up to the
+        log-odds.
         """
         columns = ["feature", "value", "number", "unit", "share"]
         return pd.DataFrame(shares(self, entity), columns=columns).astype({"number": "Float64"})

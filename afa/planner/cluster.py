@@ -1,9 +1,9 @@
 """Cluster entities with similar models, for the clustered allocation rules and for Layer 0.
 
-The distance of two entities is the l1 distance of their model parameters given the observations. These parameters are
-the effective unaries of the unobserved features and their couplings. Each coupling counts once. Clusters of entities
-are formed by complete linkage. Allocation rules recompute clusters every `CLUSTER_EVERY` observations (sec:topk_alloc,
-docs/decisions.md).
+The distance of two entities is the l1 distance of their model parameters given the observations. The parameters of a
+model are the effective unaries and the couplings of the unobserved features. Each coupling counts once. Clusters of
+entities are formed by complete linkage. Allocation rules recompute clusters every `CLUSTER_EVERY` observations
+(sec:topk_alloc, docs/decisions.md).
 """
 
 from __future__ import annotations

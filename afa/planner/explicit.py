@@ -32,7 +32,7 @@ AT_ONCE = 500
 class ExplicitPatient(PatientState):
     """Store the state of one patient. A side is one hypothesis about the patient, with two models.
 
-    There are N sides, Q = N (N - 1) / 2 duels, and M features.
+    There are N hypotheses, Q = N (N - 1) / 2 duels, and M features.
 
     An observation only marks hypotheses as changed. Inference for a hypothesis runs when a method needs its results.
 
@@ -195,7 +195,8 @@ class ExplicitPatient(PatientState):
     def resolved(self, duels: Ints | None = None) -> Bools:
         """Return True for each duel whose sign no values of any unobserved features can change, (q,) bool (F12).
 
-        If kappa is known, the result holds for mean-field and for exact inference, whose scores differ by kappa.
+        If the constant kappa is known, the result is valid for mean-field and for exact inference, whose scores differ
+        by kappa.
         """
         self._solve_stale()
         chosen = np.arange(self.n_duels) if duels is None else duels

@@ -2,9 +2,9 @@
 
 Entities are clustered by the l1 distance of their potentials (`afa.planner.cluster`). In the paper, each cluster gets
 an interval around its centroid's score. A cluster of entities is removed if enough other entities are better. The
-centroid's score is an expectation under the centroid's model, not under a patient's state. The paper's certificates can
-therefore be false, as docs/decisions.md explains. The sound certificates in this module compare the possible scores
-over all values of the features.
+centroid's score is an expectation under the centroid's model, not under a patient's state. The paper's certificates
+(statements that one entity beats another) can therefore be false (docs/decisions.md). The sound certificates in this
+module compare the possible scores over all values of the features.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ def centroid_certificates(parted: Partition, k: int, *, criterion: str = "f1", r
 
 
 def sound_certificates(entities: Parameters, k: int, *, bounds: Bounds | None = None) -> Certificates:
-    """Return certificates that hold for all values of the features. An entity is excluded if `k` entities beat it.
+    """Return which entities beat others for all values of the features. An entity is excluded if `k` entities beat it.
 
     Entity a beats entity b if the lowest score of a exceeds the highest score of b. Entity a also beats b if its
     log-odds are larger by more than the l1 distance of their other potentials. Without priors all scores are 0 at the

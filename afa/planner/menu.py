@@ -34,7 +34,7 @@ class Action:
     features, values : the features of the step and their values; the value of a skipped feature is None
     cost : the cost paid
     reason : the planner's reason for suggesting the step, or a note that the step was not suggested
-    numbers, units : the number behind each value and its unit; a code has None and ""; both are empty if all values are
+    numbers, units : the measured number and the unit of each value, or None and "" for a code; empty if all values are
         codes
 
     """
@@ -153,8 +153,8 @@ class Menu:
     def per_cost(self, gain: Floats, open_: Bools) -> Floats:
         """Return the gain per unit of cost of each feature's item, (M,).
 
-        The gain of an unavailable feature is 0. The gain of a panel is the sum over its available features, as if these
-        were independent. The gain of a free item is divided by 1.
+        The gain of an unavailable feature is 0. The gain of a panel is the sum over its available features, as if the
+        features were independent. The gain of a free item is divided by 1.
 
         Parameters
         ----------

@@ -280,7 +280,7 @@ def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> 
             with suppress(PlannerError):
                 if read_values[feature] is not None:
                     fits[feature] = _read_again(bundle, feature, value, measured, unit)
-        # If a correction replaced a value that is no longer accepted, the correction becomes the first value.
+        # If the edited bundle rejects a value that was corrected later, the correction becomes the first value.
         split: tuple[tuple[Kind, set[str]], ...] = ("observe", fits.keys() - known), ("correct", fits.keys() & known)
         for kind, names in split:
             if part := {name: read_value for name, read_value in fits.items() if name in names}:
@@ -295,7 +295,7 @@ def _compared(
 ) -> ReadValue | None:
     """Return a value as encoded by the edited bundle, or None if the bundle does not accept it.
 
-    A changed code is added to `changes` in words.
+    If the code changes, a description of the change is appended to `changes`.
     """
     said = str(value) if measured is None else written(measured, unit)
     try:
@@ -317,7 +317,7 @@ def _read_again(bundle: Bundle, feature: str, value: Any, measured: float | None
 
     Raise a `PlannerError` if the edited bundle does not accept the value.
     """
-    code_of(bundle, feature, 0)  # raises an error if the edited bundle has no such feature
+    code_of(bundle, feature, 0)  # raises an error if the edited bundle does not contain the feature
     scale = scale_of(bundle, feature)
     if measured is None or not scale.has_range:
         return ReadValue(code_of(bundle, feature, value))

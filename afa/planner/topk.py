@@ -205,7 +205,7 @@ class TopKPlanner(Planner):
         among = np.append(log, 0.0) if self.holds == "one or none" else log
         share = log - logsumexp(among)  # log-probabilities
         odds = share - np.log1p(-np.minimum(np.exp(share), 0.5))
-        # only one entity can have p > 1/2; its 1 - p would be lost in rounding
+        # at most one entity has p > 1/2; 1 - p of this entity would be inexact
         for v in np.flatnonzero(share > np.log(0.5)):
             odds[v] = log[v] - logsumexp(np.delete(among, v))
         return np.asarray(odds)

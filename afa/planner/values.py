@@ -240,7 +240,7 @@ def _word(bundle: Bundle, feature: str, text: str) -> int | None:
 def _number_of(typed: str, unit: str, fault: Fault) -> float:
     """Return the number at the start of a text that may end with a unit.
 
-    Raise a `PlannerError` if there is no such number.
+    Raise a `PlannerError` if the text does not start with a number.
     """
 
     def refused(step: str, expected: str = fault.expected) -> PlannerError:

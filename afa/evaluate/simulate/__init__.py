@@ -46,7 +46,7 @@ from afa.planner.options import BACKGROUND, FRONTIER, INFORMATION, gauge_of
 class Simulation(NamedTuple):
     """Store the two tables of a simulation.
 
-    The functions `curves` and `features_needed` describe the columns of these tables.
+    The columns of the two tables are described in the functions `curves` and `features_needed`.
     """
 
     curves: pd.DataFrame
@@ -228,7 +228,7 @@ class Sums:
     def add(self, walk: Walk, weights: Floats, seed: int = 0) -> None:
         """Add the results of a block of B patients, with their resampling weights (R + 1, B).
 
-        These weights are whole numbers, so that sums are exact.
+        The resampling weights are whole numbers, so that sums are exact.
         """
         last = None if self.budgets is None or walk.spent is None else within(self.budgets, walk.spent)
 

@@ -1,9 +1,9 @@
 """Simulate patients under one strategy for the binary question: does the patient have one given entity?
 
-Simulated decisions equal those of a `BinaryPlanner`, but the compiled engine is faster. For costs, measurements of
-several features, exclusive groups or a tau, which the engine does not support, the planner is used. Random orders
-ignore costs. Features that were not measured in a patient are never chosen (docs/decisions.md, F8). The decision about
-a patient is the sign of the calibrated log-odds, as in `BinaryPlanner.decision`. The target of an early decision is the
+Simulated decisions equal those of a `BinaryPlanner`, but the compiled engine is faster. The planner is used for costs,
+measurements of several features, exclusive groups and tau, which the engine does not support. Random orders ignore
+costs. Features that were not measured in a patient are never chosen (docs/decisions.md, F8). The decision about a
+patient is the sign of the calibrated log-odds, as in `BinaryPlanner.decision`. The target of an early decision is the
 decision after all measured values.
 """
 

@@ -71,7 +71,7 @@ class SimulationSetting:
     coupling, holds, tau : as in the planners
     background : function from a patient's name to the planner's option `background`; None for the planner's default
     costs : `own` or `equal`. With `own`, rules divide gains by the costs of the bundle
-    seeds : seeds of random orders. A patient is followed once for each seed
+    seeds : seeds of random orders. A patient is simulated once for each seed
     resamples, confidence : number of resamples and coverage of the intervals
     solver : settings of the mean-field iteration
     threads : number of threads; the results do not depend on it
@@ -103,8 +103,8 @@ class Walk(NamedTuple):
     Attributes
     ----------
     parts : metric -> (amount right, total), each (B, M + 1), or (B, 1) if independent of t
-    needed : (criterion, counted) -> (B,) float64, the number of features, or the cost, from which on the criterion
-        always holds. The value is inf if this never happens, and NaN if the criterion is undefined
+    needed : (criterion, counted) -> (B,) float64, the number of features, or the cost, from which on the criterion is
+        always met. The number is inf if the criterion is never met for good, and NaN if the criterion is undefined
     scores : (B, M + 1) float64, the score of a patient, or None if a patient has several scores
     spent : (B, M + 1) float64, cost of the first t features, or None if all costs are equal
 
