@@ -141,7 +141,7 @@ class Resampled:
 def mean_ratio(parts: list[Part], weights: Floats) -> Floats:
     """Return the mean over `parts` of the ratio sum(right) / sum(total), for each resample and t, (R, T).
 
-    A resample's ratio is NaN if a part has no case.
+    The mean is NaN for a resample in which a part contains no decision.
 
     Parameters
     ----------

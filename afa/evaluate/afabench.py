@@ -341,8 +341,8 @@ class TopKMethod(PlannerMethod[TopKPlanner]):
 
     `predict` always assumes that exactly one entity is present, even if the bundle's settings differ. `predict` returns
     the softmax of log P(x_obs | v) plus prior log-odds (decisions.md S7). `TopKPlanner.top_k` ranks entities by the
-    planner's score, so its ranking can differ from the ranking by `predict`. Without `cost_param`, the method stops
-    when the top k is certain.
+    planner's score, so its ranking can differ from the probabilities of `predict`. Without `cost_param`, the method
+    stops when the top k is certain.
 
     >>> from afa.model.bundle import load_bundle
     >>> method = TopKMethod(load_bundle("tests/data/bundle_tiny"), k=1)
@@ -392,7 +392,7 @@ def _columns(bundle: Bundle, features: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _selections(names: Sequence[str], panels: Mapping[str, Sequence[str]]) -> tuple[tuple[int, ...], ...]:
-    """Return the columns of each selection (a panel or a single feature), ordered by the selection's first column."""
+    """Return the columns of each selection (a panel or a single feature), sorted by the selection's first column."""
     panel_of = {feature: panel for panel, features in panels.items() for feature in features}
     items: dict[str, list[int]] = {}
     for column, name in enumerate(names):

@@ -172,7 +172,7 @@ def questions_of(entities: Sequence[str], labels: Floats, holds: str) -> Iterato
 
 
 def statistics(task: FieldTask, answers: Ints, evidence: Floats, weights: Floats) -> dict[str, Floats]:
-    """Return each metric of a question for each resample and t, (R, T).
+    """Return a mapping from each metric of a question to its value for each resample and t, (R, T).
 
     `balanced_accuracy` is computed at equal prior probabilities. `first_place` is the share of patients whose true
     hypothesis has the most evidence; a tie of n hypotheses counts 1/n. `by_class` is the mean over hypotheses of the

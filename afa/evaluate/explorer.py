@@ -54,7 +54,7 @@ EXPLAINED = 20
 
 
 class ExploredRuns(NamedTuple):
-    """Store the results of one run for B patients and S scores, by t from 0 to M.
+    """Store the results of one run for B patients and S scores, for each t from 0 to M.
 
     Attributes
     ----------
@@ -86,10 +86,9 @@ class Explored:
 
     Attributes
     ----------
-    summary : names and settings. Entities are sorted by name, so that ties are broken by the index of an entity.
-        Features are in the order of the bundle. `cells` lists the strategies. `patients` contains names and
-        labels (1, 0 or None, by entity). `typical` is the patient shown first: the one whose top k settles at the
-        median t
+    summary : names and settings. Entities are sorted by name, so that a smaller index wins a tie. Features are in the
+        order of the bundle. `cells` lists the strategies. `patients` contains names and labels (1, 0 or None, by
+        entity). `typical` is the patient shown first, whose top k settles at the median t
     steps : one entry for each patient. `values` contains the value of each feature, (M,). `why` contains the result of
         `reasons_of` for the run that the page shows first. `runs` has one entry for each strategy. The keys of such an
         entry are: `order`, the features in the order of observation; `chosen_gain`, the gain of each choice in nats, to

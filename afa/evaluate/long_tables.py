@@ -88,7 +88,7 @@ def read_table(folder: str | Path, name: str, **part: Any) -> pd.DataFrame:
 
 
 class StageTables(Mapping[str, pd.DataFrame]):
-    """Give access to the tables in a stage's folder by name; a table is read when it is accessed."""
+    """Map the names of the tables in a stage's folder to the tables; a table is read when it is accessed."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)

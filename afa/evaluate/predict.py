@@ -1,4 +1,4 @@
-"""Compute probabilities of the entities for a table of patients, by the compiled engine (`predict_proba`)."""
+"""Compute the entities' probabilities for a table of patients with the compiled engine (`predict_proba`)."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def quartiles_of_rounds(reached: Floats, among: Floats, weights: Floats, *, conf
 def table_of_rounds(statistics: Floats, last_round: int, *, confidence: float) -> pd.DataFrame:
     """Return a table with the value and the interval (`low` to `high`) of each of C statistics that are round numbers.
 
-    Rounds after `last_round` become missing values.
+    Values and interval ends after `last_round` become missing.
 
     The first row of `statistics` contains the observed statistics, and each other row the statistics of one resample.
     The ends of each interval are rounded outwards to whole rounds.

@@ -179,7 +179,7 @@ def labels_text(curves: pd.DataFrame) -> str:
 
 
 def cost_text(curves: pd.DataFrame) -> str:
-    """If costs differ, return advice on which tables to read, else an empty text."""
+    """Return advice on which tables to read if costs differ, or an empty text if all costs are equal."""
     if not (curves["counted"] == COST).any():
         return ""
     return (
@@ -194,9 +194,10 @@ class Simulated:
 
     Attributes
     ----------
-    curves : metrics by rule and number of observed features, with intervals. If costs differ, the table also has rows
-        by cost. The column `counted` is `features` or `cost`, and `t` is the number of features or the cost
-    features_needed : quantiles of the number of needed features, by rule and criterion
+    curves : metrics with intervals, for each rule and number of observed features. If costs differ, the table also
+        contains metrics for each cost budget. The column `counted` is `features` or `cost`, and `t` is the number of
+        features or the cost
+    features_needed : quantiles of the number of needed features, for each rule and criterion
     patients : names of the patients
     left_out : names of the patients without any measured value, who are not simulated
     gaps : share of values that were not measured. Such values are never chosen. The right answer is the answer after

@@ -218,13 +218,13 @@ class Planner(ABC):
 
     @abstractmethod
     def probabilities(self) -> dict[str, float]:
-        """Return the posterior probability of each entity, by name."""
+        """Return a mapping from each entity's name to its posterior probability."""
 
     @abstractmethod
     def undecided(self) -> list[str]:
         """Return the entities that are tied for the answer, or an empty list if there is no tie.
 
-        Tied entities are listed by name.
+        The tied entities' names are returned.
         """
 
     def in_words(self) -> str:
@@ -312,7 +312,10 @@ class Planner(ABC):
         self.replace_value(feature, self._read_value(feature, value, number))
 
     def _read_value(self, feature: str, value: Any, number: float | None) -> ReadValue:
-        """Return one value or number as a `ReadValue`. Raise a `PlannerError` if the feature cannot have this value."""
+        """Return one entered value or number as a `ReadValue`.
+
+        Raise a `PlannerError` if the feature cannot have the value.
+        """
         if number is None:
             return ReadValue(code_of(self.bundle, feature, value))
         if value is not None:
@@ -549,7 +552,7 @@ class Planner(ABC):
     def _first_item(self) -> Suggestion:
         """Return the feature or panel to suggest.
 
-        The reason mentions the effects of costs, panels and the budget.
+        The text of the suggestion's reason mentions the effects of costs, panels and the budget.
         """
         if (named := self._to_begin_with()) is not None:
             open_ = [self.bundle.features[j] for j in self._menu.members[named] if self._offer().open[j]]

@@ -99,7 +99,7 @@ class BinaryPlanner(Planner):
         return float(expit(self.log_odds()))
 
     def probabilities(self) -> dict[str, float]:
-        """Return the probabilities that the entity is present and absent, by name.
+        """Return a dictionary with the probabilities that the entity is present and absent.
 
         Examples
         --------

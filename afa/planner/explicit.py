@@ -218,7 +218,8 @@ class ExplicitPatient(PatientState):
     def _interval(self, a: int, b: int | None) -> tuple[float, float]:
         """Return a lower and an upper bound on S_a, or on S_a - S_b (F12).
 
-        For each unobserved feature or pair, the bounds add its smallest or largest contribution, or 0.
+        The bounds add the smallest (at most 0) and largest (at least 0) contribution of each unobserved feature or
+        pair.
         """
         repeats = self.packed.sides[a].repeats
         if b is not None and repeats is not None:  # each hypothesis's tau changes with the observed features

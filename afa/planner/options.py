@@ -243,9 +243,9 @@ class Options:
 
     @property
     def lookahead_target(self) -> str | None:
-        """Return the score whose expected change is the gain `f_target`.
+        """Return the score that the gain `f_target` uses: the gain is the expected change of this score.
 
-        By default the target is the guiding score, if that score can be a target.
+        The default is the guiding score, if the gain `f_target` supports this score.
         """
         return self.target or (self.score if self.gain == "f_target" and self.score in TARGETS else None)
 

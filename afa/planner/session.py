@@ -214,7 +214,7 @@ def replay_session(
 ) -> tuple[TopKPlanner | BinaryPlanner, list[str]]:
     """Load a session on a bundle that was edited after the session, and return the planner and the changes in words.
 
-    Each measured number is encoded again by the feature's current range. A code is unchanged. A value that the edited
+    Each measured number is encoded again with the feature's current range. A code is unchanged. A value that the edited
     bundle does not accept is skipped and listed among the changes. Answers are not compared, because the earlier bundle
     is not available.
 
@@ -293,7 +293,7 @@ def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> 
 def _compared(
     bundle: Bundle, feature: str, value: int | None, measured: float | None, unit: str, changes: list[str]
 ) -> ReadValue | None:
-    """Return a value as encoded by the edited bundle, or None if the bundle does not accept it.
+    """Return a value encoded with the edited bundle's ranges, or None if the bundle does not accept the value.
 
     If the code changes, a description of the change is appended to `changes`.
     """

@@ -103,7 +103,7 @@ class Fixed(NamedTuple):
     def links_of(self, *sides: int) -> tuple[Ints, Floats]:
         """Return two arrays: coupled pairs of a hypothesis or duel, (p, 2), and each pair's contribution range, (2, p).
 
-        Each range includes 0, the contribution of a pair with an unmeasured feature (docs/decisions.md, F12).
+        Each range includes 0, because a pair with an unmeasured feature contributes 0 (docs/decisions.md, F12).
         """
         if sides not in self.ranges:
             if len(self.ranges) >= KEPT:

@@ -185,7 +185,7 @@ class TopKPlanner(Planner):
     def lead(self) -> float:
         """Return the smallest preference score of an entity in `top_k` against an entity outside `top_k`.
 
-        Return 0 if entities are ordered by probability.
+        If entities are ordered by probability, the result is 0.
         """
         if self.ordered_by == "probability":
             return 0.0
@@ -264,7 +264,7 @@ class TopKPlanner(Planner):
         (eq:clamped-marginal for more than two entities, decisions.md S7). The probabilities sum to 1, as if exactly one
         entity were present. Unlike in the ranking by score, a usual value (0) counts against entities that predict
         another value. Under the `explicit` closure, entities have separate probabilities if several can be present. If
-        possibly no entity is present, the sum is below 1.
+        the patient can have none of the entities, the probabilities sum to less than 1.
         """
         log = self._state.log_evidence()
         if self.holds == "several":
@@ -324,8 +324,8 @@ class TopKPlanner(Planner):
         `top_k` is certain if each entity a in the top k is certain to win its duel with each entity b outside the top
         k. The tight `l1` bracket contains D_ab(x) for every completion x of the unobserved features. Therefore S_a(x) >
         S_b(x) for every completion x. At full observation, a therefore wins at least N - k duels, against all entities
-        outside the top k. In the same way, b loses at least k duels and wins at most N - 1 - k. Therefore no tie-break
-        and no other duel can exchange a and b. The order within the top k may change.
+        outside the top k. In the same way, b loses at least k duels and wins at most N - 1 - k. Therefore neither a
+        tie-break nor another duel can exchange a and b. The order within the top k may change.
 
         This condition is sufficient, not necessary: a bracket can be wider than the range of scores over completions.
         `top_k` is certain with respect to the ranking by the scores S_v. At full observation, every score except

@@ -93,7 +93,7 @@ def patients_behind(bundle: Bundle, entities: Mapping[str, str], feature: str) -
 
 
 def explained(planner: Planner, most: int) -> pd.DataFrame:
-    """Return the table of `Planner.explain`."""
+    """Return the features with the largest gains, as the table of `Planner.explain`."""
     import pandas as pd  # noqa: PLC0415 (slow to import, and not needed for planning)
 
     state, bundle, menu, offer = planner._state, planner.bundle, planner._menu, planner._offer()
@@ -153,7 +153,7 @@ UNCHANGEABLE = "nothing left to measure can change this"
 
 
 def in_words(planner: Planner) -> str:
-    """Return the text of `Planner.in_words`."""
+    """Return the current answer as the text of `Planner.in_words`."""
     if planner.nothing_unusual() and planner.settings.get("coupling") != "explicit":  # `explicit` counts usual values
         return "none of these: nothing that was measured is unusual"
     shown = planner.question_bundle.shown

@@ -235,7 +235,7 @@ class Sums:
         def by(counted: str, numbers: Floats) -> Floats:
             """Return numbers for each counted amount, (B, T), from numbers for each number of features, (B, M + 1).
 
-            Arrays of shape (B, 1) are the same at all t and are returned unchanged.
+            Arrays of shape (B, 1) apply to all t and are returned unchanged.
             """
             if counted == FEATURES or last is None or numbers.shape[1] == 1:
                 return numbers
@@ -254,9 +254,9 @@ class Sums:
 def curves(
     sums: Mapping[Strategy, Sums], weights: Floats, labels: Floats, axes: Mapping[str, NDArray[Any]], confidence: float
 ) -> pd.DataFrame:
-    """Return a table of accuracies with the columns `CURVES`, by the number of features.
+    """Return a table of accuracies for each number of features, with the columns `CURVES`.
 
-    If costs differ, the table also contains rows by cost.
+    If costs differ, the table also contains accuracies for each cost budget.
 
     Parameters
     ----------
@@ -288,9 +288,9 @@ def curves(
 def features_needed(sums: Mapping[Strategy, Sums]) -> pd.DataFrame:
     """Return, over patients and seeds, quantiles of the amount after which a criterion holds (columns `NEEDED`).
 
-    The amount is a number of features or, if costs differ, also a cost (column `counted`). Each quantile is an observed
-    amount, without interpolation. A quantile is missing if too many patients never reach the criterion. The column `n`
-    is the number of cases, and `never` is the share of these cases that never reach the criterion. The column
+    The amount is a number of features or, if costs differ, also a cost (column `counted`). Quantiles are observed
+    amounts and are not interpolated. A quantile is missing if too many patients never reach the criterion. The column
+    `n` is the number of cases, and `never` is the share of these cases that never reach the criterion. The column
     `left_out` counts the cases for which the criterion is undefined.
     """
     rows = []

@@ -98,7 +98,7 @@ class SimulationSetting:
 
 
 class Walk(NamedTuple):
-    """Store the results of one run for B patients, by t from 0 to M.
+    """Store the results of one run for B patients, for each t from 0 to M.
 
     Attributes
     ----------
@@ -450,9 +450,10 @@ def with_costs(needed: Mapping[str, Floats], spent: Floats | None) -> dict[tuple
 
 
 def budgets_of(prices: Floats) -> Floats:
-    """Return the budgets of curves by cost, (C,): 0, multiples of the smallest price, and the price of all features.
+    """Return cost budgets for curves, (C,): 0, multiples of the smallest price, and the price of all features.
 
-    If there would be more than `MOST_BUDGETS` budgets, the step is a larger multiple of the smallest price.
+    At most about `MOST_BUDGETS` budgets are returned: if necessary, the step is a larger multiple of the smallest
+    price.
 
     Parameters
     ----------

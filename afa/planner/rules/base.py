@@ -128,7 +128,7 @@ class View:
 
     @cached_property
     def rank(self) -> Ints:
-        """Return the rank of each entity by the preference scores, (N,) int64. The best entity has rank 1."""
+        """Return each entity's rank according to the preference scores, (N,) int64. The best entity has rank 1."""
         if self.find_rank and (known := self.find_rank()) is not None:
             return known
         rank = np.empty(len(self.entities), dtype=np.int64)
@@ -171,7 +171,7 @@ class View:
 
     @cached_property
     def intervals(self) -> Floats:
-        """Return the smallest and largest S_v of each entity by the tight `l1` bracket, (N, 2) nats."""
+        """Return bounds on each entity's score S_v, computed with the tight `l1` bracket, (N, 2) nats."""
         return self.find_intervals()
 
     @cached_property

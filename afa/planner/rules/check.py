@@ -241,8 +241,8 @@ def _answer(rule: Rule, view: View, where: str) -> Choice:
 def _changed(values: Codes, labels: Floats | None, patient: int, observed: list[int], by: int) -> Iterator[None]:
     """Within the context, change all labels, and all values except the patient's observed values.
 
-    Each changed value is shifted cyclically within -1, 0, +1 by `by`, which is 1 or 2. When the context ends, all
-    values and labels are restored.
+    Each changed value moves cyclically through -1, 0, +1 by `by` places (1 or 2). When the context ends, all values and
+    labels are restored.
     """
     before = values.copy(), None if labels is None else labels.copy()
     known = values[patient, observed]
