@@ -312,7 +312,7 @@ class BinaryMethod(PlannerMethod[BinaryPlanner]):
     """Treat one entity as a task with two classes: class 0 without the entity, class 1 with it.
 
     `predict` returns `BinaryPlanner.probabilities`. Without `cost_param`, the method stops when the sign of the score S
-    is certain. Even then, the class against this sign can be more probable (decisions.md S15).
+    is certain. Even if the sign is certain, the class with the opposite sign can be more probable (decisions.md S15).
 
     >>> from afa.model.bundle import load_bundle
     >>> method = BinaryMethod(load_bundle("tests/data/bundle_tiny"), entity="bleeding")

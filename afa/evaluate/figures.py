@@ -101,8 +101,8 @@ class NotebookFigure(Figure):
 
     Attributes
     ----------
-    saved : the SVG text that was written. It is stored because drawing again would change coordinates by hundredths of
-        a point
+    saved : the SVG text that was written. The text is stored because drawing again would change coordinates by
+        hundredths of a point
 
     """
 
@@ -222,7 +222,7 @@ def draw_paper_points(axes: Axes, cells: pd.DataFrame, *, style: Mapping[str, An
 
 
 def save_figure(figure: NotebookFigure, path: str | Path = "") -> NotebookFigure:
-    """Return the figure, for a notebook to show. If a path is given, also write the figure in the format of its suffix.
+    """Return the figure for a notebook. If a path is given, also write the figure in the format of the suffix.
 
     For a path without a suffix, as used by the workflow, write both PDF and SVG.
     """

@@ -200,8 +200,8 @@ class Simulated:
     features_needed : quantiles of the number of needed features, for each rule and criterion
     patients : names of the patients
     left_out : names of the patients without any measured value, who are not simulated
-    gaps : share of values that were not measured. Such values are never chosen. The right answer is the answer after
-        all measured values
+    gaps : share of values that were not measured. Values that were not measured are never chosen. The right answer is
+        the answer after all measured values
     title : the question in words
 
     """

@@ -16,8 +16,8 @@ labels are not used.
 If patients can have several entities, the evidence for an entity is the likelihood ratio of its two distributions, and
 the update has two steps. The first step corrects an error that both distributions share: the feature's overall
 frequencies (level) in these patients. The first step updates the mixture of the two distributions with all patients,
-with and without the entity. Both distributions are then multiplied by posterior / prior of the mixture and normalised,
-which preserves the odds ratio of any two values. The second step updates each distribution with the patients of its
+with and without the entity. Both distributions are then multiplied by the mixture's posterior / prior and normalised.
+The odds ratio of any two values does not change. The second step updates each distribution with the patients of its
 class. In a single step, the distribution of the larger class would reach the true level first, and the odds ratios
 would be wrong until the smaller class followed. If only one class has labelled patients with a value of a feature, the
 level of this feature is not changed. If exactly one entity is present, the update has one step, because only the
@@ -135,8 +135,8 @@ def posterior_means(prior: Floats, counts: Floats, of_strength: Floats, strength
 class Update:
     """Store the distributions of a bundle before and after an update by labelled patients.
 
-    Classes 0 to N - 1 are the patients with each entity. Classes N to 2 N - 1 are the patients without each entity.
-    Under `one or none`, a last class contains the patients without any entity.
+    Class v, below N, contains the patients with entity v. Class N + v contains the patients without entity v. Under
+    `one or none`, a last class contains the patients without any entity.
 
     Parameters
     ----------
@@ -373,7 +373,7 @@ def _rows(written: Bools, shares: Floats, directed: Bools, counts: Ints) -> Prob
     """
     entity, feature = np.nonzero(written)
     low, high = shares[written][..., 0], shares[written][..., 2]
-    each = np.maximum(three_values(low, high), 0.0)  # computed as when unary.csv is read
+    each = np.maximum(three_values(low, high), 0.0)  # p(usual) is computed as when unary.csv is read
     return ProbabilityRows(entity, feature, each[:, 0], each[:, 1], directed[written], counts[written])
 
 

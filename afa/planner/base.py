@@ -440,9 +440,9 @@ class Planner(ABC):
         The column `duels_moved` counts the duels in which the feature has a positive gain. The column `share` is the
         feature's gain divided by the sum over all available features. The column `tells` names the entities that the
         feature helps to tell apart. The gain of a feature is summed over all unresolved duels. With more than 200
-        entities, only duels across the top-k boundary are included. In this sum, every duel has weight 1. With costs or
-        panels, the columns `item`, `cost` and `gain_per_cost` refer to the feature's panel, and rows are sorted by
-        `gain_per_cost`.
+        entities, only duels across the top-k boundary are included. All duels have equal weight in the sum of gains.
+        With costs or panels, the columns `item`, `cost` and `gain_per_cost` refer to the feature's panel, and rows are
+        sorted by `gain_per_cost`.
 
         Parameters
         ----------

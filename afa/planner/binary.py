@@ -80,7 +80,7 @@ class BinaryPlanner(Planner):
         super().__init__(bundle, models, checked, new_patient, asked)
 
     def score(self) -> float:
-        """Return the preference score of the class with the entity over the class without the entity.
+        """Return how much the preference score favours the class with the entity over the class without the entity.
 
         As in the paper, this score is not calibrated.
         """

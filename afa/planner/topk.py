@@ -213,9 +213,9 @@ class TopKPlanner(Planner):
     def answer_probability(self) -> float:
         """Return the sum of `posterior` over `top_k`, the probability of the answer.
 
-        If exactly one entity is present, this sum is the probability that `top_k` contains this entity. If several
-        entities can be present, return the smallest posterior in `top_k` instead. If entities are ordered by score,
-        another set of k entities can be more probable.
+        If exactly one entity is present, this sum is the probability that `top_k` contains the present entity. If
+        several entities can be present, return the smallest posterior in `top_k` instead. If entities are ordered by
+        score, another set of k entities can be more probable.
         """
         inside = self.posterior()[self._view().rank <= self.k]
         return float(inside.min() if self.holds == "several" else inside.sum())
@@ -327,11 +327,12 @@ class TopKPlanner(Planner):
         outside the top k. In the same way, b loses at least k duels and wins at most N - 1 - k. Therefore neither a
         tie-break nor another duel can exchange a and b. The order within the top k may change.
 
-        This condition is sufficient, not necessary: a bracket can be wider than the range of scores over completions.
-        `top_k` is certain with respect to the ranking by the scores S_v. At full observation, every score except
-        `kl_nonzero` ranks entities as S_v does. With `linearity`, `wald` and `stack_a`, `top_k` also stays the same at
-        every earlier step. The reason is that, in a resolved duel, Lambda_ab already has the sign of the winner. The
-        mean of D_ab under any distribution of completions also has the sign of the winner.
+        The condition on brackets is sufficient but not necessary: a bracket can be wider than the range of possible
+        scores. `top_k` is certain with respect to the ranking by the scores S_v. At full observation, every score
+        except `kl_nonzero` ranks entities as S_v does. With `linearity`, `wald` and `stack_a`, a certain `top_k` also
+        stays the same at every step until full observation. The reason is that, in a resolved duel, Lambda_ab already
+        has the sign of the winner. The mean of D_ab under any distribution of completions also has the sign of the
+        winner.
 
         With the option `layer0`, `top_k` is certain only among the entities that Layer 0 did not exclude. Only the
         `sound` certificates guarantee that no `eliminated` entity is among the k best.
@@ -343,8 +344,8 @@ class TopKPlanner(Planner):
     def boundary_probability(self) -> float:
         """Return the smallest probability that the current winner of a duel across the top-k boundary stays the winner.
 
-        For one duel, this is the probability that D_ab at full observation has its current sign. The probability is
-        computed from the duel's predictive distribution with the Gaussian approximation of `stack_a` (eq:fsp). The
+        The probability of a duel is the probability that D_ab at full observation has its current sign. The probability
+        is computed from the duel's predictive distribution with the Gaussian approximation of `stack_a` (eq:fsp). The
         probability is 1 for a resolved duel and 1/2 for a tie. The probability is below 1/2 if a guiding score other
         than `linearity` and `stack_a` prefers the other entity. Under the `explicit` closure, the result is the
         probability that the winner is present, given that exactly one of the two entities is present. With the score

@@ -232,7 +232,7 @@ def same_unit(one: str, other: str) -> bool:
 def _word(bundle: Bundle, feature: str, text: str) -> int | None:
     """Return the code for a word that this feature accepts, or None for any other text."""
     words = WORDS | FINDING if scale_of(bundle, feature).kind == "binary" else WORDS
-    if meanings := meanings_of(bundle, feature):  # words of features.csv replace words such as `normal`
+    if meanings := meanings_of(bundle, feature):  # words defined in features.csv replace words such as `normal`
         words = words | {meanings[0]: 0, meanings[1]: 1}
     return words.get(text.strip().casefold())
 

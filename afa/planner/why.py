@@ -36,9 +36,9 @@ DUELS_AT_ONCE = 1_000
 def separated_entities(state: PatientState, entities: tuple[str, ...], features: list[int], over: DuelWeights) -> str:
     """Return in words which entities the given features help to tell apart, such as `a from b and c`.
 
-    The text names entities in the duels with the largest weighted gains. The first name is an entity of the duel with
-    the largest gain. Of the two, it has the larger gain summed over its duels. If no duel has a gain, the text is
-    empty.
+    The text names entities in the duels with the largest weighted gains. The first name is one of the two entities in
+    the duel with the largest gain: the entity with the larger gain summed over all its duels. If no duel has a gain,
+    the text is empty.
     """
     apart = separated(state, len(entities), features, over)
     return f"{entities[apart[0]]} from {listed([entities[v] for v in apart[1:]], NAMED)}" if apart else ""
@@ -68,7 +68,8 @@ def separated(state: PatientState, n_entities: int, features: list[int], over: D
 def posterior_weights(state: PatientState) -> DuelWeights:
     """Return the weight (w_a + w_b)^2 of each duel (a, b), where w is an entity's posterior probability.
 
-    To second order, a feature's gain summed with these weights is its mutual information with the entity (F15).
+    To second order, the sum of a feature's gains with these weights equals its mutual information with the entity
+    (F15).
     """
     a, b = sides_of(state.n_entities, np.arange(state.n_duels)).T
     posterior = softmax(state.log_evidence())

@@ -288,7 +288,7 @@ def curves(
 def features_needed(sums: Mapping[Strategy, Sums]) -> pd.DataFrame:
     """Return, over patients and seeds, quantiles of the amount after which a criterion holds (columns `NEEDED`).
 
-    The amount is a number of features or, if costs differ, also a cost (column `counted`). Quantiles are observed
+    The amount is counted in features and, if costs differ, also in cost (column `counted`). Quantiles are observed
     amounts and are not interpolated. A quantile is missing if too many patients never reach the criterion. The column
     `n` is the number of cases, and `never` is the share of these cases that never reach the criterion. The column
     `left_out` counts the cases for which the criterion is undefined.

@@ -115,7 +115,8 @@ def check_policy(
 class _Arrangement:
     """Store a permutation of entities and of features.
 
-    After the permutation, the entity at position i is the former entity `entities[i]`; the same applies to `features`.
+    After the permutation, the entity at position i is the former entity `entities[i]`, and the feature at i is the
+    former feature `features[i]`.
     """
 
     entities: Ints
