@@ -1,1 +1,1 @@
-"""Evaluate planners: simulated acquisition, intervals of accuracy, updates by labelled patients, data set league."""
+"""Simulate acquisition, compute accuracies with intervals, update bundles with labels, and compare methods."""

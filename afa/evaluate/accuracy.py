@@ -1,8 +1,9 @@
-"""Compute accuracies over a cohort from signs and targets, with bootstrap intervals over patients, and baselines.
+"""Compute accuracies with bootstrap intervals over patients, and the accuracies of constant answers.
 
 All arrays of decisions have patients on the first axis. A decision score of 0 counts as half correct (decisions.md S5).
-Decisions with a target of 0 or a missing label are not counted (decisions.md S11). Functions with `weights`, (R, P)
-whole numbers, return one statistic per resample, (R,). The statistic of a resample with only one class is NaN.
+Decisions with a target of 0 or a missing label are not counted (decisions.md S11). Functions with the argument
+`weights`, (R, P) whole numbers, return one statistic for each of R resamples, (R,). The statistic of a resample with
+only one class is NaN.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ other entities across the border of the top k.
 
 @dataclass(frozen=True)
 class Resampled:
-    """Compute shares over patients, or over other units, with percentile intervals.
+    """Compute shares of correct decisions, with percentile intervals over patients or other units.
 
     Parameters
     ----------
@@ -53,9 +54,9 @@ class Resampled:
         return cls(names, patient_weights(len(names), resamples=resamples, purpose=purpose), confidence)
 
     def sums(self, table: pd.DataFrame, *columns: str, by: str | None = "t", unit: str = "patient") -> list[Floats]:
-        """Return the sum of each column by unit and by the ascending values of `by`, (P, T) each.
+        """Return the sum of each column for each unit and each value of `by`, ascending, (P, T) each.
 
-        A unit without a row counts as 0. If `by` is None, the shape is (P, 1).
+        A unit without a row counts as 0. If `by` is None, each returned array has the shape (P, 1).
         """
         if by is None:
             whole = table.groupby(unit, sort=False)[list(columns)].sum().reindex(self.units).fillna(0.0)
@@ -71,13 +72,13 @@ class Resampled:
     def share(
         self, table: pd.DataFrame, right: str, total: str, *, by: str | None = "t", unit: str = "patient"
     ) -> pd.DataFrame:
-        """Return the share sum(`right`) / sum(`total`) with its interval, as computed by `mean`, for each `by`."""
+        """Return sum(`right`) / sum(`total`) with its interval, as computed by `mean`, for each value of `by`."""
         shares = self.mean([self.part(table, right, total, by=by, unit=unit)])
         return shares if by is None else shares.assign(**{by: sorted(table[by].unique())})
 
     @property
     def every(self) -> Floats:
-        """Return the weights with a first row of ones, (1 + R, P); the other rows are the resamples."""
+        """Return the weights of the patients, (1 + R, P): a row of ones, then one row for each resample."""
         return np.vstack([np.ones(self.weights.shape[1]), self.weights])
 
     @cached_property
@@ -85,7 +86,7 @@ class Resampled:
         return np.ascontiguousarray(self.every.T)
 
     def drawn(self, names: Iterable[Any]) -> Floats:
-        """Return the columns of the weights `every` for the named units, (1 + R, C)."""
+        """Return the weights of the named units, (1 + R, C), taken from the weights of all units, `every`."""
         return self._by_unit[self.places(names)].T
 
     def places(self, names: Iterable[Any]) -> Ints:
@@ -107,12 +108,12 @@ class Resampled:
     def gap(self, parts: list[Part], against: list[Part]) -> pd.DataFrame:
         """Return the `mean_ratio` of `parts` minus the `mean_ratio` of `against`, as a table with intervals.
 
-        Both use the same resamples.
+        Both ratios use the same resamples.
         """
         return self.statistic(lambda w: mean_ratio(parts, w) - mean_ratio(against, w), _cases(parts))
 
     def of_duels(self, table: pd.DataFrame) -> Iterator[pd.DataFrame]:
-        """Yield accuracy tables by t from the counts of `afa.engine.rounds.right_by_kind`.
+        """Yield tables of accuracy for each t, computed from the counts of `afa.engine.rounds.right_by_kind`.
 
         The tables are `accuracy` of all duels, `balanced_accuracy` over the two possible winners of a duel, and
         `accuracy` of the duels in the stratum `prior_wrong`.
@@ -138,9 +139,9 @@ class Resampled:
 
 
 def mean_ratio(parts: list[Part], weights: Floats) -> Floats:
-    """Return the ratio sum(right) / sum(total), averaged over the parts, for each resample and t, (R, T).
+    """Return the mean over `parts` of the ratio sum(right) / sum(total), for each resample and t, (R, T).
 
-    A resample's ratio is NaN if a part has no case.
+    The mean is NaN for a resample in which a part contains no decision.
 
     Parameters
     ----------
@@ -150,7 +151,7 @@ def mean_ratio(parts: list[Part], weights: Floats) -> Floats:
     """
     ratios = []
     for right, total in parts:
-        constant = bool((total == total[:, :1]).all())  # the usual case needs one product
+        constant = bool((total == total[:, :1]).all())  # usually the totals are the same at all t
         numerator, denominator = weights @ right, weights @ (total[:, :1] if constant else total)
         ratios.append(share_of(numerator, denominator))
     return reduce(np.add, ratios) / len(ratios)
@@ -167,7 +168,7 @@ def by_t(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def right_of(signs: Codes, target: Codes, among: Bools) -> Part:
-    """Return each patient's number of correct decisions and number of decisions, by t, (P, T) each.
+    """Return two counts for each patient and t, (P, T) each: the correct decisions and all decisions.
 
     Parameters
     ----------
@@ -219,9 +220,9 @@ def constant_answers(target: Codes) -> tuple[Codes, Codes]:
 def fixed_top_k(top: Codes, k: int) -> list[int]:
     """Return the k entities with the largest total overlap with the patients' top k at full observation.
 
-    Among sets of equal overlap, the first found is returned.
+    If several sets have the same overlap, the first set found is returned.
 
-    The search is branch and bound: an entity adds less overlap to a larger set, which gives an upper bound.
+    The search is branch and bound. The upper bound is valid because an entity adds less overlap to a larger set.
 
     Parameters
     ----------
@@ -254,7 +255,7 @@ def fixed_top_k(top: Codes, k: int) -> list[int]:
 def overlap(top: Codes, chosen: list[int], k: int) -> Ints:
     """Return the number of `chosen` entities in each patient's top k, (P,).
 
-    Entities tied across rank k are counted only up to the number of places that are free in the top k.
+    If entities tie for the last places of the top k, at most as many of them are counted as there are places.
 
     Parameters
     ----------
@@ -270,7 +271,7 @@ def overlap(top: Codes, chosen: list[int], k: int) -> Ints:
 def precisions_by_prevalence(labels: Floats, k: int) -> dict[str, Floats]:
     """Return `p_at_k` and `r_precision` of the ranking by prevalence, (P,) each.
 
-    Both precisions are NaN for a patient without a positive label.
+    `p_at_k` and `r_precision` are NaN for a patient without a positive label.
 
     Parameters
     ----------
@@ -285,10 +286,10 @@ def precisions_by_prevalence(labels: Floats, k: int) -> dict[str, Floats]:
 
 
 def positives_by_prevalence(labels: Floats, places: Ints) -> Floats:
-    """Return the number of positive labels in each patient's first `places` of the ranking by prevalence, (P,) float64.
+    """Return each patient's number of positive labels among the `places` most prevalent entities, (P,) float64.
 
-    An entity without a label for a patient is removed from this patient's ranking. Entities of equal prevalence share
-    their places equally.
+    An entity without a label for a patient is removed from this patient's ranking. If entities of equal prevalence tie
+    for the last places, each entity gets the same fraction of a place.
 
     Parameters
     ----------
@@ -306,7 +307,7 @@ def positives_by_prevalence(labels: Floats, places: Ints) -> Floats:
 
 
 def settled(scores: Floats) -> Floats:
-    """Return rounded scores, so that sums of the same numbers in different orders become equal.
+    """Return rounded scores, so that equal sums computed in different orders become equal.
 
     Parameters
     ----------
@@ -319,7 +320,7 @@ def settled(scores: Floats) -> Floats:
 def areas_of(scores: Floats, positive: Bools, weights: Floats) -> Floats:
     """Return the area under the ROC curve of each column of scores for each resample, (R, T).
 
-    Ties, including scores that differ by rounding error, count one half. The area is NaN if only one class has weight
+    Tied scores, and scores that differ by rounding error, count one half. The area is NaN if only one class has weight
     in the resample.
 
     Parameters
@@ -336,7 +337,7 @@ def areas_of(scores: Floats, positive: Bools, weights: Floats) -> Floats:
 def ranking(scores: Floats, positive: Bools, weights: Floats) -> tuple[Floats, Floats]:
     """Return the area under the ROC curve and the average precision of each resample, (R,) each.
 
-    For the area, ties count one half; for the average precision, tied scores share one threshold, so that equal scores
+    In the area, ties count one half. In the average precision, tied scores share one threshold, so that equal scores
     for all patients give the prevalence. The average precision is the sum of precision times increase in recall over
     all thresholds. `ranking` is fast if the weights of a patient are contiguous in memory.
 
@@ -413,7 +414,7 @@ BINS = 10
 
 
 def bins_of(probability: Floats) -> Ints:
-    """Return the bin index of each probability, from 0; a probability of 1 is in the last bin.
+    """Return the index, from 0, of the bin that contains each probability; a probability of 1 is in the last bin.
 
     Parameters
     ----------

@@ -3,7 +3,7 @@
 The interface is the class `AFAMethod` in `afabench/core/types.py` of the repository Linusaronsson/AFA-Benchmark,
 package version 1.0.0, commit 0dd0690e of a public copy, read in November 2026. A batch has the shape `*batch
 *feature_shape`. `act` returns 0 to stop or i for selection i - 1. `predict` returns class probabilities. A selection is
-a feature or a panel; selections are numbered by their first column among the flattened features. This module does not
+a feature or a panel. Selections are sorted by their first column among the flattened features. This module does not
 import the benchmark: it accepts any array that NumPy converts, and returns NumPy arrays, or torch tensors for a torch
 batch.
 
@@ -105,7 +105,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
     @property
     @abstractmethod
     def classes(self) -> tuple[str, ...]:
-        """Return the names of the classes in the order of `predict`."""
+        """Return the names of the classes in the order of the probabilities from `predict`."""
 
     @abstractmethod
     def _planner(self) -> AnyPlanner:
@@ -198,7 +198,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
 
     @property
     def cost_param(self) -> float | None:
-        """Return the risk at which the method stops, or None."""
+        """Return the risk at which the method stops, or None if no risk is set."""
         return self._cost_param
 
     def set_cost_param(self, cost_param: float) -> None:
@@ -287,7 +287,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         return self._held[key]
 
     def _nearest(self, row: Codes) -> tuple[Codes, AnyPlanner]:
-        """Return the cached row that agrees with `row` and has the most observations, and its planner."""
+        """Return two results: the cached row that agrees with `row` and has the most observations, and its planner."""
         held = np.frombuffer(b"".join(self._held), dtype=np.int8).reshape(len(self._held), len(row))
         fits = np.flatnonzero(((held == OPEN) | (held == row)).all(axis=1))
         if not len(fits):
@@ -312,7 +312,7 @@ class BinaryMethod(PlannerMethod[BinaryPlanner]):
     """Treat one entity as a task with two classes: class 0 without the entity, class 1 with it.
 
     `predict` returns `BinaryPlanner.probabilities`. Without `cost_param`, the method stops when the sign of the score S
-    is certain. The other class can still be more probable (decisions.md S15).
+    is certain. Even if the sign is certain, the class with the opposite sign can be more probable (decisions.md S15).
 
     >>> from afa.model.bundle import load_bundle
     >>> method = BinaryMethod(load_bundle("tests/data/bundle_tiny"), entity="bleeding")
@@ -341,8 +341,8 @@ class TopKMethod(PlannerMethod[TopKPlanner]):
 
     `predict` always assumes that exactly one entity is present, even if the bundle's settings differ. `predict` returns
     the softmax of log P(x_obs | v) plus prior log-odds (decisions.md S7). `TopKPlanner.top_k` ranks entities by the
-    planner's score, so its ranking can differ from the ranking by `predict`. Without `cost_param`, the method stops
-    when the top k is certain.
+    planner's score, so its ranking can differ from the probabilities of `predict`. Without `cost_param`, the method
+    stops when the top k is certain.
 
     >>> from afa.model.bundle import load_bundle
     >>> method = TopKMethod(load_bundle("tests/data/bundle_tiny"), k=1)
@@ -392,7 +392,7 @@ def _columns(bundle: Bundle, features: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _selections(names: Sequence[str], panels: Mapping[str, Sequence[str]]) -> tuple[tuple[int, ...], ...]:
-    """Return the columns of each selection (a panel or a single feature), ordered by the selection's first column."""
+    """Return the columns of each selection (a panel or a single feature), sorted by the selection's first column."""
     panel_of = {feature: panel for panel, features in panels.items() for feature in features}
     items: dict[str, list[int]] = {}
     for column, name in enumerate(names):

@@ -1,8 +1,8 @@
 """Train classifiers on labelled patients; like the planner, the classifiers predict from any set of observed features.
 
 Logistic regression and boosting are trained on `COPIES` copies of each labelled patient; each copy hides a random
-subset of features. Naive Bayes needs no copies, because it ignores hidden features. Both classes have equal weight in
-training, as in a model without a prior.
+subset of features. Naive Bayes needs no copies, because it ignores hidden features. The two classes have equal weight
+in training, as in a model without a prior.
 """
 
 from __future__ import annotations
@@ -142,9 +142,9 @@ def _looked_at(method: Method, values: Codes, positive: Bools) -> NDArray[np.int
 def conditionals(values: Codes, positive: Bools) -> Floats:
     """Return the smoothed probabilities of -1, 0 and +1 for each feature in class 0 and in class 1, (2, F, 3).
 
-    Smoothing adds `SMOOTHING` cases to each class. The added cases are distributed as all labelled patients plus one
-    case of each value. If uniformly distributed cases were added, even a constant feature would separate a large class
-    from a small class.
+    Smoothing adds `SMOOTHING` cases to each class. The added cases have the distribution of all labelled patients plus
+    one case of each value. If uniformly distributed cases were added, even a constant feature would separate a large
+    class from a small class.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def information(posterior: Floats, chances: Floats) -> Floats:
 class Trained:
     """Store the classifiers trained on labelled patients.
 
-    For two hypotheses there is one classifier, otherwise one for each hypothesis against all other hypotheses.
+    Two hypotheses need one classifier. Three or more hypotheses need one classifier each, against all other hypotheses.
 
     Attributes
     ----------
@@ -195,7 +195,7 @@ class Trained:
     classifiers: Sequence[Classifier]
 
     def planned(self, values: Codes, counts: Sequence[int]) -> Floats:
-        """Return the log-odds of each hypothesis, (P, T, C), after each number of greedily chosen features (eq:cmi).
+        """Return the log-odds of each hypothesis, (P, T, C), after each number of features, chosen greedily (eq:cmi).
 
         Parameters
         ----------
@@ -223,7 +223,7 @@ class Trained:
 
 
 def most_informative(gain: Floats, features: Sequence[str]) -> NDArray[np.intp]:
-    """Return the index of each patient's feature with the largest gain, (P,).
+    """Return, for each patient, the index of the feature with the largest gain, (P,).
 
     Ties are broken by the feature's name (docs/decisions.md, A8).
 

@@ -42,8 +42,8 @@ def update_brings(
     The column `question` is an entity, or `which`. The column `t` is the number of features observed, in the order that
     the planner chooses. The column `metric` is `auroc`, or `first_place` for the question `which`. The columns `alone`
     and `updated` contain the metric without and with the update. The column `brought` is `updated` minus `alone`; `low`
-    and `high` are its bootstrap interval over patients. A question is left out if one of its answers has fewer than
-    `LEAST` patients.
+    and `high` are its bootstrap interval over patients. A question is skipped if any of its answers applies to fewer
+    than `LEAST` patients.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def update_brings(
 
 
 def _brought(bundle: Bundle, values: Codes, task: FieldTask, resamples: int, confidence: float) -> pd.DataFrame:
-    """Return the rows of the table of `update_brings` for one question."""
+    """Return the table of `update_brings` for a single question."""
     asked = task.answers >= 0
     values, answers, most = values[asked], task.answers[asked], values.shape[1]
     rounds = [*(t for t in ROUNDS if t < most), most]

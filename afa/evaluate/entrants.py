@@ -1,8 +1,8 @@
-"""Define the participants of the league: data sets, variants of a bundle's model, and classifiers trained on labels.
+"""Define the data sets, the variants of a bundle's model and the trained classifiers that the league compares.
 
-A data set (field) contains the patients' values, the questions about the patients, and facts about the table. The
-compiled engine evaluates the variants of the model. A feature that was not measured (`MISSING`) is never chosen and has
-no effect (docs/decisions.md, F8).
+A data set contains the patients' values, the questions about the patients, and facts about the table. The compiled
+engine evaluates the variants of the model. A feature that was not measured (`MISSING`) is never chosen and has no
+effect (docs/decisions.md, F8).
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ class FieldTask:
     ----------
     name : name of the question
     hypotheses : names of the C hypotheses
-    answers : (P,) int64, index of the hypothesis that holds; -1 if unknown
-    entity : the entity of a yes-or-no question, or None if the question is which entity holds
-    main : True for a main question of the field. Variants, null and classifiers are run only for main questions
+    answers : (P,) int64, index of the true hypothesis; -1 if unknown
+    entity : the entity of a yes-or-no question, or None if the question is which entity is present
+    main : True for a main question of the data set. Model variants, the null model and classifiers are run only for
+        main questions
 
     """
 
@@ -65,17 +66,17 @@ class FieldTask:
 
 @dataclass(frozen=True, eq=False)
 class Entrant:
-    """Store a data set (field): the patients' values and the questions.
+    """Store a data set: the patients' values and the questions.
 
     Attributes
     ----------
-    name : name of the field
+    name : name of the data set
     patients : P names
     values : (P, M) int8, -1, 0, +1 or `MISSING`
     bundle : the bundle with probabilities
     directions : the bundle that has directions only
     tasks : the questions
-    confounded : features that reveal a label by the way patients were found
+    confounded : features that reveal a label because of how patients were recruited
     rows : (P,) int64, index of each patient's row among the distinct rows of the table
 
     """
@@ -108,7 +109,7 @@ class Entrant:
 
 
 def read_entrant(folder: str | Path, mirror: str | Path | None = None) -> Entrant | str:
-    """Return the data set of a field folder, or a text that says why its table is missing.
+    """Return the data set in a folder, or a text that explains why the table of patients is missing.
 
     Raises
     ------
@@ -171,7 +172,7 @@ def questions_of(entities: Sequence[str], labels: Floats, holds: str) -> Iterato
 
 
 def statistics(task: FieldTask, answers: Ints, evidence: Floats, weights: Floats) -> dict[str, Floats]:
-    """Return each metric of a question for each resample and t, (R, T).
+    """Return a mapping from each metric of a question to its value for each resample and t, (R, T).
 
     `balanced_accuracy` is computed at equal prior probabilities. `first_place` is the share of patients whose true
     hypothesis has the most evidence; a tie of n hypotheses counts 1/n. `by_class` is the mean over hypotheses of the
@@ -205,7 +206,7 @@ def statistics(task: FieldTask, answers: Ints, evidence: Floats, weights: Floats
 
 
 def main(task: FieldTask, answers: Ints, evidence: Floats, weights: Floats) -> Floats:
-    """Return the first metric of a question, (R, T), faster than `statistics` does.
+    """Return only the first metric of a question, (R, T), faster than `statistics`.
 
     Parameters
     ----------
@@ -330,7 +331,7 @@ class HypothesisModel:
 
 @dataclass(frozen=True, eq=False)
 class Discounted(HypothesisModel):
-    """A variant without couplings. The log-odds of this variant are shrunk if observations repeat each other (F16).
+    """A variant without couplings. The log-odds of this variant are shrunk if observations are correlated (F16).
 
     The log-odds compare each hypothesis with the last hypothesis of `models`. The returned evidence omits the last
     hypothesis of `models` if `asked` does not contain it.
@@ -338,8 +339,8 @@ class Discounted(HypothesisModel):
     Attributes
     ----------
     asked : the variant that determines the order of features
-    repeats : a pair for each hypothesis except the last: the indices of its features, and how much these features
-        repeat each other
+    repeats : a pair for each hypothesis except the last: the indices of its features, and how strongly their
+        observations are correlated
 
     """
 
@@ -347,7 +348,7 @@ class Discounted(HypothesisModel):
     repeats: tuple[tuple[Ints, Repeats], ...]
 
     def planned(self, values: Codes, rounds: Sequence[int], *, rule: str = RULES[0], fixed: bool = False) -> Floats:
-        """Return the shrunk log-odds after each number of features in `rounds`, (P, T, C), in the order of `asked`."""
+        """Return the shrunk log-odds after each number of features in `rounds`, (P, T, C), chosen by `asked`."""
         orders = self.asked.orders(values, rule, fixed=fixed, most=max(t for t in (0, *rounds) if t < values.shape[1]))
         return self.along(values, completed(orders, values.shape[1]), rounds)
 
@@ -418,7 +419,7 @@ def variants(entrant: Entrant, task: FieldTask) -> dict[str, tuple[HypothesisMod
         found["directions"] = (with_and_without(entrant.directions, entity, "differential"), asked, values)
         shared = with_and_without(entrant.directions, entity, "shared")
         found["directions, shared couplings"] = (shared, asked, values)
-    else:  # the paper's models have no hypothesis `none`
+    else:  # the paper's models lack the hypothesis `none`
         found["directions"] = (
             HypothesisModel(entrant.directions),
             asked & (task.answers < len(bundle.entities)),
@@ -484,7 +485,7 @@ def uncoupled(variant: HypothesisModel) -> HypothesisModel:
 def discounted(bundle: Bundle, asked: HypothesisModel, entity: str | None) -> Discounted:
     """Return a model variant without couplings, whose log-odds are shrunk by the bundle's couplings (F16).
 
-    A member of an exclusive group is treated as an observation that does not repeat other observations.
+    A member of an exclusive group is treated as uncorrelated with other observations.
     """
     apart = bundle if bundle.rates is None else replace(bundle, rates=replace(bundle.rates, exclusive=()))
     known = sides_for(apart, "one", exactly=False, entity=entity, discounted=True)
@@ -496,8 +497,9 @@ def discounted(bundle: Bundle, asked: HypothesisModel, entity: str | None) -> Di
 def plainly_coupled(variant: HypothesisModel) -> HypothesisModel:
     """Return the model variant whose couplings multiply values, not deviations from the means (docs/decisions.md, F2a).
 
-    The compiled engine supports only couplings of deviations from the means. Couplings psi of the values are equivalent
-    if the probabilities have the log-weights f(s) + s psi mu, with the means mu from `_moved`.
+    The compiled engine supports only couplings of deviations from the means. The returned model is equivalent to a
+    model with couplings psi of the values: its probabilities have the log-weights f(s) + s psi mu, and `_moved`
+    computes the means mu.
     """
     return _with(variant, lambda model: (_moved(model), model.couplings))
 

@@ -1,7 +1,7 @@
-"""Write the explorer page: acquisition step by step, for some patients under every rule of the grid.
+"""Write the explorer page, which shows step by step how each rule chooses features for some patients.
 
-The chosen features are read from the table `choices`. Rankings, gains and certificates are computed again for the
-chosen features. The page is one HTML file that includes its data, styles, scripts and a plotting library. Names are
+The chosen features are read from the table `choices`. For the chosen features, the page's rankings and gains are
+computed again. The page is one HTML file that includes its data, styles, scripts and a plotting library. Names are
 stored as JSON and inserted into the page as plain text.
 """
 
@@ -54,7 +54,7 @@ EXPLAINED = 20
 
 
 class ExploredRuns(NamedTuple):
-    """Store the results of one run for B patients and S scores, by t from 0 to M.
+    """Store the results of one run for B patients and S scores, for each t from 0 to M.
 
     Attributes
     ----------
@@ -86,12 +86,11 @@ class Explored:
 
     Attributes
     ----------
-    summary : names and settings. Entities are sorted by name, so that ties are broken by the index of an entity.
-        Features are in the order of the bundle. `cells` lists the strategies. `patients` contains names and
-        labels (1, 0 or None, by entity). `typical` is the patient shown first: the one whose top k settles at the
-        median t
+    summary : names and settings. Entities are sorted by name, so that a smaller index wins a tie. Features are in the
+        order of the bundle. `cells` lists the strategies. `patients` contains names and labels (1, 0 or None, by
+        entity). `typical` is the patient shown first, whose top k settles at the median t
     steps : one entry for each patient. `values` contains the value of each feature, (M,). `why` contains the result of
-        `reasons_of` for the run that the page shows first. `runs` has one entry for each grid cell. The keys of such an
+        `reasons_of` for the run that the page shows first. `runs` has one entry for each strategy. The keys of such an
         entry are: `order`, the features in the order of observation; `chosen_gain`, the gain of each choice in nats, to
         3 digits (for `frontier` a weight without a unit); `fallback`, each t at which the choice fell back to the rule
         of decisions.md A7; `resolved`, the number of resolved duels by t; `certified`, the first t with a certified top
@@ -109,7 +108,7 @@ class Explored:
 def explore(
     bundle: Bundle, cohort: Cohort, choices: pd.DataFrame, setting: SimulationSetting, *, most: int
 ) -> Explored:
-    """Return the steps of at most `most` patients under each rule of the table `choices`, and under `OURS`.
+    """Return the steps of at most `most` patients under each rule of the table `choices` and the strategy `OURS`.
 
     Patients are evenly spaced in the order of the cohort. The schedule `every` is used if the table contains it, else
     the table's first schedule. The background of `OURS` is estimated from all other patients of the cohort, without
@@ -268,7 +267,7 @@ def by_planners(planners: Sequence[TopKPlanner], values: Codes, scores: Sequence
 
 
 def boundary_of(place: NDArray[np.int16], names: Ints, k: int) -> tuple[Ints, ...]:
-    """Return the indices of the last entity inside the top k and of the first entity outside, (...) each.
+    """Return two indices, (...) each: the last entity inside the top k, and the first entity outside.
 
     Parameters
     ----------
@@ -344,7 +343,7 @@ def explored_of(
 
 
 def middle(numbers: Sequence[int]) -> int:
-    """Return the index of the lower median. Equal numbers are ordered by their index in the input.
+    """Return the index of the lower median. Equal numbers keep the order of the input.
 
     >>> middle([214, 9, 40])
     2
@@ -355,8 +354,8 @@ def middle(numbers: Sequence[int]) -> int:
 def reasons_of(planner: TopKPlanner, values: Codes, by_name: Sequence[int]) -> list[dict[str, Any]]:
     """Return the reasons for a planner's first choices for one patient, in JSON types.
 
-    In each entry, `reason` is a text, and `others` lists the rule's next best choices. `then` lists each possible value
-    of the feature and the k best entities after it, by their numbers on the page.
+    In each entry, `reason` is a text, and `others` lists the rule's next best choices. `then` lists, for each possible
+    value of the feature, the k best entities, numbered as on the page.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Read and write data sets (fields): a patient table, a dictionary, labels, and the answers of language models.
+"""Read and write data sets: a patient table, a dictionary, labels, and the answers of language models.
 
 `import_field` reads and checks a folder as its authors collected it, and writes the format that the workflow reads. The
 answers of the language models are saved unchanged. Only cut points are pooled over the language models (voters),
@@ -66,7 +66,7 @@ values.
 def import_field(
     folder: str | Path, out: str | Path, *, holds: Holds = "several", address: str | None = None
 ) -> list[str]:
-    """Import a folder with `dictionary.csv`, `entities.csv`, `elicited/` and `values.csv[.gz]` as a data set (field).
+    """Import a folder with `dictionary.csv`, `entities.csv`, `elicited/` and `values.csv[.gz]` as a data set.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def import_field(
             holds=holds,
             voters=voters,
             table=table,
-            provenance={  # facts that are known about the answers
+            provenance={  # what is known about the origin of the answers
                 "model": "unknown",
                 "prompts": "unknown",
                 "date": "unknown",
@@ -160,7 +160,7 @@ def import_field(
 
 
 def read_record(folder: str | Path) -> dict[str, pd.DataFrame]:
-    """Return the unchanged answers of the language models in a field folder, one table for each name in `COLUMNS`."""
+    """Return the unchanged answers of the language models in a folder, one table for each name in `COLUMNS`."""
     faults: list[Fault] = []
     record = {kind: _answers(Path(folder) / RECORD_FOLDER / f"{kind}.csv", kind, faults) for kind in COLUMNS}
     CohortError.raise_for(faults)
@@ -168,11 +168,12 @@ def read_record(folder: str | Path) -> dict[str, pd.DataFrame]:
 
 
 def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool = False) -> Bundle:
-    """Write and return the bundle made from the language models' answers in a field folder.
+    """Write and return the bundle made from the language models' answers in a data set's folder.
 
-    A potential is the mean of direction times confidence over the voters. Potentials of 0 are left out. With
-    `how_often` the bundle also contains pooled probabilities, cut points, scopes, groups, and how many entities a
-    patient can have. With `how_often`, an exclusive group is one variable without couplings (docs/decisions.md, F13).
+    A potential is direction times confidence, averaged over the language models. Potentials of 0 are omitted. With
+    `how_often`, the bundle also contains probabilities and cut points (pooled over the language models), scopes,
+    groups, and how many entities a patient can have. With `how_often`, an exclusive group is one variable without
+    couplings (docs/decisions.md, F13).
 
     Raises
     ------
@@ -274,7 +275,7 @@ def _shown(table: pd.DataFrame, key: str, display_names: Mapping[str, str]) -> p
 
 
 def _groups(path: Path) -> pd.DataFrame:
-    """Return the groups of a field folder in the format of a bundle.
+    """Return a data set's feature groups in the format of a bundle.
 
     An exclusive group is named after its measurement.
     """
@@ -283,7 +284,7 @@ def _groups(path: Path) -> pd.DataFrame:
 
 
 def _read(source: Path) -> tuple[Features, pd.DataFrame, pd.DataFrame | None, dict[str, pd.DataFrame], Path]:
-    """Return the dictionary, the entities, the groups, the answers by name in `COLUMNS`, and the path of the values.
+    """Return dictionary, entities, groups, the answers for each name in `COLUMNS`, and the path of the values.
 
     If any of the files is invalid, raise one error that lists all faults. Values and labels are read later, because
     reading them requires the cut points.
@@ -332,7 +333,7 @@ def _files(source: Path, kind: str, faults: list[Fault]) -> list[Path]:
 
 
 def _given_groups(source: Path, features: Sequence[str], faults: list[Fault]) -> pd.DataFrame:
-    """Return a table with the measurement of each feature.
+    """Return a table that names the measurement to which each feature belongs.
 
     The column `exclusive` is 1 if all features of the measurement are values of one variable.
     """
@@ -352,7 +353,7 @@ def _answers(
 ) -> pd.DataFrame:
     """Return the language model's answers in one file after checking them.
 
-    The voter is named in a column or in the file name.
+    A column or the file name contains the name of the language model.
 
     Parameters
     ----------
@@ -410,7 +411,7 @@ def _remarks(path: Path, missing: pd.Series[int], labels: pd.DataFrame | None) -
 
 
 def _labels(path: Path, entities: Sequence[str], patients: Sequence[str]) -> pd.DataFrame:
-    """Return the labels of a field folder, (patients, entities); raise an error if an entity has no column."""
+    """Return the labels in a data set's folder, (patients, entities); raise an error if an entity has no column."""
     columns = read_names(path)[1:]
     if sorted(columns) != sorted(entities):
         found, expected = f"the columns {', '.join(columns)}", f"the entities {', '.join(entities)}"

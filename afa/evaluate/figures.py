@@ -34,7 +34,7 @@ METHOD_STYLE: Mapping[str, dict[str, Any]] = {
     "kl": {"color": "#009E73", "linestyle": "-.", "marker": "^"},
     "kl_nonzero": {"color": "#000000", "linestyle": (0, (3, 1, 1, 1, 1, 1)), "marker": "v"},
     "two_elbo": {"color": "#CC79A7", "linestyle": ":", "marker": "D"},
-    # `stack_a` has the sign of `linearity`. If a figure shows both scores, one line represents both.
+    # The scores `stack_a` and `linearity` have the same sign. If a figure shows both scores, one line represents both.
     "stack_a": {"color": "#0072B2", "linestyle": "-", "marker": "P"},
 }
 INFERENCE_STYLE: Mapping[str, dict[str, Any]] = {
@@ -101,7 +101,8 @@ class NotebookFigure(Figure):
 
     Attributes
     ----------
-    saved : the SVG text that was written. It is kept because a second layout would change it by hundredths of a point
+    saved : the SVG text that was written. The text is stored because drawing again would change coordinates by
+        hundredths of a point
 
     """
 
@@ -144,7 +145,7 @@ def _rounded(number: re.Match[str]) -> str:
 
 
 def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> tuple[NotebookFigure, list[Axes]]:
-    """Return a figure in the common style, and its axes row by row. Width and height are in inches."""
+    """Return two results: a figure in the common style, and its axes, row by row. Width and height are in inches."""
     mpl.rcParams.update(STYLE)
     figure = NotebookFigure(figsize=(width, height), layout="constrained")
     return figure, list(figure.subplots(rows, columns, squeeze=False).ravel())
@@ -160,7 +161,7 @@ def cohort_words(patients: Cohort) -> str:
 
 
 def name_figure(figure: Figure, words: str, patients: Cohort) -> None:
-    """Set the title of a figure to `words` and the cohort."""
+    """Set the title of a figure to `words` and the cohort's name and size."""
     figure.suptitle(f"{words}: {cohort_words(patients)}", x=0.01, ha="left")
 
 
@@ -204,7 +205,7 @@ def draw_accuracy(
 
 
 def draw_paper_points(axes: Axes, cells: pd.DataFrame, *, style: Mapping[str, Any], label: str | None = None) -> None:
-    """Draw the values that the paper prints for one row of a table as hollow markers, if there are any.
+    """Draw the values in one row of a table of the paper as hollow markers; missing values are skipped.
 
     Parameters
     ----------
@@ -221,7 +222,7 @@ def draw_paper_points(axes: Axes, cells: pd.DataFrame, *, style: Mapping[str, An
 
 
 def save_figure(figure: NotebookFigure, path: str | Path = "") -> NotebookFigure:
-    """Return the figure, for a notebook to show. If a path is given, also write the figure in the format of its suffix.
+    """Return the figure for a notebook. If a path is given, also write the figure in the format of the suffix.
 
     For a path without a suffix, as used by the workflow, write both PDF and SVG.
     """
@@ -245,7 +246,7 @@ def save_figure(figure: NotebookFigure, path: str | Path = "") -> NotebookFigure
 def curves_figure(curves: pd.DataFrame, title: str) -> NotebookFigure:
     """Return a figure of accuracy curves with intervals.
 
-    Each metric has one panel by number of features and, if costs differ, one panel by cost.
+    Each metric has one panel against the number of features and, if costs differ, one panel against the cost.
     """
     found = [metric for metric in CURVES if (curves["metric"] == metric).any()]
     shown = [(metric, counted) for metric in found for counted in curves["counted"].unique()]
@@ -278,7 +279,7 @@ def rule_style(rule: str) -> Mapping[str, Any]:
 def rule_name(rule: str) -> str:
     """Return the name of a rule for a figure.
 
-    The paper's rule is marked. A user-defined rule is named by its class.
+    The text marks the paper's rule. A user-defined rule is named by its class.
     """
     return f"{in_words(rule)} (paper: ours)" if rule == PRIORITY else in_words(rule.rpartition(":")[2])
 
@@ -317,7 +318,7 @@ def shared_legend(figure: Figure, *, columns: int) -> None:
 def fit(axes: Axes, *numbers: pd.Series) -> None:
     """Set limits of the vertical axis that include all numbers.
 
-    If there are no numbers, write a note into the panel.
+    If there are no numbers to draw, write a note into the panel.
     """
     every = pd.concat([pd.Series(column, dtype=float) for column in numbers]).dropna()
     if every.empty:

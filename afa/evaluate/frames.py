@@ -31,7 +31,7 @@ def codes_of_frame(X: pd.DataFrame, bundle: Bundle) -> pd.DataFrame:
 
 
 def labels_of_frame(y: pd.DataFrame, bundle: Bundle) -> pd.DataFrame:
-    """Return the labels 0 and 1 of a table, (P, K) float64, with NaN if unknown; errors as in `codes_of_frame`.
+    """Return the labels 0 and 1 of a table, (P, K) float64, with NaN if unknown; raise errors like `codes_of_frame`.
 
     The K columns are the bundle's entities in the table.
     """

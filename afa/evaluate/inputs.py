@@ -73,7 +73,7 @@ def check_duels(bundle: Bundle, folder: Path) -> None:
 
 
 def explicit_references(bundle: Bundle) -> list[Reference]:
-    """Return the encoding references for which the bundle's probabilities hold (docs/decisions.md, F10a).
+    """Return the encoding references for which the bundle's probabilities are valid (docs/decisions.md, F10a).
 
     If the bundle has probabilities but names no encoding, return all references.
     """
@@ -144,7 +144,7 @@ def top_k_size(bundle: Bundle, k: int) -> int:
 
 
 def shard_of(n: int, shard: str) -> range:
-    """Return part I of n indices in N parts of almost equal size; `shard` is `I/N` or `I-of-N`."""
+    """Split n indices into N parts of almost equal size, and return part I; `shard` is `I/N` or `I-of-N`."""
     left, _, right = shard.replace("-of-", "/").partition("/")
     if not (left.isdecimal() and right.isdecimal() and 1 <= int(left) <= int(right)):
         raise ConfigError(Fault("--shard", repr(shard), "I/N with 1 <= I <= N", "pass for example --shard 1/4"))
@@ -178,7 +178,7 @@ def shuffled_genes(n_features: int, permutation: int, kinds: tuple[int, ...] = (
 
     Gene j gets the values of gene `result[j]`.
 
-    Every task and setting gets the same permutation. The returned array is cached and must not be changed.
+    The permutation is the same for every task and setting. The returned array is cached and must not be changed.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Create and read long tables as arrays, and write folders of Parquet files with checksums.
 
-A complete table has exactly one row for every element of an array. If an array element has no row, an error names the
-first such element. Scores of binary tasks are stored as steps, with one row for each change of the score; `Cube`
+A complete table has exactly one row for every element of an array. If array elements have no row, an error names the
+first missing element. Scores of binary tasks are stored as steps, with one row for each change of the score; `Cube`
 expands the steps to every t. Equal tables give identical Parquet files.
 """
 
@@ -88,7 +88,7 @@ def read_table(folder: str | Path, name: str, **part: Any) -> pd.DataFrame:
 
 
 class StageTables(Mapping[str, pd.DataFrame]):
-    """Give access to the tables in a stage's folder by name; a table is read when it is accessed."""
+    """Map the names of the tables in a stage's folder to the tables; a table is read when it is accessed."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -245,7 +245,7 @@ class Complete:
     def refuse(self, broken: Bools, found: str, expected: str, step: str, error: type[AfaError] = ConfigError) -> None:
         """Raise an error if the mask `broken` is True anywhere.
 
-        The message names the first such element.
+        The message names the first element where `broken` is True.
         """
         if broken.any():
             codes = np.unravel_index(int(broken.argmax()), self.shape)
@@ -263,7 +263,7 @@ def axis_among(column: pd.Series, labels: Sequence[str]) -> Axis:
 
 
 def axis_of(table: pd.DataFrame, columns: Sequence[str]) -> Axis:
-    """Return the index of each row's combination of values in the given columns.
+    """Return, for each row, the index of its combination of values in the given columns.
 
     Combinations are in order of first appearance.
     """
@@ -293,7 +293,7 @@ class Cube:
     Attributes
     ----------
     shape : (P, E, R)
-    t : rounds of the steps. The steps of one patient, entity and run (a series) are adjacent
+    t : rounds of the steps. The steps of one patient, entity and run (a series) are stored in adjacent rows
     first : index of the first step of each series
     last_round : M
     columns : the other columns of the table, with rows in the order of `t`
@@ -329,10 +329,10 @@ class Cube:
         return np.repeat(values, following - self.t).reshape(*self.shape, self.last_round + 1)
 
     def by_step(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return the values by number of observed support features, (P, E, R, s + 1).
+        """Return the values after each number of observed features of the entity's model, (P, E, R, s + 1).
 
-        The largest support has s features. If an entity has a smaller support, its values stay constant after its last
-        support feature.
+        The largest model has s features. For an entity with fewer features, the values stay constant after its last
+        feature.
         """
         ends = np.append(self.first[1:], len(self.t))
         most = int((ends - self.first).max())

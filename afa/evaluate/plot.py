@@ -1,4 +1,4 @@
-"""Figures of a planner. They need matplotlib, which the extra `notebooks` installs."""
+"""Figures of a planner. The figures need matplotlib, which the extra `notebooks` installs."""
 
 from __future__ import annotations
 

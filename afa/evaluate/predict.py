@@ -1,4 +1,4 @@
-"""Compute probabilities of the entities for a table of patients, by the compiled engine (`predict_proba`)."""
+"""Compute the entities' probabilities for a table of patients with the compiled engine (`predict_proba`)."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _compiled(bundle: Bundle, values: Codes, gauge: Closure, holds: str, **optio
 def write_probabilities(found: pd.DataFrame, path: Path) -> None:
     """Write the result of `predict_proba` as CSV, TSV or Parquet. The suffix of the file name determines the format.
 
-    An existing CSV or TSV file must have the same columns.
+    If the CSV or TSV file exists, it must have the same columns as the result.
     """
     table = found.rename_axis(PATIENT).reset_index()
     if path.suffix == ".parquet":

@@ -1,4 +1,4 @@
-"""Compute bootstrap intervals over patients for shares, rounds and correlations."""
+"""Compute bootstrap intervals over patients for shares, round numbers and correlations."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def interval(statistics: Floats, *, confidence: float) -> tuple[Floats, Floats]:
 
 
 def with_interval(every: Floats, *, confidence: float) -> pd.DataFrame:
-    """Return a table with the columns `value`, `low` and `high` of statistics, (1 + R, C).
+    """Return a table with the value and the interval (`low` to `high`) of each of C statistics.
 
-    The first row of `every` is observed, and the other rows are its resamples.
+    The first row of `every` contains the observed statistics, and each other row the statistics of one resample.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def with_interval(every: Floats, *, confidence: float) -> pd.DataFrame:
 def mean_and_each(values: Mapping[str, Floats], cases: Mapping[str, int], *, confidence: float) -> pd.DataFrame:
     """Return a table with one row for the mean over entities, followed by one row for each entity.
 
-    The row of the mean has no `entity`. The column `n` is the number of cases behind each row.
+    In the row of the mean, `entity` is missing. The column `n` is the number of cases behind each row.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def percentiles(statistics: Floats, levels: Sequence[float]) -> Floats:
 def patient_weights(n_patients: int, *, resamples: int, purpose: str) -> Floats:
     """Return how often each resample contains each patient, (R, P) float64.
 
-    These counts are whole numbers, so that weighted sums are exact.
+    The returned counts are whole numbers, so that weighted sums are exact.
     """
     drawn = generator_of("bootstrap", purpose)
     return drawn.multinomial(n_patients, np.full(n_patients, 1 / n_patients), size=resamples).astype(np.float64)
@@ -93,9 +93,9 @@ QUARTILES: dict[str | None, float] = {"q25": 0.25, None: 0.5, "q75": 0.75}
 
 
 def quartiles_of_rounds(reached: Floats, among: Floats, weights: Floats, *, confidence: float) -> pd.DataFrame:
-    """Return the quartiles of the round at which a case is reached, in the columns of `table_of_rounds`.
+    """Return the rounds by which a quarter, half and three quarters of the cases are reached.
 
-    The column `quantity` names the quartile, and `n` is the number of cases.
+    The columns are those of `table_of_rounds`, `quantity` (name of the quartile) and `n` (number of cases).
 
     Parameters
     ----------
@@ -111,12 +111,12 @@ def quartiles_of_rounds(reached: Floats, among: Floats, weights: Floats, *, conf
 
 
 def table_of_rounds(statistics: Floats, last_round: int, *, confidence: float) -> pd.DataFrame:
-    """Return a table with the columns `value`, `low` and `high` for statistics, (1 + R, C), that are rounds.
+    """Return a table with the value and the interval (`low` to `high`) of each of C statistics that are round numbers.
 
-    Rounds after `last_round` become missing values.
+    Values and interval ends after `last_round` become missing.
 
-    The first row of `statistics` is observed, and the other rows are its resamples. The ends of each interval are
-    rounded outwards to whole rounds.
+    The first row of `statistics` contains the observed statistics, and each other row the statistics of one resample.
+    The ends of each interval are rounded outwards to whole rounds.
 
     Parameters
     ----------
@@ -152,9 +152,9 @@ NO_SPREAD = 1e-12
 
 @dataclass(frozen=True)
 class Moments:
-    """Store each patient's sums over runs of two scalars x and y and their products, (P, C) each for C cells.
+    """Store, for each patient and cell, the sums over runs of two scalars x and y and of their products, (P, C) each.
 
-    Both are measured from a fixed origin.
+    The scalars are measured from a fixed origin.
     """
 
     n: Floats

@@ -179,7 +179,7 @@ def labels_text(curves: pd.DataFrame) -> str:
 
 
 def cost_text(curves: pd.DataFrame) -> str:
-    """If costs differ, return advice on which tables to read, else an empty text."""
+    """Return advice on which tables to read if costs differ, or an empty text if all costs are equal."""
     if not (curves["counted"] == COST).any():
         return ""
     return (
@@ -194,13 +194,14 @@ class Simulated:
 
     Attributes
     ----------
-    curves : metrics by rule and number of observed features, with intervals. If costs differ, the table also has rows
-        by cost. The column `counted` is `features` or `cost`, and `t` is the number of features or the cost
-    features_needed : quantiles of the number of needed features, by rule and criterion
+    curves : metrics with intervals, for each rule and number of observed features. If costs differ, the table also
+        contains metrics for each cost budget. The column `counted` is `features` or `cost`, and `t` is the number of
+        features or the cost
+    features_needed : quantiles of the number of needed features, for each rule and criterion
     patients : names of the patients
-    left_out : names of the patients without any measured value, who are not followed
-    gaps : share of values that were not measured. Such values are never chosen. The right answer is the answer after
-        all measured values
+    left_out : names of the patients without any measured value, who are not simulated
+    gaps : share of values that were not measured. Values that were not measured are never chosen. The right answer is
+        the answer after all measured values
     title : the question in words
 
     """
@@ -247,7 +248,7 @@ def simulate(
     confidence: float = 0.95,
     threads: int = 1,
 ) -> Simulated:
-    """Return how many features each patient of a table would have needed under each rule.
+    """Simulate each rule on a table of patients, and return accuracies and the numbers of features needed.
 
     The simulation of a patient ends when all measured values have been observed.
 
@@ -261,7 +262,7 @@ def simulate(
         the labels.
     rules : names of allocation rules, or `module:Class`. The default is the rule of a planner with default options,
         and simpler rules and random orders to compare it with.
-    k, entity : size of the top set. If `entity` is given, the question is instead whether this entity holds.
+    k, entity : size of the top set. If `entity` is given, the question is instead whether this entity is present.
     coupling, holds, tau : as in the planners.
     gain, score : as in the planners. The default is that of a planner for this bundle and question.
     costs : `own` or `equal`. With `own`, rules compare gain per unit of the bundle's costs.

@@ -94,7 +94,7 @@ def headline(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def summary_rows(table: str, rows: pd.DataFrame | Sequence[pd.DataFrame], **same: str) -> pd.DataFrame:
-    """Return the rows of one table in the format of the summary.
+    """Return the rows of one table with the columns of the summary.
 
     Parameters
     ----------
@@ -178,8 +178,8 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
 
     Rows without a round t are included. Of the rows with t, only rows over all entities are included, at the rounds
     `ROUNDS` and at full observation. Of the allocation grid, only constant answers and the paper's schedule are
-    included, with the guiding score as method. Differences between two rules, neither of which is `random`, are
-    included only at the round `RULES_COMPARED`.
+    included; their method is the guiding score. The differences of a rule from rules other than `random` are included
+    only at the round `RULES_COMPARED`.
     """
     known = rows["t"].dropna()
     rounds = {*ROUNDS, *(() if known.empty else (known.max(),))}

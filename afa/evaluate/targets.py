@@ -46,7 +46,7 @@ class Targets:
         return cls(k, k_clinical, sure, tied, k - sure.sum(axis=1), labels)
 
     def precisions(self, place: NDArray[np.int16], threads: int | None) -> dict[str, Floats]:
-        """Return three precisions by name, (P, R) each, of R rankings of the entities for each patient, (P, R, N)."""
+        """Return three precisions by name, (P, R) each, for R rankings of each patient's entities, (P, R, N)."""
         n = len(place)
         positive, labelled = self.labels == 1, ~np.isnan(self.labels)
         n_positive = positive.sum(axis=1)
@@ -59,7 +59,7 @@ class Targets:
 
 
 def label_counts(labels: Floats, k: int, k_clinical: int) -> dict[str, tuple[float, int]]:
-    """Return counts about the labels of a clinical target, as pairs of a count and its total.
+    """Return counts of a clinical target's labels, each as a pair of the count and the total.
 
     With fewer than 2k labelled entities, results are not comparable with the paper.
 

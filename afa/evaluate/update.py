@@ -16,8 +16,8 @@ labels are not used.
 If patients can have several entities, the evidence for an entity is the likelihood ratio of its two distributions, and
 the update has two steps. The first step corrects an error that both distributions share: the feature's overall
 frequencies (level) in these patients. The first step updates the mixture of the two distributions with all patients,
-with and without the entity. Both distributions are then multiplied by posterior / prior of the mixture and normalised,
-which preserves the odds ratio of any two values. The second step updates each distribution with the patients of its
+with and without the entity. Both distributions are then multiplied by the mixture's posterior / prior and normalised.
+The odds ratio of any two values does not change. The second step updates each distribution with the patients of its
 class. In a single step, the distribution of the larger class would reach the true level first, and the odds ratios
 would be wrong until the smaller class followed. If only one class has labelled patients with a value of a feature, the
 level of this feature is not changed. If exactly one entity is present, the update has one step, because only the
@@ -67,7 +67,7 @@ LEAST_SHARE = 0.01
 
 
 def log_marginal(prior: Floats, counts: Floats, strengths: Floats = STRENGTHS) -> Floats:
-    """Return the log marginal likelihood of each distribution and strength, (..., G) nats.
+    """Return the log marginal likelihood of each distribution's counts under each strength, (..., G) nats.
 
     Parameters
     ----------
@@ -135,8 +135,8 @@ def posterior_means(prior: Floats, counts: Floats, of_strength: Floats, strength
 class Update:
     """Store the distributions of a bundle before and after an update by labelled patients.
 
-    Classes 0 to N - 1 are the patients with each entity. Classes N to 2 N - 1 are the patients without each entity.
-    Under `one or none`, a last class contains the patients without any entity.
+    Class v, below N, contains the patients with entity v. Class N + v contains the patients without entity v. Under
+    `one or none`, a last class contains the patients without any entity.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def update_of(bundle: Bundle, values: npt.ArrayLike, labels: npt.ArrayLike, stre
 
 
 def _fitted(parts: Sequence[tuple[Floats, Floats]], strengths: Floats) -> tuple[Floats, list[Floats]]:
-    """Return the prior probabilities of the strengths, (G,), and, for each part, the posterior probabilities, (..., G).
+    """Return the prior probabilities of the strengths, (G,), and a list with each part's posteriors, (..., G).
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def _fitted(parts: Sequence[tuple[Floats, Floats]], strengths: Floats) -> tuple[
 
 
 def _levelled(variables: Sequence[_Variables], n_entities: int, strengths: Floats) -> tuple[list[_Variables], Floats]:
-    """Return the variables after the first step of the update, which corrects levels, and the level weights (G,)."""
+    """Return two results of the first step: variables with corrected levels, and the level weights, (G,)."""
     one, zero = slice(n_entities), slice(n_entities, 2 * n_entities)
     parts = []
     for each in variables:
@@ -373,7 +373,7 @@ def _rows(written: Bools, shares: Floats, directed: Bools, counts: Ints) -> Prob
     """
     entity, feature = np.nonzero(written)
     low, high = shares[written][..., 0], shares[written][..., 2]
-    each = np.maximum(three_values(low, high), 0.0)  # this gives the same numbers as reading unary.csv
+    each = np.maximum(three_values(low, high), 0.0)  # p(usual) is computed as when unary.csv is read
     return ProbabilityRows(entity, feature, each[:, 0], each[:, 1], directed[written], counts[written])
 
 
@@ -394,8 +394,8 @@ def moved_most(bundle: Bundle, update: Update) -> pd.DataFrame:
     """Return the probabilities of low and high values before and after an update, sorted by change, largest first.
 
     The column `class` is `with` or `without`, and `value` is `low` or `high`. The column `count` is the number of
-    labelled patients with the value, and `patients` is the number behind the probability. Probabilities without
-    patients are left out.
+    labelled patients with the value, and `patients` is the number used to update the probability. Probabilities without
+    labelled patients are omitted.
     """
     names = [(entity, side) for side in SIDES for entity in bundle.entities]
     names += [(NO_ENTITY, "")] * (len(update.updated) - len(names))
@@ -417,7 +417,7 @@ def moved_most(bundle: Bundle, update: Update) -> pd.DataFrame:
 
 
 def report_of(bundle: Bundle, update: Update, labels: npt.ArrayLike) -> dict[str, Any]:
-    """Return the record of an update for the provenance of the updated bundle.
+    """Return the facts about an update that the updated bundle's provenance contains.
 
     Parameters
     ----------
@@ -452,7 +452,7 @@ def _common(weights: Floats) -> dict[str, float]:
 
 
 def update_text(said: Mapping[str, Any], shown: Callable[[str], str] = str) -> str:
-    """Return the record of `report_of` in words: numbers of patients, strengths, and the largest changes.
+    """Return the facts of `report_of` in words: numbers of patients, strengths, and the largest changes.
 
     Parameters
     ----------

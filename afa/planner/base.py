@@ -128,7 +128,7 @@ class Planner(ABC):
 
     @property
     def numbers(self) -> dict[str, float]:
-        """Return the number of each feature whose value was entered as a number, in the feature's unit."""
+        """Return the measured number, in the feature's unit, of each feature that was entered as a number."""
         return dict(self._log.numbers)
 
     @property
@@ -157,11 +157,11 @@ class Planner(ABC):
         return tuple(self._log.actions)
 
     def suggest(self) -> Suggestion | None:
-        """Return the next feature or panel to measure, or None if none is left or a stopping rule holds.
+        """Return the next feature or panel to measure, or None if no feature is left or a stopping rule is met.
 
         `reason` contains the explanation. Features and panels in the option `first` are suggested first. With costs or
         panels, the rule compares gain per unit of cost. The gain of a panel is the sum of the gains of its unobserved
-        features. Free features with a positive gain precede all others.
+        features. Free features with a positive gain precede all other features.
         """
         if not self._fresh:
             ended = self.stopped()
@@ -171,7 +171,7 @@ class Planner(ABC):
         return self._asked
 
     def runners_up(self, most: int = 3) -> list[Suggestion]:
-        """Return up to `most` alternatives to the suggestion of `suggest`, best first; none if it is None."""
+        """Return up to `most` alternatives to the suggestion of `suggest`, best first; empty without a suggestion."""
         first = self.suggest()
         others: list[Suggestion] = []
         if first is None:
@@ -194,7 +194,7 @@ class Planner(ABC):
     def stopped(self) -> str | None:
         """Return in words why the planner stops measuring, or None if it does not stop.
 
-        Measuring stops if no feature or budget is left, or if a rule of the option `stop` holds.
+        Measuring stops if no feature or budget is left, or if a rule of the option `stop` is met.
         """
         if len(self._log.observed) + len(excluded_by(self.bundle, self._log.observed)) == len(self.bundle.features):
             return ALL_OBSERVED
@@ -218,13 +218,13 @@ class Planner(ABC):
 
     @abstractmethod
     def probabilities(self) -> dict[str, float]:
-        """Return the posterior probability of each entity, by name."""
+        """Return a mapping from each entity's name to its posterior probability."""
 
     @abstractmethod
     def undecided(self) -> list[str]:
         """Return the entities that are tied for the answer, or an empty list if there is no tie.
 
-        Tied entities are listed by name.
+        The tied entities' names are returned.
         """
 
     def in_words(self) -> str:
@@ -238,7 +238,7 @@ class Planner(ABC):
         return in_words(self)
 
     def none_is_likelier(self) -> bool:
-        """Return True if the patient probably has none of the entities (probability above 1/2)."""
+        """Return True if the probability that the patient has none of the entities is above 1/2."""
         return False
 
     def nothing_unusual(self) -> bool:
@@ -293,7 +293,7 @@ class Planner(ABC):
     ) -> None:
         """Record several measurements at once, such as a panel or earlier results (`cost=0`).
 
-        If any value is invalid, none is recorded.
+        If any value is invalid, no value is recorded.
 
         Parameters
         ----------
@@ -312,17 +312,20 @@ class Planner(ABC):
         self.replace_value(feature, self._read_value(feature, value, number))
 
     def _read_value(self, feature: str, value: Any, number: float | None) -> ReadValue:
-        """Return one value or number as a `ReadValue`. Raise a `PlannerError` if the feature cannot have this value."""
+        """Return one entered value or number as a `ReadValue`.
+
+        Raise a `PlannerError` if the feature cannot have the value.
+        """
         if number is None:
             return ReadValue(code_of(self.bundle, feature, value))
         if value is not None:
             found = "a value and a number"
             raise PlannerError(Fault(f"feature {feature}", found, "one of the two", "give one of them"))
-        code_of(self.bundle, feature, 0)  # raises an error if the bundle has no such feature
+        code_of(self.bundle, feature, 0)  # raises an error if the bundle does not contain the feature
         return read_number(self.bundle, feature, number)
 
     def observe_values(self, read_values: Mapping[str, ReadValue], *, cost: float | None = None) -> None:
-        """Record several values, `read_values`, at once. If any value is invalid, none is recorded.
+        """Record several values, `read_values`, at once. If any value is invalid, no value is recorded.
 
         Parameters
         ----------
@@ -362,8 +365,8 @@ class Planner(ABC):
     def skip(self, name: str) -> None:
         """Mark the feature `name`, or the unobserved features of the panel `name`, as not measurable.
 
-        A skipped feature is never suggested again. A certain answer holds for every value that skipped features could
-        have.
+        A skipped feature is never suggested again. If the answer is certain, no value of a skipped feature could change
+        it.
         """
         asked = self._asked if self._fresh else None
         if asked is not None and name == asked.name:
@@ -437,9 +440,9 @@ class Planner(ABC):
         The column `duels_moved` counts the duels in which the feature has a positive gain. The column `share` is the
         feature's gain divided by the sum over all available features. The column `tells` names the entities that the
         feature helps to tell apart. The gain of a feature is summed over all unresolved duels. With more than 200
-        entities, only duels across the top-k boundary are included. In this sum, every duel has weight 1. With costs or
-        panels, the columns `item`, `cost` and `gain_per_cost` refer to the feature's panel, and rows are sorted by
-        `gain_per_cost`.
+        entities, only duels across the top-k boundary are included. All duels have equal weight in the sum of gains.
+        With costs or panels, the columns `item`, `cost` and `gain_per_cost` refer to the feature's panel, and rows are
+        sorted by `gain_per_cost`.
 
         Parameters
         ----------
@@ -463,9 +466,9 @@ class Planner(ABC):
 
         Rows are sorted by the magnitude of `share`, largest first. The columns are `feature`, `value`, `number`, `unit`
         and `share`. `share` is the decrease of the entity's log-odds, in nats, if this observation were removed. If
-        entities are ordered by score, `share` is the decrease of the entity's mean score against the other entities.
-        The shares need not add up to the entity's log-odds if features are coupled, or if one entity excludes the
-        others.
+        entities are ordered by score, `share` is the decrease of the entity's mean score against all other entities.
+        If features are coupled, or if one entity excludes all other entities, the shares need not add up to the
+        log-odds.
         """
         columns = ["feature", "value", "number", "unit", "share"]
         return pd.DataFrame(shares(self, entity), columns=columns).astype({"number": "Float64"})
@@ -549,7 +552,7 @@ class Planner(ABC):
     def _first_item(self) -> Suggestion:
         """Return the feature or panel to suggest.
 
-        The reason mentions the effects of costs, panels and the budget.
+        The text of the suggestion's reason mentions the effects of costs, panels and the budget.
         """
         if (named := self._to_begin_with()) is not None:
             open_ = [self.bundle.features[j] for j in self._menu.members[named] if self._offer().open[j]]

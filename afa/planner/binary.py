@@ -30,8 +30,8 @@ from afa.planner.rules import Rule
 class BinaryPlanner(Planner):
     """Decide whether one entity is present in a patient, with few measurements.
 
-    The closure (`afa.model.closure`) makes two class models: with the entity, and without it. The two classes are
-    compared in one duel, whose score difference is the entity's own model S (tab:mode-mapping). The parameters of
+    The closure (`afa.model.closure`) makes two class models: with the entity, and without it. One duel compares the two
+    classes. The score difference in this duel is the entity's model S (tab:mode-mapping). The parameters of
     `BinaryPlanner` are those of `TopKPlanner`, except `k` and `holds`. The following parameters differ.
 
     Parameters
@@ -80,14 +80,14 @@ class BinaryPlanner(Planner):
         super().__init__(bundle, models, checked, new_patient, asked)
 
     def score(self) -> float:
-        """Return the preference score of the class with the entity over the class without it.
+        """Return how much the preference score favours the class with the entity over the class without the entity.
 
         As in the paper, this score is not calibrated.
         """
         return float(self.scores_by(self.guide)[0, 1])
 
     def log_odds(self) -> float:
-        """Return the calibrated two-ELBO log-odds of the entity, nats (decisions.md S15).
+        """Return the calibrated log-odds of the entity, in nats, from two ELBOs (decisions.md S15).
 
         Before any observation, these log-odds equal the prior log-odds.
         """
@@ -99,7 +99,7 @@ class BinaryPlanner(Planner):
         return float(expit(self.log_odds()))
 
     def probabilities(self) -> dict[str, float]:
-        """Return the probabilities that the entity is present and absent, by name.
+        """Return a dictionary with the probabilities that the entity is present and absent.
 
         Examples
         --------
@@ -132,7 +132,7 @@ class BinaryPlanner(Planner):
         return [self.bundle.entities[1 if self.decision() < 0 else 0]]
 
     def answer_probability(self) -> float:
-        """Return P(entity | x_obs), or 1 minus this probability if `decision` is -1."""
+        """Return the probability of the answer: P(entity | x_obs), or 1 - P(entity | x_obs) if `decision` is -1."""
         return 1 - self.probability() if self.decision() < 0 else self.probability()
 
     ordered_by = "probability"

@@ -1,9 +1,9 @@
 """Cluster entities with similar models, for the clustered allocation rules and for Layer 0.
 
-The distance of two entities is the l1 distance of their model parameters given the observations. These parameters are
-the effective unaries of the unobserved features and their couplings. Each coupling counts once. Clusters of entities
-are formed by complete linkage. Allocation rules recompute clusters every `CLUSTER_EVERY` observations (sec:topk_alloc,
-docs/decisions.md).
+The distance of two entities is the l1 distance of their model parameters given the observations. The parameters of a
+model are the effective unaries and the couplings of the unobserved features. Each coupling counts once. Clusters of
+entities are formed by complete linkage. Allocation rules recompute clusters every `CLUSTER_EVERY` observations
+(sec:topk_alloc, docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Parameters:
     Attributes
     ----------
     values : (N, M + E) sparse float64, nats. The first M columns are effective unaries, 0 at observed features. The
-        other E columns are couplings, one for each pair of unobserved features that any entity couples
+        other E columns are couplings, one for each pair of unobserved features that is coupled in any entity's model
     row, column : (E,) int64, the two features of each of these pairs, row < column
 
     """
@@ -74,7 +74,7 @@ class Parameters:
     column: Ints
 
     def model(self, vector: Floats, prior: float = 0.0) -> PairwiseMRF:
-        """Return the model with the unaries and couplings `vector`, (M + E,), such as a mean of rows of `values`."""
+        """Return the model with the unaries and couplings in `vector`, (M + E,), such as a mean of rows of `values`."""
         m = len(self.bundle.features)
         ends = np.concatenate([self.row, self.column]), np.concatenate([self.column, self.row])
         couplings = sp.coo_array((np.concatenate([vector[m:], vector[m:]]), ends), shape=(m, m))
@@ -126,9 +126,9 @@ def clusters(
     """Return clusters of entities as tuples of entity indices, sorted by the names of the entities.
 
     Complete linkage first merges the entities into `n_clusters` clusters. Then, as long as some cluster has fewer than
-    `smallest` entities, the smallest cluster is merged into its nearest cluster. Distances within 1e-9 of the largest
-    distance are equal. Ties between clusters are broken by the name of the first member. The result does not depend on
-    the order of the entities.
+    `smallest` entities, the smallest cluster is merged into its nearest cluster. Distances that differ by at most 1e-9
+    of the largest distance count as equal. Ties between clusters are broken by the name of the first member. The result
+    does not depend on the order of the entities.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def clusters(
 
 
 def _evidence(bundle: Bundle, observations: Mapping[str, int]) -> tuple[Floats, Bools]:
-    """Return the value of each feature, (M,) float64, 0 if unobserved, and True for observed features, (M,) bool."""
+    """Return two arrays: the values, (M,) float64, 0 if unobserved, and a mask of the observed features, (M,) bool."""
     index = {name: j for j, name in enumerate(bundle.features)}
     values, observed = np.zeros(len(index)), np.zeros(len(index), dtype=bool)
     for name, value in observations.items():

@@ -1,7 +1,7 @@
 """Compute one patient's scores and gains under the `explicit` closure (docs/decisions.md, F1-F13).
 
-`ExplicitPatient` has the interface of `afa.engine.patient.Patient`. `ExplicitPatient` does not use compiled kernels. A
-side is one of the two entities in a duel, with its two class models (`afa.planner.sides`).
+`ExplicitPatient` has the interface of `afa.engine.patient.Patient`. `ExplicitPatient` does not use compiled kernels. In
+this module, a side is a hypothesis (an entity) that duels compare, with its two models (`afa.planner.sides`).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ AT_ONCE = 500
 
 
 class ExplicitPatient(PatientState):
-    """Store the state of one patient. A side is one hypothesis about the patient, with its own models.
+    """Store the state of one patient. A side is one hypothesis about the patient, with two models.
 
-    There are N sides, Q = N (N - 1) / 2 duels, and M features.
+    There are N hypotheses, Q = N (N - 1) / 2 duels, and M features.
 
-    An observation only marks sides as changed; a side is solved when a method needs its solution.
+    An observation only marks hypotheses as changed. Inference for a hypothesis runs when a method needs its results.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class ExplicitPatient(PatientState):
     def observe(self, feature: int, value: int) -> None:
         """Record one observed value.
 
-        A side keeps its state if its models do not contain the feature.
+        Hypotheses whose models do not contain the feature keep their state.
         """
         self.observed[feature], self.values[feature] = True, value
         self._round += 1
@@ -91,7 +91,7 @@ class ExplicitPatient(PatientState):
             self._stale[v] |= place >= 0 or grouped
 
     def score_table(self, entities: tuple[str, ...], features: tuple[str, ...]) -> ScoreTable:
-        """Return the scores S_v of all sides, with log-odds shrunk by tau, as a table for `Belief` (docs/frontier.md).
+        """Return all hypotheses' scores S_v as a table for `Belief`, with log-odds shrunk by tau (docs/frontier.md).
 
         Raise a `PlannerError` if tau is `effective`, because tau then depends on the observed features.
         """
@@ -120,7 +120,7 @@ class ExplicitPatient(PatientState):
         self._stale[:] = False
 
     def _solve(self, v: int) -> None:
-        """Compute the log-odds, predictive probabilities and terms of one side from its evidence (F2c, F3, F11)."""
+        """Compute one hypothesis's log-odds, predictive probabilities and terms, given observations (F2c, F3, F11)."""
         side, states = self.packed.sides[v], self._states[v]
         self.leads[v] = states[0].constant - states[1].constant
         solved = [self._solved(state) for state in states]
@@ -147,7 +147,7 @@ class ExplicitPatient(PatientState):
         return solution.elbo, solution.marginals
 
     def _solve_group(self, v: int, group: Ints, classes: Floats) -> float:
-        """Set the predictive probabilities and terms of the features in an exclusive group for one side.
+        """Set the predictive probabilities and terms of the features in an exclusive group for one hypothesis.
 
         Return the log-odds from the group's observed features (F13).
         """
@@ -165,7 +165,7 @@ class ExplicitPatient(PatientState):
         return float(np.log(left[0] / left[1]))
 
     def log_evidence(self) -> Floats:
-        """Return the log-odds of each side, shrunk by `tau`, with the prior, (N,) nats (F16)."""
+        """Return the log-odds of each hypothesis, including the prior, shrunk by `tau`, (N,) nats (F16)."""
         self._solve_stale()
         return self._believed(self.log_odds)
 
@@ -175,7 +175,7 @@ class ExplicitPatient(PatientState):
     def scores(self, score: str) -> Floats:
         """Return the preference scores `two_elbo` or `wald`, (N, N) nats.
 
-        Scores no larger than the rounding error are set to 0.
+        Scores within rounding error of 0 are set to 0.
         """
         self._solve_stale()
         by_side = self._believed(self.leads if score == "wald" else self.log_odds)
@@ -195,7 +195,8 @@ class ExplicitPatient(PatientState):
     def resolved(self, duels: Ints | None = None) -> Bools:
         """Return True for each duel whose sign no values of any unobserved features can change, (q,) bool (F12).
 
-        If kappa is known, the result holds for mean-field and for exact inference, whose scores differ by kappa.
+        If the constant kappa is known, the result is valid for mean-field and for exact inference, whose scores differ
+        by kappa.
         """
         self._solve_stale()
         chosen = np.arange(self.n_duels) if duels is None else duels
@@ -210,17 +211,18 @@ class ExplicitPatient(PatientState):
         return np.asarray((low > self.packed.tie) | (high < -self.packed.tie))
 
     def intervals(self) -> Floats:
-        """Return the smallest and largest S_v of each side over all values of the unobserved features, (N, 2) nats."""
+        """Return each hypothesis's smallest and largest S_v over all values of the unobserved features, (N, 2) nats."""
         self._solve_stale()
         return np.array([self._interval(v, None) for v in range(len(self.packed.sides))])
 
     def _interval(self, a: int, b: int | None) -> tuple[float, float]:
         """Return a lower and an upper bound on S_a, or on S_a - S_b (F12).
 
-        For each unobserved feature or pair, the bounds add its smallest or largest contribution, or 0.
+        The bounds add the smallest (at most 0) and largest (at least 0) contribution of each unobserved feature or
+        pair.
         """
         repeats = self.packed.sides[a].repeats
-        if b is not None and repeats is not None:  # each side's factor tau changes with the observed features
+        if b is not None and repeats is not None:  # each hypothesis's tau changes with the observed features
             (low, high), (other_low, other_high) = self._interval(a, None), self._interval(b, None)
             return low - other_high, high - other_low
         sides = [(1.0, a)] if b is None else [(1.0, a), (-1.0, b)]
@@ -265,7 +267,7 @@ class ExplicitPatient(PatientState):
         return min(0.0, *ends), max(0.0, *ends)
 
     def gains(self, duels: Bools) -> Floats:
-        """Return the gain of each feature for each duel that `duels`, (Q,) bool, selects, (q, M) nats."""
+        """Return the gain of each feature for each duel that the mask `duels`, (Q,), selects, (q, M) nats."""
         return self._gains(np.flatnonzero(duels))
 
     def gain_of(self, features: list[int], duels: Ints) -> Floats:
@@ -293,15 +295,15 @@ class ExplicitPatient(PatientState):
         return total
 
     def total_unary(self) -> Floats:
-        """Return half the range of each feature's terms, summed over sides; 0 if observed, (M,) nats (A7, F11)."""
+        """Return half the range of each feature's terms, summed over hypotheses, (M,) nats; 0 if observed (A7, F11)."""
         self._solve_stale()
         return np.asarray(self._half_range(self.terms).sum(axis=0))
 
     def information(self) -> Floats:
-        """Return the mutual information of each feature and the true side, (M,) nats; 0 for observed features.
+        """Return the mutual information of each feature and the true hypothesis, (M,) nats; 0 for observed features.
 
-        If several sides can be true at once, the information is summed over sides. A side's part of this sum is the
-        mutual information between the feature and the truth of the side.
+        If several hypotheses can be true at once, the result is a sum over hypotheses. Each hypothesis adds the mutual
+        information between the feature and whether the hypothesis is true.
         """
         odds, (one, other) = self.log_evidence(), self.predictive
         if not self.rivals:
@@ -351,7 +353,7 @@ class ExplicitPatient(PatientState):
 
         Each group has two probability arrays, (q, g + 1), for the hypotheses a and b; the last column is the
         probability that no member is +1. The probabilities for a are conditional on entity a being present. If several
-        sides can be true at once, the probabilities for b are conditional on the entity being absent. Otherwise, the
+        hypotheses can be true at once, the probabilities for b are conditional on entity a being absent. Otherwise, the
         probabilities for b are conditional on entity b being present.
         """
         found = []

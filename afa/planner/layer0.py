@@ -2,9 +2,9 @@
 
 Entities are clustered by the l1 distance of their potentials (`afa.planner.cluster`). In the paper, each cluster gets
 an interval around its centroid's score. A cluster of entities is removed if enough other entities are better. The
-centroid's score is an expectation under the centroid's model, not under a patient's state. The paper's certificates can
-therefore be false, as docs/decisions.md explains. The sound certificates in this module compare the possible scores
-over all values of the features.
+centroid's score is an expectation under the centroid's model, not under a patient's state. The paper's certificates
+(statements that one entity beats another) can therefore be false (docs/decisions.md). The sound certificates in this
+module compare the possible scores over all values of the features.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Cluster:
         return 1.0 + self.norm / (1.0 - self.contraction) if self.contraction < 1 else None
 
     def interval(self, criterion: str) -> tuple[float, float]:
-        """Return the interval of radius L_c r_c around the centroid's score.
+        """Return the interval of half-width L_c r_c around the centroid's score.
 
         If the criterion does not apply, the interval is infinite.
         """
@@ -134,8 +134,9 @@ class Certificates:
 
     Attributes
     ----------
-    beats : (N, N) bool, True where the row's entity is certified to be better than the column's under every completion
-    needed : number of dominating entities that is enough to exclude an entity from the top k
+    beats : (N, N) bool, True where the row's entity is certified to beat the column's entity for all values of the
+        features
+    needed : an entity is excluded from the top k if at least this many entities beat it
 
     """
 
@@ -145,7 +146,7 @@ class Certificates:
 
     @property
     def dominators(self) -> Ints:
-        """Return the number of entities that are certified to be better than each entity, (N,) int64."""
+        """Return, for each entity, the number of entities that are certified to beat it, (N,) int64."""
         counts: Ints = self.beats.sum(axis=0)
         return counts
 
@@ -182,7 +183,7 @@ def partition(entities: Parameters, n_clusters: int, *, solver: Solver | None = 
     """Return the entities in `n_clusters` clusters, formed by complete linkage.
 
     The score of each cluster's centroid is computed once, by mean-field. A cluster may contain any number of entities.
-    The paper uses up to 24 clusters; a minimum size of `SMALLEST_CLUSTER` would leave at most five.
+    The paper uses up to 24 clusters; a minimum size of `SMALLEST_CLUSTER` would leave at most five clusters.
 
     Parameters
     ----------
@@ -226,7 +227,7 @@ def partition(entities: Parameters, n_clusters: int, *, solver: Solver | None = 
 def centroid_certificates(parted: Partition, k: int, *, criterion: str = "f1", rule: str = "n_minus_k") -> Certificates:
     """Return the paper's certificates.
 
-    A cluster beats another cluster if its score interval is entirely above the interval of the other cluster. All
+    A cluster beats another cluster if its interval of scores is entirely above the other cluster's interval. All
     members of the better cluster then beat all members of the worse cluster.
 
     Parameters
@@ -244,7 +245,7 @@ def centroid_certificates(parted: Partition, k: int, *, criterion: str = "f1", r
 
 
 def sound_certificates(entities: Parameters, k: int, *, bounds: Bounds | None = None) -> Certificates:
-    """Return certificates that hold for all values of the features. An entity is excluded if `k` entities beat it.
+    """Return which entities beat others for all values of the features. An entity is excluded if `k` entities beat it.
 
     Entity a beats entity b if the lowest score of a exceeds the highest score of b. Entity a also beats b if its
     log-odds are larger by more than the l1 distance of their other potentials. Without priors all scores are 0 at the
@@ -264,10 +265,10 @@ def sound_certificates(entities: Parameters, k: int, *, bounds: Bounds | None = 
 
 
 def completion_bounds(bundle: Bundle, *, memory_limit: int = EXACT_LIMIT) -> Bounds:
-    """Return the lowest and the highest S_v over all values of the features, (N,) nats each.
+    """Return three arrays: the lowest and the highest S_v over all values of the features, (N,) nats each, and a mask.
 
-    A third array, (N,) bool, is True where the bounds are exact. If exact tables would use more than `memory_limit`
-    bytes, the bounds are the tight `l1` interval, which is wider.
+    The mask, (N,) bool, is True where both bounds are exact. If exact tables would use more than `memory_limit` bytes,
+    the bounds are the tight `l1` interval, which is wider.
     """
     low, high = np.empty(len(bundle.entities)), np.empty(len(bundle.entities))
     exact = np.zeros(len(bundle.entities), dtype=bool)
@@ -320,7 +321,7 @@ def without_eliminated(
 
 
 def _leads(bundle: Bundle) -> Floats:
-    """Return the prior log-odds of each entity minus those of each other entity, (N, N) nats."""
+    """Return the difference of prior log-odds of each two entities, (N, N) nats."""
     leads: Floats = bundle.priors[:, None] - bundle.priors[None, :]
     return leads
 

@@ -1,4 +1,4 @@
-"""Define the features and panels that can be measured, their prices, a rule's choice, and the log of all steps."""
+"""Define which features and panels can be measured, their prices, the choice of a rule, and the log of all steps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Action:
     features, values : the features of the step and their values; the value of a skipped feature is None
     cost : the cost paid
     reason : the planner's reason for suggesting the step, or a note that the step was not suggested
-    numbers, units : the number behind each value and its unit; a code has None and ""; both are empty if all values are
+    numbers, units : the measured number and the unit of each value, or None and "" for a code; empty if all values are
         codes
 
     """
@@ -98,7 +98,7 @@ class Suggestion:
     Attributes
     ----------
     name : name of the panel or the feature
-    features : the features of the item to measure, the rule's choice first
+    features : the features of the item that remain to be measured; the feature chosen by the rule comes first
     cost : price of the item in the current state
     reason : explanation of the choice
     over : duels whose gain led to the choice, with their weights; None if the choice used no gain
@@ -138,11 +138,11 @@ class Menu:
 
     @property
     def plain(self) -> bool:
-        """Return True if all items are single features of equal cost, so that costs do not affect the order."""
+        """Return True if all items are single features of equal cost; costs then do not affect the order."""
         return len(self.names) == len(self.item_of) and bool((self.cost == self.cost[0]).all())
 
     def places(self, first: Sequence[str]) -> tuple[int, ...]:
-        """Return the index of each feature's or panel's item, in the given order, without repetitions."""
+        """Return the items of the given features and panels, as indices in the given order, without repetitions."""
         known = {**{name: i for i, name in enumerate(self.names)}, **self.of_feature}
         for name in first:
             if name not in known:
@@ -153,8 +153,8 @@ class Menu:
     def per_cost(self, gain: Floats, open_: Bools) -> Floats:
         """Return the gain per unit of cost of each feature's item, (M,).
 
-        The gain of an unavailable feature is 0. The gain of a panel is the sum over its available features, as if these
-        were independent. The gain of a free item is divided by 1.
+        The gain of an unavailable feature is 0. The gain of a panel is the sum over its available features, as if the
+        features were independent. The gain of a free item is divided by 1.
 
         Parameters
         ----------
@@ -173,8 +173,8 @@ class Offer(NamedTuple):
     Attributes
     ----------
     open : (M,) bool, True for features that are neither observed, nor excluded by their group, nor skipped
-    price : (I,) float64, current price of each item; 0 if a part of the item has been paid for
-    affordable : (M,) bool, True for open features whose item costs no more than the rest of the budget
+    price : (I,) float64, current price of each item; 0 if the item has already been paid for
+    affordable : (M,) bool, True for open features whose item costs no more than the unspent budget
 
     """
 
@@ -327,7 +327,7 @@ def chosen_item(rule: Rule, view: View, menu: Menu, price: Floats, offered: Bool
 
 
 def _offering(view: View, menu: Menu, offered: Bools) -> View:
-    """Return a view in which all features except the offered ones count as observed.
+    """Return a view in which all features except the offered features count as observed.
 
     In this view, gains are per unit of cost and summed over each panel.
     """
@@ -350,7 +350,7 @@ def _offering(view: View, menu: Menu, offered: Bools) -> View:
 
 
 def history_of(actions: Iterable[Action]) -> list[dict[str, Any]]:
-    """Return one row for each value, in order: step, kind, feature, value, cost, spent, reason, number and unit.
+    """Return one row for each value: step, kind, feature, value, cost, spent, reason, number and unit.
 
     The `value` of a skipped feature is None. If a value was entered as a code, its `number` is None. The first row of a
     panel contains the cost of the whole panel.

@@ -56,7 +56,7 @@ EFFECTIVE = "effective"
 
 @dataclass(frozen=True)
 class Stop:
-    """Stopping rules. The planner stops as soon as one rule is met, or when every feature has been measured.
+    """Stopping rules. The planner stops when one of the rules is met, or when every feature has been measured.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ class Stop:
 
 
 class CommonOptions(TypedDict, total=False):
-    """Declare the types of the options that have the same meaning in both planners. `TopKPlanner` describes them."""
+    """Declare the types of the options common to both planners. `TopKPlanner` describes the options."""
 
     target: str | None
     inference: str
@@ -243,16 +243,16 @@ class Options:
 
     @property
     def lookahead_target(self) -> str | None:
-        """Return the score whose expected change is the gain `f_target`.
+        """Return the score that the gain `f_target` uses: the gain is the expected change of this score.
 
-        By default the target is the guiding score, if that score can be a target.
+        The default is the guiding score, if the gain `f_target` supports this score.
         """
         return self.target or (self.score if self.gain == "f_target" and self.score in TARGETS else None)
 
     def of_patient(self) -> dict[str, Any]:
         """Return the subset of options that `afa.engine.patient.Patient` accepts."""
         names = ("solver", "start", "inference", "gain", "look_ahead")
-        gain = "cmi" if self.gain == INFORMATION else self.gain  # gain of duels, for methods that need it
+        gain = "cmi" if self.gain == INFORMATION else self.gain  # some methods need a gain of duels
         return {name: getattr(self, name) for name in names} | {"target": self.lookahead_target, "gain": gain}
 
     def plain(self, panels: Mapping[str, Sequence[str]]) -> dict[str, Any]:
@@ -276,9 +276,9 @@ class Options:
 
 
 def question_of(bundle: Bundle, k: int | None, entity: str | None) -> tuple[int, str | None]:
-    """Return the size k of the top set, by default 1, and the name of the entity in question.
+    """Return two results: the size k of the top set, by default 1, and the name of the entity in question.
 
-    By default the entity is None, or a bundle's only entity.
+    If k and the entity are both None, and the bundle has only one entity, this entity is in question.
     """
     if k is not None and entity is not None:
         expected, step = "one of the two questions", "leave one of them out"

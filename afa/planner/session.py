@@ -214,7 +214,7 @@ def replay_session(
 ) -> tuple[TopKPlanner | BinaryPlanner, list[str]]:
     """Load a session on a bundle that was edited after the session, and return the planner and the changes in words.
 
-    Each measured number is encoded again by the feature's current range. A code is unchanged. A value that the edited
+    Each measured number is encoded again with the feature's current range. A code is unchanged. A value that the edited
     bundle does not accept is skipped and listed among the changes. Answers are not compared, because the earlier bundle
     is not available.
 
@@ -280,7 +280,7 @@ def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> 
             with suppress(PlannerError):
                 if read_values[feature] is not None:
                     fits[feature] = _read_again(bundle, feature, value, measured, unit)
-        # If a correction replaced a value that is no longer accepted, the correction becomes the first value.
+        # If the edited bundle rejects a value that was corrected later, the correction becomes the first value.
         split: tuple[tuple[Kind, set[str]], ...] = ("observe", fits.keys() - known), ("correct", fits.keys() & known)
         for kind, names in split:
             if part := {name: read_value for name, read_value in fits.items() if name in names}:
@@ -293,9 +293,9 @@ def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> 
 def _compared(
     bundle: Bundle, feature: str, value: int | None, measured: float | None, unit: str, changes: list[str]
 ) -> ReadValue | None:
-    """Return a value as encoded by the edited bundle, or None if the bundle does not accept it.
+    """Return a value encoded with the edited bundle's ranges, or None if the bundle does not accept the value.
 
-    A changed code is added to `changes` in words.
+    If the code changes, a description of the change is appended to `changes`.
     """
     said = str(value) if measured is None else written(measured, unit)
     try:
@@ -317,7 +317,7 @@ def _read_again(bundle: Bundle, feature: str, value: Any, measured: float | None
 
     Raise a `PlannerError` if the edited bundle does not accept the value.
     """
-    code_of(bundle, feature, 0)  # raises an error if the edited bundle has no such feature
+    code_of(bundle, feature, 0)  # raises an error if the edited bundle does not contain the feature
     scale = scale_of(bundle, feature)
     if measured is None or not scale.has_range:
         return ReadValue(code_of(bundle, feature, value))

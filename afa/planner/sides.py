@@ -1,10 +1,10 @@
-"""Store the models of the two sides of a duel under the `explicit` closure.
+"""Store the models of the two hypotheses (sides) of a duel under the `explicit` closure.
 
-A side contains an entity's models in a layout that all patients share. An entity has two models of the features that it
-covers. One model is for patients with the entity, and the other for patients without it. The score S_v is the
-difference of the two models' energies. If a patient can have several entities, the second model has the probabilities
-*without* the entity. If each patient has exactly one entity, the second model has the background probabilities, which
-cancel in duels (docs/decisions.md, F3 and F6). In both cases the duel of a and b compares S_a with S_b.
+A side contains the two models of one entity, in arrays that all patients share. One model describes patients with the
+entity, and the other model describes patients without the entity. The score S_v is the difference of the two models'
+energies. If a patient can have several entities, the second model has the probabilities *without* the entity. If each
+patient has exactly one entity, the second model has the background probabilities, which cancel in duels
+(docs/decisions.md, F3 and F6). In both cases the duel of a and b compares S_a with S_b.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from afa.scores.belief import ScoreTable
 
 
 class Repeats(NamedTuple):
-    """Measure how much a side's observations repeat each other (docs/decisions.md, F16).
+    """Measure how strongly the observations of one hypothesis are correlated (docs/decisions.md, F16).
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Repeats(NamedTuple):
 
 
 class Side(NamedTuple):
-    """Store the two models of one side on the n features `at`.
+    """Store the two models of one hypothesis (side) for the n features `at`.
 
     Attributes
     ----------
@@ -68,16 +68,18 @@ class Side(NamedTuple):
 
 
 class Fixed(NamedTuple):
-    """Store the data of all sides (hypotheses) that do not depend on observations.
+    """Store the data of all hypotheses (sides) that do not depend on observations.
 
     Attributes
     ----------
     sides : the sides, N in number
-    feature_slots : (N, M) int64, position of each feature in a side; -1 if the side does not cover the feature
+    feature_slots : (N, M) int64, position of each feature in the models of each side; -1 if the models do not contain
+        the feature
     background, possible : (M, 3) float64 and bool, probabilities of -1, 0, +1, and which of them can occur
     groups : the indices of the features of each exclusive group
     measured_at_once : for each group, True if one measurement gives all its features
-    kappa : (N,) float64, log Z_1 - log Z_0 without observations if the models do not include it and it is known, else 0
+    kappa : (N,) float64, log Z_1 - log Z_0 without observations if this constant is known and missing in the models,
+        else 0
     tie : a score of at most this magnitude counts as rounding error, nats
     ranges : cache of `links_of` by the sides asked for, with at most `KEPT` entries
 
@@ -99,9 +101,9 @@ class Fixed(NamedTuple):
         return len(self.background)
 
     def links_of(self, *sides: int) -> tuple[Ints, Floats]:
-        """Return the coupled pairs of a side or a duel, (p, 2), and the range of each pair's contribution, (2, p).
+        """Return two arrays: coupled pairs of a hypothesis or duel, (p, 2), and each pair's contribution range, (2, p).
 
-        Each range includes 0, the contribution of a pair with an unmeasured feature (docs/decisions.md, F12).
+        Each range includes 0, because a pair with an unmeasured feature contributes 0 (docs/decisions.md, F12).
         """
         if sides not in self.ranges:
             if len(self.ranges) >= KEPT:
@@ -126,13 +128,13 @@ KNOWN: WeakKeyDictionary[Bundle, dict[tuple[str, bool, str | None, bool], Fixed]
 def sides_for(
     bundle: Bundle, holds: str, *, exactly: bool, entity: str | None = None, discounted: bool = False
 ) -> Fixed:
-    """Return the sides of the duels, computed once for each bundle.
+    """Return the hypotheses (sides) that duels compare, computed once for each bundle.
 
-    The sides are all entities or, for a binary question, the entity and a side without any entity.
+    The hypotheses are all entities or, for a binary question, the entity and its absence.
 
     Parameters
     ----------
-    holds : how many entities hold, as in `afa.model.bundle.rates.Rates`
+    holds : how many entities can be present, as in `afa.model.bundle.rates.Rates`
     exactly : True to compute kappa by exact inference; False for the 0 of mean-field
     entity : the entity of a binary question; None for all entities
     discounted : True if couplings shrink the log-odds instead of entering the models (docs/decisions.md, F16)
@@ -146,9 +148,9 @@ def sides_for(
 
 
 def score_table_of(fixed: Fixed, entities: tuple[str, ...], features: tuple[str, ...]) -> ScoreTable:
-    """Return the scores S_v of all sides as a table for `Belief` (docs/frontier.md).
+    """Return the scores S_v of all hypotheses as a table for `Belief` (docs/frontier.md).
 
-    S_v is the difference of the energies of the side's two models.
+    S_v is the difference of the energies of the hypothesis's two models.
     """
     constant, slots, couplings = np.zeros(len(fixed.sides)), list[tuple[int, int, Floats]](), list[tuple[float, ...]]()
     for v, side in enumerate(fixed.sides):

@@ -185,7 +185,7 @@ class TopKPlanner(Planner):
     def lead(self) -> float:
         """Return the smallest preference score of an entity in `top_k` against an entity outside `top_k`.
 
-        Return 0 if entities are ordered by probability.
+        If entities are ordered by probability, the result is 0.
         """
         if self.ordered_by == "probability":
             return 0.0
@@ -205,7 +205,7 @@ class TopKPlanner(Planner):
         among = np.append(log, 0.0) if self.holds == "one or none" else log
         share = log - logsumexp(among)  # log-probabilities
         odds = share - np.log1p(-np.minimum(np.exp(share), 0.5))
-        # only one entity can have p > 1/2; its 1 - p would be lost in rounding
+        # at most one entity has p > 1/2; 1 - p of this entity would be inexact
         for v in np.flatnonzero(share > np.log(0.5)):
             odds[v] = log[v] - logsumexp(np.delete(among, v))
         return np.asarray(odds)
@@ -213,9 +213,9 @@ class TopKPlanner(Planner):
     def answer_probability(self) -> float:
         """Return the sum of `posterior` over `top_k`, the probability of the answer.
 
-        If exactly one entity is present, this sum is the probability that `top_k` contains this entity. If several
-        entities can be present, return the smallest posterior in `top_k` instead. If entities are ordered by score,
-        another set of k entities can be more probable.
+        If exactly one entity is present, this sum is the probability that `top_k` contains the present entity. If
+        several entities can be present, return the smallest posterior in `top_k` instead. If entities are ordered by
+        score, another set of k entities can be more probable.
         """
         inside = self.posterior()[self._view().rank <= self.k]
         return float(inside.min() if self.holds == "several" else inside.sum())
@@ -224,8 +224,8 @@ class TopKPlanner(Planner):
         """Return the entities tied for the last places of `top_k`, sorted by posterior, largest first.
 
         Entities with equal scores are tied. If entities are ordered by probability, entities whose posteriors differ by
-        less than 0.005 are also tied. Before any measurement, entities with such posteriors are also tied under every
-        score except `background`.
+        less than 0.005 are also tied. Before any measurement, a difference of posteriors below 0.005 is a tie under
+        every score except `background`.
         """
         tied = self._tied_by_score()
         by_posterior = self.guide != BACKGROUND and not self._log.observed  # a background gives unequal scores
@@ -236,7 +236,7 @@ class TopKPlanner(Planner):
         return [self.bundle.entities[v] for v in chosen]
 
     def settled_probability(self) -> float:
-        """Return `answer_probability`, or 0 if the answer is a tie or an entity outside is equally probable."""
+        """Return `answer_probability`, or 0 if an entity outside the top k is tied or equally probable."""
         return 0.0 if (self._tied_by_score() | self._as_probable()).any() else self.answer_probability()
 
     def _tied_by_score(self) -> Bools:
@@ -248,13 +248,13 @@ class TopKPlanner(Planner):
         return np.asarray((places == last) & (last == next_))
 
     def _as_probable(self) -> Bools:
-        """Return True for each entity tied by posterior (within 0.005) with one across the top-k boundary, (N,)."""
+        """Return True for each entity whose posterior is tied (within 0.005) across the top-k boundary, (N,)."""
         inside, posterior = self._view().rank <= self.k, self.posterior()
         least, most = posterior[inside].min(), posterior[~inside].max()
         return np.asarray(np.where(inside, posterior < most + AS_PROBABLE, posterior > least - AS_PROBABLE), dtype=bool)
 
     def ranking(self) -> list[str]:
-        """Return all entities, best first (ties: decisions.md S6)."""
+        """Return all entities, best first; decisions.md S6 gives the order of ties."""
         return [self.bundle.entities[v] for v in np.argsort(self._view().rank)]
 
     def posterior(self) -> Floats:
@@ -264,7 +264,7 @@ class TopKPlanner(Planner):
         (eq:clamped-marginal for more than two entities, decisions.md S7). The probabilities sum to 1, as if exactly one
         entity were present. Unlike in the ranking by score, a usual value (0) counts against entities that predict
         another value. Under the `explicit` closure, entities have separate probabilities if several can be present. If
-        possibly no entity is present, the sum is below 1.
+        the patient can have none of the entities, the probabilities sum to less than 1.
         """
         log = self._state.log_evidence()
         if self.holds == "several":
@@ -324,14 +324,15 @@ class TopKPlanner(Planner):
         `top_k` is certain if each entity a in the top k is certain to win its duel with each entity b outside the top
         k. The tight `l1` bracket contains D_ab(x) for every completion x of the unobserved features. Therefore S_a(x) >
         S_b(x) for every completion x. At full observation, a therefore wins at least N - k duels, against all entities
-        outside the top k. In the same way, b loses at least k duels and wins at most N - 1 - k. Therefore no tie-break
-        and no other duel can exchange a and b. The order within the top k may change.
+        outside the top k. In the same way, b loses at least k duels and wins at most N - 1 - k. Therefore neither a
+        tie-break nor another duel can exchange a and b. The order within the top k may change.
 
-        This condition is sufficient, not necessary: a bracket can be wider than the range of scores over completions.
-        `top_k` is certain with respect to the ranking by the scores S_v. At full observation, every score except
-        `kl_nonzero` ranks entities as S_v does. With `linearity`, `wald` and `stack_a`, `top_k` also stays the same at
-        every earlier step. The reason is that, in a resolved duel, Lambda_ab already has the sign of the winner. The
-        mean of D_ab under any distribution of completions also has the sign of the winner.
+        The condition on brackets is sufficient but not necessary: a bracket can be wider than the range of possible
+        scores. `top_k` is certain with respect to the ranking by the scores S_v. At full observation, every score
+        except `kl_nonzero` ranks entities as S_v does. With `linearity`, `wald` and `stack_a`, a certain `top_k` also
+        stays the same at every step until full observation. The reason is that, in a resolved duel, Lambda_ab already
+        has the sign of the winner. The mean of D_ab under any distribution of completions also has the sign of the
+        winner.
 
         With the option `layer0`, `top_k` is certain only among the entities that Layer 0 did not exclude. Only the
         `sound` certificates guarantee that no `eliminated` entity is among the k best.
@@ -341,10 +342,10 @@ class TopKPlanner(Planner):
     certain = certified
 
     def boundary_probability(self) -> float:
-        """Return the smallest probability, over duels across the top-k boundary, that the current winner stays ahead.
+        """Return the smallest probability that the current winner of a duel across the top-k boundary stays the winner.
 
-        For one duel, this is the probability that D_ab at full observation has its current sign. The probability is
-        computed from the duel's own predictive distribution, by the Gaussian approximation of `stack_a` (eq:fsp). The
+        The probability of a duel is the probability that D_ab at full observation has its current sign. The probability
+        is computed from the duel's predictive distribution with the Gaussian approximation of `stack_a` (eq:fsp). The
         probability is 1 for a resolved duel and 1/2 for a tie. The probability is below 1/2 if a guiding score other
         than `linearity` and `stack_a` prefers the other entity. Under the `explicit` closure, the result is the
         probability that the winner is present, given that exactly one of the two entities is present. With the score

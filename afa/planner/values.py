@@ -50,7 +50,7 @@ class Scale(NamedTuple):
 
 
 class ReadValue(NamedTuple):
-    """Store the code of a value and, if a number was entered, the number and its unit."""
+    """Store the code of an entered value and, if the value was entered as a number, the number and its unit."""
 
     code: int
     number: float | None = None
@@ -208,7 +208,7 @@ def read_typed(bundle: Bundle, feature: str, text: str) -> ReadValue:
 
 
 def echo(bundle: Bundle, feature: str, read_value: ReadValue) -> str:
-    """Return a text that shows how an entered value was understood.
+    """Return a text that shows which code an entered value received.
 
     Examples are `flow: 0 ml/s is low` for a number and `frost: yes` for a code.
     """
@@ -232,7 +232,7 @@ def same_unit(one: str, other: str) -> bool:
 def _word(bundle: Bundle, feature: str, text: str) -> int | None:
     """Return the code for a word that this feature accepts, or None for any other text."""
     words = WORDS | FINDING if scale_of(bundle, feature).kind == "binary" else WORDS
-    if meanings := meanings_of(bundle, feature):  # words of features.csv replace words such as `normal`
+    if meanings := meanings_of(bundle, feature):  # words defined in features.csv replace words such as `normal`
         words = words | {meanings[0]: 0, meanings[1]: 1}
     return words.get(text.strip().casefold())
 
@@ -240,7 +240,7 @@ def _word(bundle: Bundle, feature: str, text: str) -> int | None:
 def _number_of(typed: str, unit: str, fault: Fault) -> float:
     """Return the number at the start of a text that may end with a unit.
 
-    Raise a `PlannerError` if there is no such number.
+    Raise a `PlannerError` if the text does not start with a number.
     """
 
     def refused(step: str, expected: str = fault.expected) -> PlannerError:

@@ -36,8 +36,9 @@ DUELS_AT_ONCE = 1_000
 def separated_entities(state: PatientState, entities: tuple[str, ...], features: list[int], over: DuelWeights) -> str:
     """Return in words which entities the given features help to tell apart, such as `a from b and c`.
 
-    These entities are in the duels with the largest weighted gains. The first name in the text is an entity of the duel
-    with the largest gain: the one with more gain over all its duels. If no duel has a gain, the text is empty.
+    The text names entities in the duels with the largest weighted gains. The first name is one of the two entities in
+    the duel with the largest gain: the entity with the larger gain summed over all its duels. If no duel has a gain,
+    the text is empty.
     """
     apart = separated(state, len(entities), features, over)
     return f"{entities[apart[0]]} from {listed([entities[v] for v in apart[1:]], NAMED)}" if apart else ""
@@ -46,7 +47,7 @@ def separated_entities(state: PatientState, entities: tuple[str, ...], features:
 def separated(state: PatientState, n_entities: int, features: list[int], over: DuelWeights) -> list[int]:
     """Return the indices of the entities that the given features help to tell apart.
 
-    The first index is one entity, and the others are its opponents.
+    The first index is one entity, and the other indices are its opponents in duels.
     """
     heaviest = np.argsort(-np.abs(over.weights), kind="stable")[: max(NUMBERS_AT_ONCE // state.packed.n_features, 1)]
     chosen = np.sort(heaviest)
@@ -67,7 +68,8 @@ def separated(state: PatientState, n_entities: int, features: list[int], over: D
 def posterior_weights(state: PatientState) -> DuelWeights:
     """Return the weight (w_a + w_b)^2 of each duel (a, b), where w is an entity's posterior probability.
 
-    To second order, a feature's gain summed with these weights is its mutual information with the entity (F15).
+    To second order, the sum of a feature's gains with these weights equals its mutual information with the entity
+    (F15).
     """
     a, b = sides_of(state.n_entities, np.arange(state.n_duels)).T
     posterior = softmax(state.log_evidence())
@@ -92,7 +94,7 @@ def patients_behind(bundle: Bundle, entities: Mapping[str, str], feature: str) -
 
 
 def explained(planner: Planner, most: int) -> pd.DataFrame:
-    """Return the table of `Planner.explain`."""
+    """Return the features with the largest gains, as the table of `Planner.explain`."""
     import pandas as pd  # noqa: PLC0415 (slow to import, and not needed for planning)
 
     state, bundle, menu, offer = planner._state, planner.bundle, planner._menu, planner._offer()
@@ -119,7 +121,7 @@ def shown_entities(planner: Planner) -> tuple[str, ...]:
 
 
 def _total_gain(state: PatientState, duels: Ints) -> tuple[Floats, Ints]:
-    """Return each feature's gain summed over the given duels, (M,) nats, and its number of positive gains, (M,)."""
+    """Return two arrays over the given duels: each feature's summed gain and number of positive gains, (M,) each."""
     total, moved = np.zeros(state.packed.n_features), np.zeros(state.packed.n_features, dtype=np.int64)
     for part in np.split(duels, range(DUELS_AT_ONCE, len(duels), DUELS_AT_ONCE)):
         gains = state.gains(np.isin(np.arange(state.n_duels), part))
@@ -152,7 +154,7 @@ UNCHANGEABLE = "nothing left to measure can change this"
 
 
 def in_words(planner: Planner) -> str:
-    """Return the text of `Planner.in_words`."""
+    """Return the current answer as the text of `Planner.in_words`."""
     if planner.nothing_unusual() and planner.settings.get("coupling") != "explicit":  # `explicit` counts usual values
         return "none of these: nothing that was measured is unusual"
     shown = planner.question_bundle.shown

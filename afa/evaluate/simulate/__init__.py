@@ -1,4 +1,4 @@
-"""Simulate acquisition on measured patients: how many features would each strategy have needed?
+"""Simulate acquisition on measured patients: how many features does each strategy need to reach its final answer?
 
 Patients are simulated in blocks to limit memory.
 """
@@ -46,7 +46,7 @@ from afa.planner.options import BACKGROUND, FRONTIER, INFORMATION, gauge_of
 class Simulation(NamedTuple):
     """Store the two tables of a simulation.
 
-    The functions `curves` and `features_needed` describe the columns of these tables.
+    The columns of the two tables are described in the functions `curves` and `features_needed`.
     """
 
     curves: pd.DataFrame
@@ -205,7 +205,7 @@ CONSTANT = Strategy("constant", "", "")
 
 @dataclass
 class Sums:
-    """Store sums over blocks of patients for one strategy and all its seeds.
+    """Store, for one strategy and all its seeds, results summed over blocks of patients.
 
     The number T of columns is M + 1 if `counted` is `features`, and C if `counted` is `cost`.
 
@@ -228,14 +228,14 @@ class Sums:
     def add(self, walk: Walk, weights: Floats, seed: int = 0) -> None:
         """Add the results of a block of B patients, with their resampling weights (R + 1, B).
 
-        These weights are whole numbers, so that sums are exact.
+        The resampling weights are whole numbers, so that sums are exact.
         """
         last = None if self.budgets is None or walk.spent is None else within(self.budgets, walk.spent)
 
         def by(counted: str, numbers: Floats) -> Floats:
-            """Convert numbers by number of features, (B, M + 1), to numbers by the counted quantity, (B, T).
+            """Return numbers for each counted amount, (B, T), from numbers for each number of features, (B, M + 1).
 
-            Arrays of shape (B, 1) are the same at all t and are returned unchanged.
+            Arrays of shape (B, 1) apply to all t and are returned unchanged.
             """
             if counted == FEATURES or last is None or numbers.shape[1] == 1:
                 return numbers
@@ -254,9 +254,9 @@ class Sums:
 def curves(
     sums: Mapping[Strategy, Sums], weights: Floats, labels: Floats, axes: Mapping[str, NDArray[Any]], confidence: float
 ) -> pd.DataFrame:
-    """Return a table of accuracies with the columns `CURVES`, by the number of features.
+    """Return a table of accuracies for each number of features, with the columns `CURVES`.
 
-    If costs differ, the table also contains rows by cost.
+    If costs differ, the table also contains accuracies for each cost budget.
 
     Parameters
     ----------
@@ -286,11 +286,11 @@ def curves(
 
 
 def features_needed(sums: Mapping[Strategy, Sums]) -> pd.DataFrame:
-    """Return quantiles, over patients and seeds, of the amount after which a criterion holds (columns `NEEDED`).
+    """Return, over patients and seeds, quantiles of the amount after which a criterion holds (columns `NEEDED`).
 
-    The amount is a number of features or, if costs differ, also a cost (column `counted`). Each quantile is an observed
-    amount, without interpolation. A quantile is missing if too many patients never reach the criterion. The column `n`
-    is the number of cases, and `never` is the share of these cases that never reach the criterion. The column
+    The amount is counted in features and, if costs differ, also in cost (column `counted`). Quantiles are observed
+    amounts and are not interpolated. A quantile is missing if too many patients never reach the criterion. The column
+    `n` is the number of cases, and `never` is the share of these cases that never reach the criterion. The column
     `left_out` counts the cases for which the criterion is undefined.
     """
     rows = []

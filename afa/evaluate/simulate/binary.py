@@ -1,9 +1,9 @@
 """Simulate patients under one strategy for the binary question: does the patient have one given entity?
 
-Simulated decisions equal those of a `BinaryPlanner`, but the compiled engine is faster. For costs, measurements of
-several features, exclusive groups or a tau, which the engine does not support, the planner is used. Random orders
-ignore costs. Features that were not measured in a patient are never chosen (docs/decisions.md, F8). The decision about
-a patient is the sign of the calibrated log-odds, as in `BinaryPlanner.decision`. The target of an early decision is the
+Simulated decisions equal those of a `BinaryPlanner`, but the compiled engine is faster. The planner is used for costs,
+measurements of several features, exclusive groups and tau, which the engine does not support. Random orders ignore
+costs. Features that were not measured in a patient are never chosen (docs/decisions.md, F8). The decision about a
+patient is the sign of the calibrated log-odds, as in `BinaryPlanner.decision`. The target of an early decision is the
 decision after all measured values.
 """
 
@@ -65,7 +65,7 @@ Paths = tuple[Ints, Floats, Bools]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BinaryTask(SimulationTask):
-    """Define the question whether each of P patients has one entity of a bundle; labels have the shape (P,)."""
+    """Define the question whether each of P patients has a given entity; labels have the shape (P,)."""
 
     @property
     def entity(self) -> str:
@@ -137,7 +137,7 @@ class BinaryTask(SimulationTask):
             order, scores, certified = self._compiled(self.task, block, way, seed)
             tick(len(block.names))
         signs, winner = np.sign(scores).astype(np.int8), block.targets["sign_accuracy"]
-        if way.score == BACKGROUND:  # such planners decide by the sign of S
+        if way.score == BACKGROUND:  # with a background, the planner's decision is the sign of S
             winner = signs[:, -1:]
         ended, needed = ends(signs != signs[:, -1:], certified)
         parts = {"sign_accuracy": right_of(signs[:, None], winner, winner != 0), **ended}
@@ -163,7 +163,7 @@ class BinaryTask(SimulationTask):
         else:
             paths = follow_gain(task, block.values, gain=gain, threads=self.setting.threads)
         every = np.arange(len(self.bundle.features) + 1)
-        step = (paths.t[:, 0, :, None] <= every).sum(axis=1) - 1  # index of the last relevant feature up to t
+        step = (paths.t[:, 0, :, None] <= every).sum(axis=1) - 1  # index of the last step up to t
         called = paths.calls[:, 0, :, CERTIFIED] != 0
         scores = np.take_along_axis(getattr(paths, way.score)[:, 0], step, axis=1)
         return orders, scores, np.take_along_axis(called, step, axis=1)

@@ -67,11 +67,11 @@ class SimulationSetting:
 
     Attributes
     ----------
-    k, entity : size of the top set. If `entity` is given, the question is instead whether this entity holds
+    k, entity : size of the top set. If `entity` is given, the question is instead whether this entity is present
     coupling, holds, tau : as in the planners
     background : function from a patient's name to the planner's option `background`; None for the planner's default
     costs : `own` or `equal`. With `own`, rules divide gains by the costs of the bundle
-    seeds : seeds of random orders. A patient is followed once for each seed
+    seeds : seeds of random orders. A patient is simulated once for each seed
     resamples, confidence : number of resamples and coverage of the intervals
     solver : settings of the mean-field iteration
     threads : number of threads; the results do not depend on it
@@ -98,13 +98,13 @@ class SimulationSetting:
 
 
 class Walk(NamedTuple):
-    """Store the results of one run for B patients, by t from 0 to M.
+    """Store the results of one run for B patients, for each t from 0 to M.
 
     Attributes
     ----------
     parts : metric -> (amount right, total), each (B, M + 1), or (B, 1) if independent of t
-    needed : (criterion, counted) -> (B,) float64, the number of features, or the cost, from which on the criterion
-        always holds. The value is inf if this never happens, and NaN if the criterion is undefined
+    needed : (criterion, counted) -> (B,) float64, the number of features, or the cost, from which on the criterion is
+        always met. The number is inf if the criterion is never met for good, and NaN if the criterion is undefined
     scores : (B, M + 1) float64, the score of a patient, or None if a patient has several scores
     spent : (B, M + 1) float64, cost of the first t features, or None if all costs are equal
 
@@ -162,7 +162,7 @@ class TopKTask(SimulationTask):
 
     @cached_property
     def usual(self) -> tuple[Codes, list[int]]:
-        """Return the most frequent winner of each duel, (Q,), and the k entities that are most often in the top k."""
+        """Return each duel's most frequent winner, (Q,), and the k entities that are most often in the top k."""
         counts = [
             (block.truth.winner.sum(axis=0, dtype=np.int64), (2 * block.targets.sure + block.targets.tied).sum(axis=0))
             for block in map(self.block, self.blocks)
@@ -320,10 +320,10 @@ def planned(
 ) -> list[NDArray[Any]]:
     """Simulate B patients with values (B, M), with one planner for each patient.
 
-    Return arrays (B, M + 1, ...) by t from 0 to M.
+    Return arrays, (B, M + 1, ...), with one column for each t from 0 to M.
 
     The first returned array contains the index of the feature observed in each round, or -1. The function `read`
-    computes each other array.
+    computes the elements of all other arrays.
 
     Parameters
     ----------
@@ -342,7 +342,7 @@ def planned(
 
 
 def ranked(planner: TopKPlanner, score: str | None = None) -> tuple[Floats, Ints]:
-    """Return a preference score, (N, N), and the number of entities ranked above each entity, (N,).
+    """Return two arrays: a preference score, (N, N), and each entity's number of better-ranked entities, (N,).
 
     By default this is the planner's guiding score.
     """
@@ -431,7 +431,7 @@ def spent_along(order: Ints, prices: Floats | None) -> Floats | None:
 
 
 def with_costs(needed: Mapping[str, Floats], spent: Floats | None) -> dict[tuple[str, str], Floats]:
-    """Return the number of features that each criterion needs, (B,), and the cost if `spent`, (B, M + 1), is given.
+    """Return the number of features after which each criterion holds, (B,), and, if `spent` is given, their cost, (B,).
 
     Parameters
     ----------
@@ -450,9 +450,10 @@ def with_costs(needed: Mapping[str, Floats], spent: Floats | None) -> dict[tuple
 
 
 def budgets_of(prices: Floats) -> Floats:
-    """Return the budgets of curves by cost, (C,): 0, multiples of the smallest price, and the price of all features.
+    """Return cost budgets for curves, (C,): 0, multiples of the smallest price, and the price of all features.
 
-    If there would be more than `MOST_BUDGETS` budgets, the step is a larger multiple of the smallest price.
+    At most about `MOST_BUDGETS` budgets are returned: if necessary, the step is a larger multiple of the smallest
+    price.
 
     Parameters
     ----------
@@ -476,7 +477,7 @@ def within(budgets: Floats, spent: Floats) -> Ints:
     spent : (B, M + 1) float64
 
     """
-    slack = 1e-9 * budgets[-1]  # rounding errors differ between orders of summation
+    slack = 1e-9 * budgets[-1]  # rounding errors depend on the order of summation
     return np.stack([(spent <= budget + slack).sum(axis=1) - 1 for budget in budgets], axis=1)
 
 
@@ -513,7 +514,7 @@ def rounds_until(missing: Bools) -> Floats:
 
 
 def _share_part(share: Floats) -> tuple[Floats, Floats]:
-    """Return shares (B, T) as multiples of 1 / `UNIT`, and weights (B, 1).
+    """Return two arrays: shares, (B, T), as multiples of 1 / `UNIT`, and weights, (B, 1).
 
     The weight of a patient is 0 if the patient's share is NaN, else 1.
     """

@@ -1,10 +1,11 @@
-"""Allocation rules choose the next feature to measure, most of them from the gains of duels.
+"""Allocation rules choose the next feature to measure. Most rules compare the gains of duels.
 
 Each allocation rule has its own file.
 
 A rule is a class with the method `choose(view) -> Choice`. If a rule uses no gains, its attribute `looks_at` is
-"nothing". The rules in `COMPILED` of `afa.engine.rules` have a compiled kernel. Other rules run in Python, one patient
-at a time, and are about a hundred times slower. docs/decisions.md explains where the rules differ from the paper.
+"nothing". The rules in `COMPILED` of `afa.engine.rules` have a compiled kernel. Rules without a kernel run in Python,
+one patient at a time, and are about a hundred times slower. docs/decisions.md explains where the rules differ from the
+paper.
 """
 
 from afa.planner.rules.base import Choice, Rule, View

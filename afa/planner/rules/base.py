@@ -49,7 +49,7 @@ class View:
     """Store the data of one patient that an allocation rule may use for one choice.
 
     A duel is identified by its index in `pairs`. Large or costly quantities of a view are computed only when a rule
-    asks for them. A rule can ask for a few duels by index; then only these duels are computed.
+    reads them. If a rule names a few duels by index, only the named duels are computed.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class View:
 
     @cached_property
     def lead(self) -> Floats:
-        """Return Lambda_ab, the evidence of the observed features for a over b in each duel, (Q,) nats."""
+        """Return the evidence Lambda_ab of each duel: how much the observed features favour a over b, (Q,) nats."""
         return self.find_lead(np.arange(self.n_duels))
 
     @cached_property
@@ -128,7 +128,7 @@ class View:
 
     @cached_property
     def rank(self) -> Ints:
-        """Return the rank of each entity by the preference scores, (N,) int64. The best entity has rank 1."""
+        """Return each entity's rank according to the preference scores, (N,) int64. The best entity has rank 1."""
         if self.find_rank and (known := self.find_rank()) is not None:
             return known
         rank = np.empty(len(self.entities), dtype=np.int64)
@@ -171,7 +171,7 @@ class View:
 
     @cached_property
     def intervals(self) -> Floats:
-        """Return the smallest and largest S_v of each entity by the tight `l1` bracket, (N, 2) nats."""
+        """Return bounds on each entity's score S_v, computed with the tight `l1` bracket, (N, 2) nats."""
         return self.find_intervals()
 
     @cached_property
@@ -206,7 +206,7 @@ class View:
         return int(self.duels(np.array([one]), np.array([other]))[0])
 
     def duels(self, one: Ints, other: Ints) -> Ints:
-        """Return the index in `pairs` of the duel of each entity of `one` with the matching entity of `other`, (q,).
+        """Return the index in `pairs` of the duel between entity `one[i]` and entity `other[i]`, for each i, (q,).
 
         The two entities of a duel may be given in either order.
 
@@ -232,7 +232,7 @@ def view_of(
 ) -> View:
     """Return the view of one patient in the current state.
 
-    The view contains no unobserved values, and must be discarded after the next observation. A feature is marked as
+    The view contains no unobserved values, and is out of date after the next observation. A feature is marked as
     observed if another feature of its exclusive group is +1.
 
     Parameters
@@ -276,7 +276,7 @@ class Rule(Protocol):
 def best(gain: Floats, features: tuple[str, ...], allowed: Bools) -> int | None:
     """Return the index of the allowed feature with the largest positive gain, or None if no gain is positive.
 
-    Two gains within a relative 1e-9 count as equal, and are sorted by the feature's name.
+    Gains with a relative difference of at most 1e-9 count as equal; the feature's name breaks the tie.
 
     Parameters
     ----------

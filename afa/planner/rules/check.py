@@ -62,9 +62,9 @@ def check_policy(
     """Test an allocation rule on some patients, and raise a `PlannerError` for the first requirement that it violates.
 
     The rule must return a `Choice` of an unobserved feature, with a reason, until all features are observed. The choice
-    must depend on the view alone. The rule must choose the same feature if it sees the same view again, also after
-    views of other patients. The choice must not depend on the order of entities and features, or on unobserved values
-    and labels.
+    must depend on the view alone. For the same view, the rule must choose the same feature again, also after views of
+    other patients. The choice must not depend on the order of entities and features, or on unobserved values and
+    labels.
 
     Parameters
     ----------
@@ -115,7 +115,8 @@ def check_policy(
 class _Arrangement:
     """Store a permutation of entities and of features.
 
-    After the permutation, position i holds the former entity `entities[i]` and the former feature `features[i]`.
+    After the permutation, the entity at position i is the former entity `entities[i]`, and the feature at i is the
+    former feature `features[i]`.
     """
 
     entities: Ints
@@ -241,8 +242,8 @@ def _answer(rule: Rule, view: View, where: str) -> Choice:
 def _changed(values: Codes, labels: Floats | None, patient: int, observed: list[int], by: int) -> Iterator[None]:
     """Within the context, change all labels, and all values except the patient's observed values.
 
-    Each changed value is shifted cyclically within -1, 0, +1 by `by`, which is 1 or 2. When the context ends, all
-    values and labels are restored.
+    Each changed value moves cyclically through -1, 0, +1 by `by` places (1 or 2). When the context ends, all values and
+    labels are restored.
     """
     before = values.copy(), None if labels is None else labels.copy()
     known = values[patient, observed]

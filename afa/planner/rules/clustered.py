@@ -11,9 +11,9 @@ from afa.planner.rules.lucb import of_most_contested, of_one_duel
 class Clustered:
     """Choose the feature with the largest gain in the duel of two champions (eq:clustered-alloc).
 
-    The two champions are the lowest-ranked inside the top k and the highest-ranked outside. A champion is the entity
-    with the most Copeland wins within its cluster. If a champion is missing or the duel is resolved, the rule uses the
-    duel of `lucb`.
+    The two champions are the lowest-ranked champion inside the top k and the highest-ranked champion outside. A
+    champion is the entity with the most Copeland wins within its cluster. If a champion is missing or the duel is
+    resolved, the rule uses the duel of `lucb`.
     """
 
     def choose(self, view: View) -> Choice:

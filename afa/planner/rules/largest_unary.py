@@ -8,7 +8,7 @@ from afa.planner.rules.base import Choice, View, best, fall_back
 class LargestUnary:
     """Choose the feature with the largest absolute effective unary, summed over entities.
 
-    Other rules fall back to this choice.
+    Other rules choose this feature if no feature has a positive gain.
     """
 
     looks_at = "nothing"

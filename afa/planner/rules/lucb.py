@@ -29,10 +29,10 @@ def of_most_contested(view: View, what: str) -> Choice:
 def most_contested(view: View) -> int | None:
     """Return the index in `view.pairs` of LUCB's duel, or None if every duel across the top-k boundary is resolved.
 
-    LUCB's duel is between a top-k entity h and an entity l outside the top k. LUCB's duel has the largest upper(l) -
-    lower(h) of all unresolved duels across the boundary. A resolved duel can have a larger difference, because the
-    bracket of a duel can be narrower than the intervals of its entities. Ties within rounding error are broken by the
-    name of h, and then by the name of l.
+    LUCB's duel is between a top-k entity h and an entity l outside the top k. Of all unresolved duels across the
+    boundary, LUCB's duel has the largest difference upper(l) - lower(h). A resolved duel can have a larger difference,
+    because a duel's bracket can be narrower than the two entities' intervals. Ties within rounding error are broken by
+    the name of h, and then by the name of l.
     """
     if not len(view.contested):
         return None

@@ -1,6 +1,6 @@
 """The paper's allocation rules.
 
-Both rules give larger weights to close duels near the top-k boundary.
+`PriorityAll` and `PriorityClusters` give larger weights to close duels near the top-k boundary.
 """
 
 from __future__ import annotations
