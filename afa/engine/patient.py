@@ -185,7 +185,7 @@ class Patient(PatientState):
         return rank_all(self._linearity(), name_rank, self.packed.tie) if score == "linearity" else None
 
     def intervals(self) -> Floats:
-        """Return the smallest and largest S_v that the unobserved features allow, by entity (eq:l1-bracket).
+        """Return for each entity v the smallest and largest S_v that the unobserved features allow (eq:l1-bracket).
 
         Returns
         -------
@@ -196,7 +196,7 @@ class Patient(PatientState):
         return np.column_stack([self.state.constant - budget, self.state.constant + budget])
 
     def lead(self, duels: Ints | None = None) -> Floats:
-        """Return the contribution of the observed features to D for each of the given duels, Lambda_ab.
+        """Return for each of the given duels Lambda_ab, the part of D from the observed features.
 
         Parameters
         ----------

@@ -151,7 +151,7 @@ class PatientState(ABC):
 
     @abstractmethod
     def lead(self, duels: Ints | None = None) -> Floats:
-        """Return the contribution of the observed features to D for each of the given duels.
+        """Return for each of the given duels the part of D from the observed features.
 
         Parameters
         ----------
@@ -179,7 +179,7 @@ class PatientState(ABC):
 
     @abstractmethod
     def intervals(self) -> Floats:
-        """Return the smallest and largest S_v that the unobserved features allow, by entity.
+        """Return for each entity v the smallest and largest S_v that the unobserved features allow.
 
         Returns
         -------

@@ -100,7 +100,7 @@ def weigh(rule: int, packed: Packed, state: State, labels: Ints, view: RoundView
 
 @kernel()
 def _weigh_registry(packed: Packed, view: RoundView, labels: Ints, rank: Ints) -> None:
-    """Write the weight of one duel per cluster: its first-ranked against its last-ranked entity (eq:active_registry).
+    """Write the weight of one duel for each cluster: its first-ranked versus last-ranked entity (eq:active_registry).
 
     Resolved duels have weight 0.
     """
@@ -166,7 +166,7 @@ def _sides(view: RoundView, rank: Ints, p: int) -> tuple[int, int]:
 
 @kernel()
 def _between_champions(packed: Packed, view: RoundView, labels: Ints, rank: Ints) -> int:
-    """Return the duel of Cluster-LUCB, or `NONE` if no cluster has its champion on one side or the duel is resolved.
+    """Return the duel that Cluster-LUCB selects, or `NONE` if the duel is resolved or one of its champions is missing.
 
     A champion is the top-ranked entity of a cluster. The duel is between the lowest-ranked champion inside the top k
     and the highest-ranked champion outside the top k.
@@ -305,7 +305,7 @@ def fallback_feature(packed: Packed, state: State, closed: Bools, name_rank: Int
 
 @kernel(entrance=True)
 def cluster_labels(distance: Floats, by_name: Ints, n_clusters: int, smallest: int) -> Ints:
-    """Return the cluster of each entity, labelled by the position of its first member in the order of names.
+    """Return the cluster label of each entity: the position of the cluster's first member in the order of names.
 
     Parameters
     ----------

@@ -88,7 +88,7 @@ def copy_state(state: State) -> State:
 
 @kernel(inline=True)
 def term(packed: Packed, state: State, slot: int, value: int) -> float:
-    """Return the increase of the running constant if the feature at a slot is observed with a value, in nats.
+    """Return how much the running constant increases, in nats, if the feature of a slot is observed with `value`.
 
     In models with class-conditional probabilities, the increase is relative to the background, and unobserved
     neighbours are at their centres.
@@ -167,7 +167,7 @@ def _group_terms(packed: Packed, state: State, entity: int) -> float:
 
 @kernel(inline=True)
 def free_part(packed: Packed, state: State, entity: int) -> tuple[Ints, Floats]:
-    """Return the slots of one entity that mean-field solves, (n,) int64, and the `padded` couplings between them."""
+    """Return two results: the slots of one entity that mean-field solves, (n,) int64, and their `padded` couplings."""
     # unpack the tuples here: inside the loops, unpacking would cost more than the sums
     observed, feature, site = state.observed, packed.feature, packed.site
     first_edge, other_slot, of_edge = packed.first_edge, packed.other_slot, packed.coupling

@@ -1,4 +1,4 @@
-"""The compiled walk: run patients from one observation to the next, and write results after each.
+"""Run patients from one observation to the next, and write results after each observation, with compiled kernels.
 
 `afa.engine` lists the steps of a round. A bit mask selects the results; arrays of results that are not requested are
 empty. Callbacks are not used because numba cannot cache a kernel with a function as argument.
@@ -184,9 +184,9 @@ def _keep_together(
     keys: Ints,
     t: int,
 ) -> bool:
-    """Return True if all member paths make the same t-th observation. Otherwise, sort the members by observation.
+    """Return True if all member paths make the same t-th observation. Otherwise, sort the paths by observation.
 
-    Members that differ only in the value of a feature outside all supports stay together.
+    Paths that differ only in the value of a feature outside all supports stay together.
 
     Parameters
     ----------
@@ -322,7 +322,7 @@ def _cluster(pairs: Pairs, budget: Floats, name_rank: Ints, labels: Ints) -> Non
 
 @kernel(borrows=True)
 def _want(run: RunSettings, now: RoundView, feature: int) -> None:
-    """Mark the unresolved duels of entities with the feature in their support. Elsewhere, the feature has gain 0."""
+    """Mark the unresolved duels of entities with the feature in their support. The gain is 0 in all other duels."""
     packed, n = run.packed, len(run.name_rank)
     if feature == NONE:
         return

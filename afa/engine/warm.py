@@ -115,7 +115,7 @@ def compile_all(processes: int | None = None) -> None:
     """Compile all kernels that are not compiled yet, in `processes` processes (None: one for each core)."""
     if not keeps_kernels() or ALL_KERNELS in compiled_groups():
         return
-    _states()  # before the parallel parts, which all use these kernels
+    _states()  # before the parallel parts, because all of them use these kernels
     workers = processes or len(os.sched_getaffinity(0))
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_say_nothing) as pool:
         begun = {pool.submit(part): part for part in PARTS}

@@ -1,9 +1,9 @@
 """Damped mean-field inference on a conditioned ternary model: the plain Python definition.
 
 A marginal of three values is given by its moments (m, q) = (E[x], E[x^2]). Damping is linear in the marginals, and
-therefore also in the moments (docs/decisions.md, Model and inference). If a feature has the terms f(s) and its
-neighbours exert the field h, its marginal is proportional to exp(f(s) + h s). For the paper's terms, f(s) = alpha s,
-the normaliser Z and the moments are
+therefore also in the moments (docs/decisions.md, Model and inference). If a feature has the unary terms f(s), and its
+neighbours add the mean field h, the marginal of the feature is proportional to exp(f(s) + h s). For the paper's terms,
+f(s) = alpha s, the normaliser Z and the moments are
 
     Z = 1 + 2 cosh(alpha + h),   m = 2 sinh(alpha + h) / Z,   q = 2 cosh(alpha + h) / Z.
 
@@ -185,7 +185,7 @@ def _coordinate_ascent(
 ) -> tuple[Floats, Floats, int, float]:
     """Update one feature at a time in index order (eq:mf-update), until the largest change is below the tolerance.
 
-    The moments of one feature are computed with Python floats, ten times as fast as `moments_of` on arrays of length 1.
+    Computing the moments of one feature with Python floats is ten times as fast as `moments_of` on arrays of length 1.
     """
     m, q = m.copy(), q.copy()
     below, above = (terms[:, 0] - terms[:, 1]).tolist(), (terms[:, 2] - terms[:, 1]).tolist()
@@ -208,7 +208,7 @@ def _coordinate_ascent(
 
 
 def _largest_change(step_m: Floats, step_q: Floats) -> float:
-    """Return the largest absolute change over the three probabilities (q - m)/2, 1 - q and (q + m)/2."""
+    """Return the largest absolute change of any of the three probabilities (q - m)/2, 1 - q and (q + m)/2."""
     sides = (np.abs(step_q) + np.abs(step_m)) / 2
     return float(np.max(np.maximum(sides, np.abs(step_q))))
 
