@@ -285,7 +285,7 @@ class Eliminated:
         return values
 
     def _separator_probabilities(self) -> list[Floats]:
-        """Return the joint probabilities of each feature's separator, computed from the last clique to the first."""
+        """Return the joint probabilities of each feature's separator. The last clique is computed first."""
         component = self.component
         found: list[Floats] = [np.ones(())] * component.n
         for v in reversed(range(component.n)):

@@ -183,7 +183,7 @@ def _centres(mrf: PairwiseMRF) -> Floats:
 def _coordinate_ascent(
     terms: Floats, coupling: sp.csr_array, centre: Floats, m: Floats, q: Floats, solver: Solver
 ) -> tuple[Floats, Floats, int, float]:
-    """Update one feature at a time in index order (eq:mf-update), until the largest change is below the tolerance.
+    """Update one feature at a time in index order (eq:mf-update), until all changes are below the tolerance.
 
     Computing the moments of one feature with Python floats is ten times as fast as `moments_of` on arrays of length 1.
     """

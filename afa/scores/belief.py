@@ -373,7 +373,8 @@ class ScoreTable:
         N and M names.
     constant : (n_entities,) float64
         The part of a score that depends on no feature, nats.
-    entity, feature : (n_slots,) int64 Index of the entity and index of the feature of each slot.
+    entity, feature : (n_slots,) int64
+        Index of the entity and index of the feature of each slot.
     terms : (n_slots, 3) float64
         f_vj(-1), f_vj(0), f_vj(+1), nats; 0 at values that cannot occur.
     owner : (n_pairs,) int64
@@ -384,8 +385,8 @@ class ScoreTable:
         Couplings, nats.
     groups : tuple of (n_members,) int64
         Exclusive groups of features: each member is 0 or +1, at most one member is +1, and no member is coupled.
-    places : (n_entities,) int64 Position of each entity in the order that breaks ties of scores; by default the order
-        of the bundle.
+    places : (n_entities,) int64
+        Position of each entity in the order that breaks ties of scores; by default the order of the bundle.
 
     """
 
@@ -433,7 +434,7 @@ class ScoreTable:
 
     @cached_property
     def slots_of(self) -> tuple[Ints, Ints]:
-        """Return the slots sorted by feature, and the position of each feature's first slot.
+        """Return two results: the slots sorted by feature, and the position of each feature's first slot.
 
         Returns
         -------
@@ -499,7 +500,7 @@ class ScoreTable:
 
     @cached_property
     def by_pair(self) -> tuple[Ints, Ints]:
-        """Return the couplings sorted by distinct pair, and the position of each pair's first coupling.
+        """Return two results: the couplings sorted by pair of features, and the position of each pair's first coupling.
 
         Returns
         -------
@@ -633,9 +634,11 @@ class Belief:
     ----------
     table : ScoreTable
         The scores.
-    background : Background Probabilities of the values of unobserved features. Its covariance is ignored if there are
+    background : Background
+        Probabilities of the values of unobserved features. The covariance of the background is ignored if there are
         exclusive groups, or if a score is not linear in a feature (bundles with probabilities).
-    exact : bool True to include coupled pairs in the covariance; False to ignore these second-order terms.
+    exact : bool
+        True to include coupled pairs in the covariance; False to ignore these second-order terms.
 
     Attributes
     ----------
@@ -645,7 +648,8 @@ class Belief:
         Mean and variance of each feature; for an observed feature, its value and 0.
     joint : (n_features, n_features) float64 or None
         Covariance of the features, 0 for observed features; None if features are treated as independent.
-    background : Background The given background, without the covariance if the covariance is ignored.
+    background : Background
+        The given background, without the covariance if the covariance is ignored.
     observed : (n_features,) bool
         True for each observed feature, and for a feature that must be 0 because another member of its exclusive group
         is +1.
@@ -730,7 +734,7 @@ class Belief:
             self.observed[j] = value == 1
 
     def _observe_jointly(self, feature: int, value: int) -> None:
-        """Update the belief with one value if the background has a covariance, which requires scores linear in x."""
+        """Update the belief with one value, given a background with a covariance and scores that are linear in x."""
         self.middle = self.middle + self._regression(feature) * (value - self.middle[feature])
         self.middle[feature], self._value[feature], self.observed[feature] = value, value, True
         self._settle(feature)
@@ -847,7 +851,7 @@ class Belief:
         return np.stack([np.bincount(owner, weights=psi * row[column], minlength=n) for row in weight], axis=1)
 
     def _open_groups(self) -> list[Ints]:
-        """Return the unobserved members of each exclusive group that has at least two of them."""
+        """Return the unobserved members of each exclusive group with at least two unobserved members."""
         parts = (group[~self.observed[group]] for group in self.table.groups)
         return [part for part in parts if len(part) > 1]
 

@@ -59,7 +59,7 @@ def duel_interval(a: Evidence, b: Evidence) -> tuple[float, float]:
 
 
 def kl_interval(positive: int, negative: int, n: int | None = None, *, gamma: float = GAMMA) -> tuple[float, float]:
-    """Return an interval for the sign-vote score 2 p - 1 from the Bernoulli KL bound of KL-LUCB (supp:kl_bracket).
+    """Return an interval for the sign-vote score 2 p - 1, by the Bernoulli KL bound of KL-LUCB (supp:kl_bracket).
 
     The interval contains 2 p - 1 for every p with n kl(p_hat, p) <= log(k1 n^alpha / gamma).
 

@@ -124,7 +124,7 @@ def from_markov_networks(networks: Mapping[str, Any], *, name: str, version: str
 
 
 def _terms_of(factor: Any, where: str) -> dict[tuple[str, ...], float] | Fault:
-    """Return the coefficients of x_j and x_j x_l in a factor's logarithm, by variables, or the error of the factor."""
+    """Return the coefficients of x_j and x_j x_l in a factor's logarithm, or the error. Keys are names of variables."""
     scope = list(factor.scope())
     place = f"{where}, factor of {', '.join(map(str, scope))}"
     if not all(isinstance(variable, str) for variable in scope):
