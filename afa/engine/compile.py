@@ -72,7 +72,7 @@ def _digest_of_code() -> str:
 
 
 def _processor() -> str:
-    """Return a text that identifies the kind of processor. Numba's own cache compares processors in more detail."""
+    """Return a text that identifies the type of processor. Numba's own cache compares processors in more detail."""
     described = Path("/proc/cpuinfo")
     first = described.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0] if described.exists() else ""
     kinds = [line for line in first.splitlines() if line.startswith(("model name", "flags", "CPU part", "Features"))]

@@ -81,7 +81,7 @@ def frontier_paths(
 ) -> FrontierPaths:
     """Run P patients under the rule `frontier` until all features are observed.
 
-    If no gain is positive, the rule selects the feature with the largest sum of absolute slopes. Ties are decided by
+    If no gain is positive, the rule selects the feature with the largest sum of absolute slopes. Ties are broken by
     feature name.
 
     Parameters

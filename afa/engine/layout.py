@@ -320,7 +320,7 @@ def _overlaps(packed: Packed) -> Overlaps:
 
 
 class Gains(NamedTuple):
-    """Gains of every feature for Q duels. Entries first[p] to first[p + 1] - 1 belong to duel p.
+    """Gains of every feature for Q duels. Array entries first[p] to first[p + 1] - 1 belong to duel p.
 
     Attributes
     ----------

@@ -130,7 +130,7 @@ class Patient(PatientState):
     def log_evidence(self) -> Floats:
         """Return log P(x_obs | v) plus the prior log-odds of each entity v.
 
-        The difference between two entities is the posterior log-odds of their duel.
+        The difference between the values of two entities is the posterior log-odds of their duel.
 
         Returns
         -------
@@ -363,7 +363,7 @@ class ExactModels:
         self._solve(np.arange(len(bundle.entities)))
 
     def observe(self, feature: int, value: int, holders: Ints) -> None:
-        """Condition every entity, and solve again the entities with the feature in their support.
+        """Condition every entity on one value, and solve the entities with the feature in their support again.
 
         The caller conditions `state`.
 

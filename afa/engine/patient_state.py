@@ -45,8 +45,8 @@ class DuelWeights:
 class PatientState(ABC):
     """State of one patient for N entities, as rules and planners use it.
 
-    The index of a duel is its position among all Q = N (N - 1) / 2 pairs a < b in order. A method with the argument
-    `duels` (ascending indices) returns results for these duels only.
+    The index of a duel is its position in the ordered list of all Q = N (N - 1) / 2 pairs a < b. A method with the
+    argument `duels` (ascending indices) returns results for these duels only.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class PatientState(ABC):
 
     @cached_property
     def pairs(self) -> Pairs:
-        """Return the entities a < b of every duel.
+        """Return the two entities a < b of every duel.
 
         Returns
         -------
@@ -107,7 +107,7 @@ class PatientState(ABC):
     def log_evidence(self) -> Floats:
         """Return the log-evidence of each entity plus its prior log-odds.
 
-        The difference between two entities is the log-odds of their duel.
+        The difference between the values of two entities is the log-odds of their duel.
 
         Returns
         -------
@@ -269,7 +269,7 @@ class PatientState(ABC):
 
     @abstractmethod
     def total_unary(self) -> Floats:
-        """Return for each feature the sum over entities of the absolute effective unaries.
+        """Return for each feature the absolute effective unaries, summed over entities.
 
         Returns
         -------

@@ -332,7 +332,7 @@ def _write_duels(run: RunSettings, path_state: PathState, t: int, results: WalkR
 def _least_likely(run: RunSettings, path_state: PathState, now: RoundView, t: int) -> float:
     """Return the smallest probability that the entity inside the top k wins an unresolved duel (eq:fsp).
 
-    Only duels between an entity inside and an entity outside the top k count.
+    Only duels between an entity inside the top k and an entity outside the top k count.
     """
     pairs, least, inside = run.pairs, 1.0, now.inside
     inside[:] = False

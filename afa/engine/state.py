@@ -142,7 +142,7 @@ def _narrow(packed: Packed, state: State, slot: int, value: int) -> None:
 
 @kernel(inline=True)
 def _group_terms(packed: Packed, state: State, entity: int) -> float:
-    """Write `pull` of the members of exclusive groups so that `cross` treats each group as one variable.
+    """Write `pull` for the members of exclusive groups, so that `cross` treats each group as one variable.
 
     Return the log-probability that no member is +1 given the observed members, summed over groups. The caller adds
     this sum to `origin`.
@@ -234,7 +234,7 @@ def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration
 def expected_score(
     overlaps: Overlaps, pair: int, constant: float, field: Floats, field_at: int, m: Floats, m_at: int
 ) -> float:
-    """Return E_q[S_v] of entity v under the first moments of entity u, nats.
+    """Return the expected score E_q[S_v] of entity v under the first moments of entity u, nats.
 
     `pair` = u N + v is the index in `overlaps` of the features that u and v share. Start positions are passed instead
     of array slices because slicing takes longer than the sum.
@@ -268,7 +268,7 @@ def solve_all(packed: Packed, state: State, iteration: Iteration, needs_cross: b
 def cross_of(packed: Packed, state: State, v: int) -> None:
     """Write the row and the column of one entity in `cross`.
 
-    Models with class-conditional probabilities must all cover the same features.
+    If models have class-conditional probabilities, all models must cover the same features.
     """
     n = len(packed.prior)
     for i in range(2 * n):
@@ -278,7 +278,7 @@ def cross_of(packed: Packed, state: State, v: int) -> None:
 
 @kernel(inline=True)
 def _cross(packed: Packed, state: State, u: int, v: int) -> float:
-    """Return E_{q_u}[S_v | x_obs], nats."""
+    """Return E_{q_u}[S_v | x_obs], the expected score of entity v under the marginals of entity u, nats."""
     pair, at_u, at_v = u * len(packed.prior) + v, packed.first_slot[u], packed.first_slot[v]
     if not packed.class_conditional:
         return expected_score(packed.overlaps, pair, state.constant[v], state.field, at_v, state.m, at_u)

@@ -1,9 +1,9 @@
 """Compute scores and brackets of a binary task (does a patient have one entity?) for many patients.
 
-The task is a duel between the entity's two class models (`afa.model.closure`): with the entity, and without it. All
-scores, gains and brackets of duels apply to this task. Observing a feature outside the entity's support changes
-nothing. Therefore, results have one *step* for each observed feature of the support. The array `t` contains the round
-of each step.
+The task is a duel between the entity's two class models (`afa.model.closure`): with the entity, and without it.
+Therefore, all scores, gains and brackets of duels apply to the task. Observing a feature outside the entity's support
+changes nothing. Therefore, results have one *step* for each observed feature of the support. The array `t` contains the
+round of each step.
 """
 
 from __future__ import annotations

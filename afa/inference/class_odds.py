@@ -1,6 +1,6 @@
 """Compute the log-odds of an entity's two classes, with exact inference or as a two-ELBO estimate (eq:two-elbo-def).
 
-The classes are *with the entity* and *without it*. `afa.model.closure` builds the two class models.
+Class 1 is *with the entity*, and class 0 is *without the entity*. `afa.model.closure` builds the two class models.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Variable elimination in each connected component: elimination order, cost, and tables of conditional probabilities.
+"""Eliminate the variables of each connected component: find the order, estimate the cost, and compute the tables.
 
 Eliminating a feature joins its remaining neighbours, called its *separator*, in one table. The width of an elimination
 order is the size of its largest separator. In the min-fill order, the next eliminated feature is the one that joins the
@@ -54,7 +54,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Component:
-    """A connected component of a conditioned model. Its n features are numbered in elimination order.
+    """A connected component of a conditioned model. The n features are numbered in elimination order.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ def components(evidence: Evidence) -> list[Component]:
         order, separators = min_fill(part)
         place = {v: position for position, v in enumerate(order)}
         members = np.array(order, dtype=np.intp)
-        # skip the slicing for single features, the most frequent component of a sparse model
+        # most components of a sparse model are single features, which need no slicing
         dense = coupling[members][:, members].toarray() if len(members) > 1 else np.zeros((1, 1))
         renumbered = tuple(tuple(sorted(place[u] for u in separator)) for separator in separators)
         found.append(Component(members, terms[members], dense, renumbered))
@@ -201,7 +201,7 @@ class Eliminated:
 
     @classmethod
     def of(cls, component: Component) -> Eliminated:
-        """Return the component with all features summed out in elimination order."""
+        """Sum out all features of a component in elimination order, and return the result."""
         tables: list[Floats] = []
         messages: dict[int, Floats] = {}
         for v in range(component.n):
@@ -344,7 +344,7 @@ def _expand(table: Floats, axes: tuple[int, ...], clique: tuple[int, ...]) -> Fl
 
 
 def _project(table: Floats, clique: tuple[int, ...], axes: tuple[int, ...]) -> Floats:
-    """Return `table` summed over the features of `clique` that are not in `axes`."""
+    """Return `table`, summed over all features of `clique` that `axes` does not contain."""
     held = set(axes)
     n_left = 0
     for axis in clique:

@@ -223,7 +223,7 @@ def _total(parts: list[Component], *, pairs: bool) -> Estimate:
 
 
 def _within_bounds(first: Floats, second: Floats) -> tuple[Floats, Floats]:
-    """Return the moments clipped to |m| <= q <= 1, so that rounding does not make a probability negative."""
+    """Clip the moments to |m| <= q <= 1, so that rounding errors make no probability negative."""
     q = np.minimum(second, 1.0)
     return np.clip(first, -q, q), q
 

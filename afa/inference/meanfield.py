@@ -1,9 +1,9 @@
-"""Damped mean-field inference on a conditioned ternary model: the plain Python definition.
+"""Run damped mean-field inference on a conditioned ternary model, in plain Python.
 
-A marginal of three values is given by its moments (m, q) = (E[x], E[x^2]). Damping is linear in the marginals, and
-therefore also in the moments (docs/decisions.md, Model and inference). If a feature has the unary terms f(s), and its
-neighbours add the mean field h, the marginal of the feature is proportional to exp(f(s) + h s). For the paper's terms,
-f(s) = alpha s, the normaliser Z and the moments are
+A marginal distribution over three values is described by its moments (m, q) = (E[x], E[x^2]). Damping is linear in the
+marginals, and therefore also in the moments (docs/decisions.md, Model and inference). If a feature has the unary terms
+f(s), and its neighbours add the mean field h, the marginal of the feature is proportional to exp(f(s) + h s). For the
+paper's terms, f(s) = alpha s, the normaliser Z and the moments are
 
     Z = 1 + 2 cosh(alpha + h),   m = 2 sinh(alpha + h) / Z,   q = 2 cosh(alpha + h) / Z.
 
@@ -66,7 +66,7 @@ class Solver:
 
 @dataclass(frozen=True)
 class MeanField:
-    """Mean-field solution and its diagnostics.
+    """Mean-field solution of a model, with diagnostics of the iteration.
 
     Attributes
     ----------

@@ -70,7 +70,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """The features of a table, after a check of their settings. All arrays are read-only and as long as `names`.
+    """Description of the features of a table. All arrays are read-only and as long as `names`.
 
     The attributes are in the order of `FEATURE_COLUMNS`.
 
@@ -110,7 +110,7 @@ class Features:
 
     @property
     def is_binary(self) -> Bools:
-        """Return a mask of the features whose values in the table are 0 and 1.
+        """Return a mask of the binary features, whose values in the table are 0 and 1.
 
         Returns
         -------

@@ -121,8 +121,8 @@ class PairwiseMRF:
     ) -> PairwiseMRF:
         """Return a model whose mean-field marginals before any observation are the given probabilities.
 
-        The couplings are centred on the means of the marginals. `unary` is the part of log P that is linear in the
-        value.
+        The couplings are centred on the means of the marginals. The attribute `unary` is the coefficient of the value
+        in log P.
 
         Parameters
         ----------
@@ -215,7 +215,7 @@ class PairwiseMRF:
         return float(abs(self.prior) + of_values + about @ (abs(self.couplings) @ about) / 2)
 
     def energy(self, values: ArrayLike) -> float:
-        """Return E(x) of one configuration of all features, nats (eq:mrf-general).
+        """Return the energy E(x) of one configuration of all features, nats (eq:mrf-general).
 
         Parameters
         ----------
@@ -407,7 +407,7 @@ class Evidence:
     def log_volume(self) -> float:
         """Return the log-partition function of the unobserved features outside the support, nats.
 
-        In the paper's models, each such feature contributes log 3.
+        In the paper's models, each unobserved feature outside the support contributes log 3.
         """
         outside = ~self.observed
         outside[self.mrf.support] = False

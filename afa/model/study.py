@@ -125,7 +125,7 @@ def _pattern(key: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True)
 class Manner:
-    """Settings of a request to a language model.
+    """Settings of requests to a language model.
 
     Parameters
     ----------
@@ -134,9 +134,9 @@ class Manner:
         (without them, for endpoints that refuse them), `json_object` (a request for JSON), `prompt` (in the prompt)
     stream : True to receive the answer in pieces
     timeout : longest time without receiving a byte, seconds
-    deadline : longest time of a call, seconds
-    calls : largest number of calls for one answer if the endpoint fails
-    answers : largest number of answers requested if none fits the schema
+    deadline : longest time of one request, seconds
+    calls : largest number of requests for one answer if the endpoint fails
+    answers : largest number of answers that are requested if no answer fits the schema
     failures : number of consecutive failed attempts, over all questions, after which a run stops
     patience : longest `Retry-After` to wait for, seconds; if the endpoint asks for more, the run stops
     limit : name of the endpoint's parameter for `most_tokens`

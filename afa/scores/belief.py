@@ -193,9 +193,9 @@ class Background:
     ) -> Background:
         """Return the background estimated from patients without labels.
 
-        The background contains the share of each value, and the covariance that `shrunk_covariance` estimates. If no
-        patient was measured for a feature, its values are equally probable. Bundles of more than 500 features get no
-        covariance.
+        The background contains the share of each value, and the covariance that `shrunk_covariance` estimates. If a
+        feature was measured in no patient, its possible values are equally probable. Bundles of more than 500 features
+        get no covariance.
 
         Parameters
         ----------

@@ -20,7 +20,7 @@ K1, ALPHA = 405.5, 1.1
 
 
 def l1_budget(evidence: Evidence, *, form: str = "tight") -> float:
-    """Return the largest energy that the unobserved features can add or subtract, nats (eq:unobs-budget).
+    """Return the largest amount of energy that the unobserved features can add or subtract, nats (eq:unobs-budget).
 
     Parameters
     ----------

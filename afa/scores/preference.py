@@ -63,7 +63,7 @@ def _mixture(a: Marginals, b: Marginals) -> Marginals:
 
 
 def cross_expectations(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Floats:
-    """Return E_{q_u}[S_v | x_obs] for all entities u and v (supp:pair-level).
+    """Return the expected scores E_{q_u}[S_v | x_obs] for all entities u and v (supp:pair-level).
 
     Returns
     -------
@@ -191,9 +191,9 @@ def gaussian_sign(mean: float, variance: float) -> float:
 def kl(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> Floats:
     """Return 2 N_+ / |B| - 1, where N_+ of the |B| observations vote for a (supp:KL_sign_vote).
 
-    An observation without a vote counts against a. A vote uses the effective unary at the time of the observation. The
-    matrix is not antisymmetric: entry (a, b) counts the votes for a, and entry (b, a) counts the votes for b. Before
-    any observation, all entries are 0. If all features are observed, the score equals eq:kl-fullobs.
+    An observation that votes for neither entity counts against a. A vote uses the effective unary at the time of the
+    observation. The matrix is not antisymmetric: entry (a, b) counts the votes for a, and entry (b, a) counts the votes
+    for b. Before any observation, all entries are 0. If all features are observed, the score equals eq:kl-fullobs.
 
     Parameters
     ----------

@@ -200,9 +200,9 @@ class Rates:
     def background(self) -> Floats:
         """Return the background: the probabilities of feature values among all people (F5).
 
-        A feature's background is read from features.csv. If it is missing there, the class-conditional probabilities
-        without an entity are pooled. If both are missing, the background is uniform. Given and pooled probabilities are
-        raised to at least `floor`.
+        A feature's background is read from features.csv. If features.csv does not contain it, the class-conditional
+        probabilities without an entity are pooled. If both are missing, the background is uniform. Given and pooled
+        probabilities are raised to at least `floor`.
 
         Returns
         -------
@@ -226,8 +226,8 @@ class Rates:
     ) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
         """Return P_1 and P_0 of one entity, and the features that its model covers (F10).
 
-        A feature that the model does not cover has the background as P_1 and P_0. A model that covers one member of an
-        exclusive group covers all its members, because the value of one member limits the others.
+        If the model does not cover a feature, P_1 and P_0 of the feature are the background. A model that covers one
+        member of an exclusive group covers all its members, because the value of one member limits the others.
 
         Parameters
         ----------
@@ -382,7 +382,7 @@ def strength_factor(models: Iterable[tuple[npt.ArrayLike, sp.csr_array]]) -> flo
 
 
 def slopes_bound(probabilities: npt.ArrayLike) -> Floats:
-    """Return upper bounds on the derivative of each feature's mean with respect to a field h (F2d).
+    """Return for each feature an upper bound on the derivative of its mean with respect to a mean field h (F2d).
 
     The feature's distribution is P(s) exp(h s), normalised, where P is its row of `probabilities`. For two possible
     values the bound is 1/4. For three values, let r = sqrt(P(+) P(-)) / P(0). The bound is 2r/(1 + 2r) if r is at least
@@ -407,7 +407,7 @@ def slopes_bound(probabilities: npt.ArrayLike) -> Floats:
 def bundle_models(
     bundle: Bundle, entity: str, kappa: float = 0.0, features: npt.NDArray[np.intp] | None = None
 ) -> tuple[PairwiseMRF, PairwiseMRF]:
-    """Return an entity's models of class 1 and class 0, built with `explicit_models`.
+    """Return the models of an entity's two classes (1: with it, 0: without it), built with `explicit_models`.
 
     Features of an exclusive group have the same distribution in both models; `exclusive_log_odds` adds their evidence.
 
@@ -495,8 +495,8 @@ def exclusive_log_odds(
 def with_groups(bundle: Bundle, model: PairwiseMRF, at: npt.NDArray[np.intp], probabilities: Floats) -> PairwiseMRF:
     """Return a copy of a model on the features `at`, with given P(+1) for members of exclusive groups.
 
-    The copy treats the members of a group as separate features. The caller must account for the fact that the members
-    of a group exclude each other (F13).
+    The copy treats the members of an exclusive group as separate features. The caller must account for the fact that
+    the members of a group exclude each other (F13).
 
     Parameters
     ----------
