@@ -9,8 +9,8 @@ given orders differ. For each further observation of a group of patients, `_walk
    and the bounds of the duels (`budgets.update_budgets`). Mark the entities with the feature in their support as
    changed.
 2. Every `CLUSTER_EVERY` rounds, form clusters of entities, for the rules `clustered` and `priority_clusters`.
-3. If the caller requested results of this round, or a rule ranks the features in it, solve the changed entities by
-   mean-field (`_solve_changed`, `state.solve_entity`) and compute their expected scores (`state.cross_of`).
+3. If the caller requested results of this round, or a rule ranks the features in this round, solve the changed entities
+   by mean-field (`_solve_changed`, `state.solve_entity`) and compute their expected scores (`state.cross_of`).
 4. Rank the entities by the score `linearity` (`ranks.score_table`, `ranks.ranks_of`), and mark the duels whose sign no
    further value can change (`budgets.resolved_sign`).
 5. Compute the weight that the rule gives each duel (`rules.weigh`). Update the gains of changed duels with a positive
@@ -18,8 +18,8 @@ given orders differ. For each further observation of a group of patients, `_walk
 6. Write the requested results of this round into `WalkResults` (`run.write_round`).
 7. Unless the order is given, choose the feature with the largest positive gain (`rules.best_feature`). If no gain is
    positive, choose the feature with the largest sum of absolute unaries (`rules.fallback_feature`).
-8. Split the group if its patients now differ in the chosen feature or its value.
+8. Split the group if its patients now differ in the chosen feature or in the value of this feature.
 
-A missing value counts in t as an observation, but `State.observed` excludes it. Missing values shift the ELBOs of all
-entities by the same amount, so that differences between entities are right.
+The number t of observations includes missing values, but `State.observed` excludes them. Missing values shift the ELBOs
+of all entities by the same amount, so that differences between entities are right.
 """

@@ -4,10 +4,10 @@ The `l1` budget of a duel is the l1 distance between the two entities' models. T
 and over couplings between unobserved features (eq:l1-bracket). `Budgets` contains the budgets of all duels of one
 patient. After each observation, kernels update the budgets of the entities that changed.
 
-In an exclusive group of features, at most one member is +1 (docs/decisions.md, Base rates). The kernels process an
-exclusive group when they reach its last member. Row `NEXT` of `Packed.site` links each member to the next one. For a
-member of a group, `State.m` is the probability of +1 given the observed members, and 0 once the member is observed. The
-probabilities of all members sum to 1 minus the probability that no member is +1.
+In an exclusive group of features, at most one member is +1 (docs/decisions.md, Base rates). The kernels process a whole
+exclusive group when they reach the last member of the group. Row `NEXT` of `Packed.site` links each member to the next
+one. For a member of a group, `State.m` is the probability of +1 given the observed members, and 0 once the member is
+observed. The probabilities of all members sum to 1 minus the probability that no member is +1.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class DuelEdges(NamedTuple):
 class Budgets(NamedTuple):
     """Tight `l1` budgets of one patient's duels. Kernels change the arrays in place.
 
-    In `coupled` and `whole`, row 0 bounds how far D can end below its running constant, and row 1 how far above. In the
-    paper's models, rows 0 and 1 are equal, and kernels update only row 0 of `coupled`.
+    In `coupled` and `whole`, row 0 bounds how far below its running constant D can end, and row 1 bounds how far above.
+    In the paper's models, rows 0 and 1 are equal, and kernels update only row 0 of `coupled`.
 
     Attributes
     ----------
@@ -187,7 +187,8 @@ def _reach(low: float, middle: float, high: float) -> tuple[float, float]:
 def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> None:
     """Write the budgets of all duels of one entity.
 
-    A budget is the sum of the bounds of the two entities, corrected at features in the support of both entities.
+    A budget is the sum of two bounds, one for each entity, and a correction for features in the support of both
+    entities.
     """
     overlaps, coupled, whole, norm = packed.overlaps, budgets.coupled, budgets.whole, budgets.norm
     n = norm.shape[1]
@@ -249,7 +250,7 @@ def range_of_pair(
     """Return how far down and how far up the couplings between two unobserved features can move D.
 
     Both numbers are non-negative. The difference of the two coupling energies is linear in the value of each feature.
-    Therefore, the difference is largest or smallest where each feature has its lowest or its highest value.
+    Therefore, the extremes of the difference occur where each feature has its lowest or highest value.
 
     Parameters
     ----------
@@ -395,7 +396,7 @@ def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int) -> tup
 
 @kernel(inline=True)
 def resolved_sign(lead: float, below: float, above: float, tie: float) -> int:
-    """Return the sign of D if all values of the unobserved features give the same sign, else 0.
+    """Return the sign of D if every value of the unobserved features leads to this sign, else 0.
 
     Parameters
     ----------

@@ -173,7 +173,7 @@ def vote(packed: Packed, state: State, votes: Ints, feature: int, value: int) ->
 
 @kernel(entrance=True)
 def vote_among(holders: Ints, terms: Floats, n: int, tie: float, votes: Ints) -> None:
-    """Add the sign votes of one observation: a duel's vote is the sign of the change of its running constant.
+    """Add one sign vote to each duel: the sign of the change that one observation makes to the running constant of D.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ def refresh_budgets(
     changed_at: Ints,
     now: int,
 ) -> None:
-    """Recompute the tight `l1` budget of each given duel if one of its entities has changed.
+    """Recompute the tight `l1` budget of each given duel if one of the duel's entities has changed.
 
     Parameters
     ----------

@@ -163,7 +163,7 @@ def _come_in(clamped: Clamped, v: int, high_axes: int, incoming: Incoming) -> in
 
 @kernel(inline=True)
 def _sum_out(out: Floats, high_axes: int, n_messages: int, incoming: Incoming, tables: EliminationTables) -> None:
-    """Write the message of one feature: its table, summed over the values of the feature.
+    """Write the message of one feature: the table of the feature, summed over the feature's values.
 
     The table is computed in blocks, one block for each configuration of the high axes.
     """

@@ -126,7 +126,7 @@ class Packed(NamedTuple):
 class Models:
     """N models with class-conditional probabilities, each on a subset of M features.
 
-    `pack` accepts them like a `Bundle`.
+    `pack` accepts `Models` instead of a `Bundle`.
 
     Attributes
     ----------

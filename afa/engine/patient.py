@@ -141,7 +141,7 @@ class Patient(PatientState):
         return evidence
 
     def scores(self, score: str) -> Floats:
-        """Return a preference score of `afa.scores.preference` by its name, with rounding errors set to 0.
+        """Return the preference score with the given name (`afa.scores.preference`), with rounding errors set to 0.
 
         Returns
         -------
@@ -171,7 +171,7 @@ class Patient(PatientState):
         return scores
 
     def known_ranks(self, score: str, name_rank: Ints) -> Ints | None:
-        """Return the rank of each entity by `linearity`, or None for any other score.
+        """Return the rank of each entity if `score` is `linearity`, or None for any other score.
 
         Parameters
         ----------

@@ -1,4 +1,7 @@
-"""Interface of one patient's state for rules and planners, implemented by the engine and by `afa.planner.explicit`."""
+"""Interface of one patient's state, which rules and planners use.
+
+The engine and `afa.planner.explicit` implement it.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +48,8 @@ class DuelWeights:
 class PatientState(ABC):
     """State of one patient for N entities, as rules and planners use it.
 
-    The index of a duel is its position in the ordered list of all Q = N (N - 1) / 2 pairs a < b. A method with the
-    argument `duels` (ascending indices) returns results for these duels only.
+    The index of a duel is its position in the ordered list of all Q = N (N - 1) / 2 pairs a < b. If a method has the
+    argument `duels` (ascending indices), the results are for these duels only.
 
     Attributes
     ----------
@@ -91,7 +94,7 @@ class PatientState(ABC):
     @property
     @abstractmethod
     def closed(self) -> Bools:
-        """Return a mask of the features that are observed or whose values follow from observed features.
+        """Return a mask of the features that are observed, or that have values determined by observed features.
 
         Returns
         -------
@@ -117,7 +120,7 @@ class PatientState(ABC):
 
     @abstractmethod
     def scores(self, score: str) -> Floats:
-        """Return a preference score by its name, with rounding errors set to 0.
+        """Return the preference score with the given name, with rounding errors set to 0.
 
         Returns
         -------

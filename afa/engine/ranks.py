@@ -20,7 +20,7 @@ LINEARITY, WALD, TWO_ELBO = range(3)
 
 
 class Ranks(NamedTuple):
-    """A ranking of entities by their duels.
+    """A ranking of entities, computed from the results of their duels.
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ def best_first(wins: Floats, margin: Floats, names: Ints, equal: float) -> Ints:
 
 @kernel(inline=True)
 def _tally(scores: Floats, members: Ints, tie: float) -> tuple[Floats, Floats]:
-    """Return the wins of the given entities among themselves, and the sums of their scores, (n,) float64 each."""
+    """Return two arrays, (n,) float64 each: wins among the given entities, and sums of scores against them."""
     n = len(members)
     ahead, margin = np.zeros(n), np.zeros(n)
     if n < len(scores):

@@ -226,7 +226,7 @@ def shared_order_calls(
 ) -> CallPaths:
     """Run P patients through S orders each, and compare every bracket decision with the winner at full observation.
 
-    All duels have the same orders. The result does not depend on the number of threads.
+    The orders are the same for all duels. The result does not depend on the number of threads.
 
     Parameters
     ----------

@@ -417,7 +417,7 @@ def _loosen(apart: Floats, nearest: Floats, exact: Bools, first: int, later: int
 def _join(apart: Floats, size: Ints, one: int, other: int) -> None:
     """Merge two clusters under the smaller index.
 
-    The distance to each other cluster becomes the larger of the two old distances.
+    The distance from the merged cluster to any other cluster is the larger of the two old distances.
     """
     first, later = min(one, other), max(one, other)
     size[first] += size[later]

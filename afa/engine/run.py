@@ -122,7 +122,7 @@ class RunSettings(NamedTuple):
 class WalkResults(NamedTuple):
     """Results of J paths of r rounds, written at T rounds, for N entities, Q duels and K slots (entity, feature).
 
-    If a group of results was not requested, the second axis of its arrays has length 0.
+    If the caller did not request a group of results, the second axis of the group's arrays has length 0.
 
     Attributes
     ----------

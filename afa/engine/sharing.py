@@ -289,7 +289,7 @@ def _fields_left(packed: Packed, sharing: FeatureMajorModel, values: Floats, obs
 
 @kernel(inline=True)
 def _add_links(packed: Packed, sharing: FeatureMajorModel, observed: Bools, apart: Floats) -> Floats:
-    """Subtract from `apart` the amounts that cancel because two entities u < v couple the same features.
+    """Subtract from `apart` the amounts that cancel if two entities u < v couple the same two features.
 
     Return the sum of absolute couplings of each entity, (N,) float64, nats.
     """
@@ -321,7 +321,7 @@ emptied.
 
 
 class GainCache:
-    """Cache of the gains of one patient. The index of a duel is its position among all pairs a < b in order.
+    """Cache of the gains of one patient. The index of a duel is its position in the ordered list of all pairs a < b.
 
     Parameters
     ----------

@@ -193,7 +193,7 @@ def free_part(packed: Packed, state: State, entity: int) -> tuple[Ints, Floats]:
 def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration) -> None:
     """Solve mean-field for the free features of one entity (eq:mf-update). The caller updates `cross`.
 
-    Members of exclusive groups have no couplings; `condition` sets their moments.
+    Members of exclusive groups have no couplings. `condition` sets the moments of these members.
     """
     # unpack the tuples here: inside the loops, unpacking would cost more than the sums
     field, m, q, site = state.field, state.m, state.q, packed.site

@@ -91,7 +91,7 @@ def walk(
             path_state.closed[:] = patterns[pattern[begin]]
         t, row, part = _walk_on(run, path_state, now, values, results, members[begin:end], keys[begin:end], t, row)
         if part:
-            # part 0 is popped last and may change the state, because all other parts have copied it by then
+            # part 0 is popped last and may change the state, because all other parts have copied the state by then
             parts = np.flatnonzero(np.diff(keys[begin:end])) + begin + 1
             for i in range(len(parts) + 1):
                 start, stop = parts[i - 1] if i else begin, parts[i] if i < len(parts) else end
@@ -110,7 +110,7 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
     t: int,
     row: int,
 ) -> tuple[int, int, bool]:
-    """Run paths with the same history until their next observations differ or the paths end.
+    """Run paths with the same history until the paths differ in the next observation or end.
 
     Return the number of observations, the number of written rows, and True if the next observations differ.
     """
@@ -246,7 +246,7 @@ def _look_at(run: RunSettings, path_state: PathState, now: RoundView) -> None:
 
 @kernel()
 def _rank(state: State, name_rank: Ints, tie: float, scores: Floats, ranks: Ranks) -> None:
-    """Write the scores and the ranks by `linearity`."""
+    """Write the scores `linearity`, and the ranks that follow from these scores."""
     scores[:] = score_table(state, INT(LINEARITY), tie, INT(0))
     found = ranks_of(scores, np.arange(len(scores)), name_rank, tie)
     ranks.order[:] = found.order
@@ -257,7 +257,7 @@ def _rank(state: State, name_rank: Ints, tie: float, scores: Floats, ranks: Rank
 def _bring_gains_up_to_date(
     run: RunSettings, path_state: PathState, now: RoundView, order: Ints, members: Ints, t: int, number: int
 ) -> None:
-    """Compute the gains that this round needs, and their weighted sums over duels for the rule."""
+    """Compute the gains that this round needs, and for the rule the weighted sums of gains over duels."""
     rescores = t < len(run.rescore) and run.rescore[t] and run.rule not in (GIVEN, LARGEST_UNARY, INFORMATION)
     if not rescores and run.requested & (LARGEST | CHOICE) == 0:
         return

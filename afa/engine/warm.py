@@ -1,7 +1,8 @@
 """Compile every kernel in advance: `python -m afa.engine.warm`, for example before the first run on a cluster.
 
-Without this step, numba compiles a kernel at its first call, during the first run. On a cluster, all jobs would compile
-the same kernels at once. This module calls each function of the engine on a small bundle, in parallel processes.
+Otherwise, numba compiles each kernel when it is first called, during the first run. On a cluster, all jobs would
+compile the same kernels at once. This module calls each function of the engine on a small bundle, in parallel
+processes.
 """
 
 from __future__ import annotations

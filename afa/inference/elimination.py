@@ -80,7 +80,10 @@ class Component:
 
     @cached_property
     def children(self) -> tuple[tuple[int, ...], ...]:
-        """Return for each feature v the features that send a message to v, because their separator begins with v."""
+        """Return for each feature v the features that send a message to v.
+
+        The separator of these features begins with v.
+        """
         into: list[list[int]] = [[] for _ in self.separators]
         for v, separator in enumerate(self.separators):
             if separator:
@@ -297,7 +300,7 @@ class Eliminated:
 
 
 def best_values(component: Component) -> Codes:
-    """Return the values with the largest energy. If values tie, the eliminated feature takes its lowest tied value.
+    """Return the values with the largest energy. If values of a feature tie, the lowest value is used.
 
     Returns
     -------

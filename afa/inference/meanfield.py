@@ -141,10 +141,10 @@ def mean_field(
 ) -> MeanField:
     """Return mean-field marginals and ELBO of `mrf` given `evidence` (eq:mf-update, eq:elbo-explicit).
 
-    The first sweep starts from `start` if it is given. Otherwise, a model with class-conditional probabilities starts
-    from these probabilities, and any other model starts from uniform marginals. Features outside the support stay
-    uniform and are not solved. If the damped sweeps reach their cap, coordinate ascent continues from the last sweep.
-    Coordinate ascent never lowers the ELBO.
+    The first sweep starts from `start` if this argument is given. Otherwise, a model with class-conditional
+    probabilities starts from these probabilities, and any other model starts from uniform marginals. Features outside
+    the support stay uniform and are not solved. If the damped sweeps reach their cap, coordinate ascent continues from
+    the last sweep. Coordinate ascent never lowers the ELBO.
 
     Examples
     --------

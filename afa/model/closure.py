@@ -8,7 +8,7 @@ graph of S. Therefore all methods for two entities apply to the two classes (tab
 The closure `shared`, which the paper does not have, treats an elicited coupling as co-variation in both classes: p_1 ~
 exp(+alpha.x/2 + x'Psi x/2) and p_0 ~ exp(-alpha.x/2 + x'Psi x/2). Because p_0(x) = p_1(-x), Z_0 = Z_1 exactly, and
 E_Q[sign S] = 0 exactly before any observation. Under `shared`, S is alpha.x, and couplings only help to predict
-unobserved features. In both closures, each class gets half the prior log-odds.
+unobserved features. In `differential` and `shared`, each class gets half the prior log-odds.
 
 A bundle with class-conditional probabilities needs no closure: `explicit` uses the two classes of the bundle
 (`afa.model.bundle.rates`).
@@ -81,7 +81,7 @@ def contrast(mrf: PairwiseMRF, coupling: Coupling = "differential") -> PairwiseM
 
 
 def known_coupling(coupling: str) -> Coupling:
-    """Return `coupling` if it is the name of a closure, else raise a `PlannerError`."""
+    """Return `coupling` if a closure has this name, else raise a `PlannerError`."""
     for known in COUPLINGS:
         if coupling == known:
             return known

@@ -7,8 +7,8 @@ A model gives each configuration x in {-1, 0, +1}^M the energy
 Here `W` is the symmetric matrix of couplings with a zero diagonal, and `pi` is the prior log-odds. In the paper's
 models, `f_j(s) = alpha_j s` and `mu = 0`. The energy of the paper's models is E(x) = pi + alpha . x + 1/2 x' W x, which
 counts each unordered pair once (eq:mrf-general). In models with class-conditional probabilities, f_j(s) is log P_j(s),
-and `mu` contains the means of the distributions P_j. Couplings are centred on `mu`. Therefore, they do not change the
-mean-field marginals before any observation (docs/decisions.md, Base rates). For impossible values, f_j(s) is -inf.
+and `mu` contains the means of the distributions P_j. Because of this centring, couplings do not change the mean-field
+marginals before any observation (docs/decisions.md, Base rates). For impossible values, f_j(s) is -inf.
 
 Conditioning on observed features is exact: the result is a model of the same kind on the unobserved features (App.
 supp:updatemrf).
@@ -196,7 +196,7 @@ class PairwiseMRF:
 
     @cached_property
     def support(self) -> NDArray[np.intp]:
-        """Return the features that have a coupling, or unequal terms for their possible values.
+        """Return the features with a coupling, and the features with unequal terms for their possible values.
 
         Returns
         -------

@@ -271,7 +271,7 @@ class StudySettings(Strict):
 
     @property
     def known_models(self) -> Mapping[str, str]:
-        """Return a mapping from each voter (a run) to its model, if the model is set."""
+        """Return a mapping from voters (independent runs) to models. Voters without a model are omitted."""
         return {run: voter.model for run, voter in self.models.items() if voter.model}
 
     @property

@@ -446,7 +446,7 @@ class ScoreTable:
 
     @cached_property
     def neighbours(self) -> tuple[Ints, Floats, Ints]:
-        """Return the couplings sorted by feature. Each coupling is listed twice, once for each of its two features.
+        """Return the couplings sorted by feature. Each coupling occurs twice, once for each of its two features.
 
         Returns
         -------
@@ -540,7 +540,7 @@ class ScoreTable:
         matrix : (n_entities, n_features) sparse
 
         """
-        found = copy(self._by_row)  # the matrices of all `of_slots` share their index arrays
+        found = copy(self._by_row)  # all matrices that this method returns share their index arrays
         found.data = of_slots
         return found
 
@@ -774,7 +774,7 @@ class Belief:
         self.middle[feature], self.spread[feature] = middle, spread
 
     def order(self) -> Ints:
-        """Return all entities by decreasing E S_v. Entities with equal means, up to rounding, are sorted by `places`.
+        """Return all entities by decreasing E S_v. If means are equal up to rounding, entities are sorted by `places`.
 
         Returns
         -------
@@ -1009,9 +1009,9 @@ class Belief:
 
         The probability is estimated from 4,096 samples of a joint normal distribution with the mean and covariance of
         the belief, with a fixed seed. Outside the top k, only the 100 entities with the largest risk of entering the
-        top k are sampled. The risks of all other entities are subtracted, so that the result is a lower bound. If
-        scores are whole numbers, ties are frequent. Then, a difference above -1/2 counts as correct (continuity
-        correction).
+        top k are sampled. The risks of all entities that are not sampled are subtracted, so that the result is a lower
+        bound. If scores are whole numbers, ties are frequent. Then, a difference above -1/2 counts as correct
+        (continuity correction).
         """
         half = max(self.table.step / 2, self.table.tie)
         of = self.differences(k)

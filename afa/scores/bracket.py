@@ -91,7 +91,7 @@ def hanson_wright_interval(
 ) -> tuple[float, float]:
     """Return an interval in [-1, 1] for the saddle-point score of a duel (eq:hw-bracket).
 
-    The constants of this interval differ from those in the paper. The largest variance of D is s^2 = sum delta_k^2 +
+    The constants of this interval differ from the paper's constants. The largest variance of D is s^2 = sum delta_k^2 +
     sum_{j<k} delta_jk^2, summed over the unobserved features. Let beta be the largest absolute row sum of the couplings
     between unobserved features, which bounds their spectral norm. With n_eff = 1 / (1 + beta), the score F and C =
     sqrt(2) s |F / mu_D|, the half-width is C sqrt(log(2 / gamma) / n_eff). The duel is decided if |mu_D| exceeds a

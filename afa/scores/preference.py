@@ -228,7 +228,7 @@ def kl_nonzero(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, 
 
 
 def sign_votes(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> tuple[Floats, Floats]:
-    """Return for each pair (a, b) two numbers of observations: those that vote for a, and those that vote for b.
+    """Return for each pair (a, b) the number of observations that vote for a, and the number that vote for b.
 
     The vote of an observation is the sign of u_i(x_i) at the time of the observation. For the paper's models, u_i(x_i)
     is delta_i^eff x_i, and a value of 0 does not vote.

@@ -14,7 +14,7 @@
                    one can be +1)
 
 If `bundle.yaml` lists `entities` or `features`, a row with a name that is not in the list is an error. Without a list,
-entities are ordered by their first appearance in unary.csv and then in pairwise.csv. Features have the order of
+entities are sorted by their first appearance in unary.csv and then in pairwise.csv. Features have the order of
 features.csv; without this file, they are sorted alphabetically.
 
 The functions in this module check the rows of each table, convert names to indices and text to numbers, and record

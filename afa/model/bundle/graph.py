@@ -4,7 +4,7 @@ One entity becomes an undirected `Graph`: each node has the attribute `unary`, a
 `coupling`. A whole bundle becomes a `MultiGraph`: each edge has the attribute `entity`, which is also the edge's key,
 and each node has an attribute `unary:<entity>` for every entity with a unary potential on the feature. Nodes also store
 costs. The attributes of the graph contain all other parts of the bundle, with lists as JSON text. All attributes are
-numbers or strings. Therefore, writing GraphML or node-link JSON and reading it again preserves the bundle's digest.
+numbers or strings. Therefore, a bundle that is written as GraphML or node-link JSON and read again has the same digest.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class _Attributes(BaseModel):
 def from_networkx(
     graph: Any, *, name: str | None = None, version: str | None = None, entity: str | None = None
 ) -> Bundle:
-    """Return the bundle of a graph made by `to_networkx`, or of any undirected graph with the same attributes.
+    """Return the bundle of a graph made by `to_networkx`, or of any undirected graph with these attributes.
 
     Node names must be strings. A node without a unary potential gets potential 0. Every edge must have a coupling.
 
@@ -213,8 +213,8 @@ def read_graph(
 ) -> Bundle:
     """Return the bundle in a graph file. Options and errors are the same as in `from_networkx`.
 
-    In node-link JSON, the edges are read from the key `edges` or, if it is missing, from `links`, which NetworkX before
-    3.6 and d3 write. A file without a graph raises a `BundleError`.
+    In node-link JSON, the edges are read from the key `edges`. If this key is missing, they are read from `links`,
+    which NetworkX before 3.6 and d3 write. A file without a graph raises a `BundleError`.
     """
     source = Path(path)
     form, networkx = _form_of(source), library("networkx")

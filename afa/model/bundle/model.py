@@ -1,7 +1,7 @@
 """A bundle: a language model's statements about N entities, as potentials on the same M ternary features.
 
-The folder format is described in `afa.model.bundle.format`. A `Bundle` is read-only. It omits the columns `confidence`
-and `evidence` of the files.
+The folder format is described in `afa.model.bundle.format`. A `Bundle` is read-only, and does not contain the columns
+`confidence` and `evidence` of the files.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ class Bundle:
         return self._model(self.index(entity), self.couplings(entity, included))
 
     def contrasts(self) -> Bundle:
-        """Return the bundle for computing duels, which omits the couplings that are in both classes.
+        """Return a bundle that is used to compute duels. Couplings that are in both classes are omitted.
 
         Couplings in both classes cancel in S_v = log p_1 - log p_0. If no coupling is in both classes, this bundle is
         returned unchanged. If couplings are removed, `provenance` of the new bundle contains the digest of this bundle
@@ -270,7 +270,7 @@ class Bundle:
 
     @property
     def log_odds(self) -> Floats:
-        """Return the prior log-odds of each entity against its absence, for questions about one entity alone.
+        """Return the prior log-odds of each entity's presence against its absence. Questions about one entity use them.
 
         The log-odds equal `priors` unless priors.csv has probabilities.
 

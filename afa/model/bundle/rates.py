@@ -108,7 +108,7 @@ def pool(probabilities: npt.ArrayLike, possible: npt.ArrayLike, floor: float = F
 
 @dataclass(frozen=True, eq=False)
 class ProbabilityRows:
-    """The n rows of unary.csv with probabilities, sorted by entity and then by feature.
+    """The n rows of unary.csv that have probabilities, sorted by entity and then by feature.
 
     Attributes
     ----------
@@ -200,9 +200,9 @@ class Rates:
     def background(self) -> Floats:
         """Return the background: the probabilities of feature values among all people (F5).
 
-        A feature's background is read from features.csv. If features.csv does not contain it, the class-conditional
-        probabilities without an entity are pooled. If both are missing, the background is uniform. Given and pooled
-        probabilities are raised to at least `floor`.
+        A feature's background is read from features.csv. If it is missing there, the class-conditional probabilities
+        without an entity are pooled. If these probabilities are also missing, the background is uniform. Given and
+        pooled probabilities are raised to at least `floor`.
 
         Returns
         -------
@@ -227,7 +227,7 @@ class Rates:
         """Return P_1 and P_0 of one entity, and the features that its model covers (F10).
 
         If the model does not cover a feature, P_1 and P_0 of the feature are the background. A model that covers one
-        member of an exclusive group covers all its members, because the value of one member limits the others.
+        member of an exclusive group covers all members, because the value of one member limits the other values.
 
         Parameters
         ----------
@@ -495,8 +495,8 @@ def exclusive_log_odds(
 def with_groups(bundle: Bundle, model: PairwiseMRF, at: npt.NDArray[np.intp], probabilities: Floats) -> PairwiseMRF:
     """Return a copy of a model on the features `at`, with given P(+1) for members of exclusive groups.
 
-    The copy treats the members of an exclusive group as separate features. The caller must account for the fact that
-    the members of a group exclude each other (F13).
+    The copy treats the members of an exclusive group as separate features. The caller must handle that the members of a
+    group exclude each other (F13).
 
     Parameters
     ----------
@@ -514,7 +514,7 @@ def with_groups(bundle: Bundle, model: PairwiseMRF, at: npt.NDArray[np.intp], pr
 
 
 def exclusive_of(bundle: Bundle, at: npt.NDArray[np.intp]) -> tuple[tuple[int, ...], ...]:
-    """Return the exclusive groups whose members are among the features `at`, each as ascending indices.
+    """Return the exclusive groups with members among the features `at`. Each group is a tuple of ascending indices.
 
     Parameters
     ----------

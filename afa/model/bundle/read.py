@@ -251,7 +251,7 @@ def assembled(
     )
     probability_rows = probability_rows_of(rows["unary.csv"], unary, rates)
 
-    if table_faults:  # every row about a feature that features.csv lacks would repeat the same error
+    if table_faults:  # otherwise, each row about a feature that is missing in features.csv would repeat this error
         return BundleReading(faults=first_of([*faults, *table_faults], place, "check again"))
     faults = [*faults, *_sound_faults(rows), *digest_faults]
     if not faults:

@@ -205,8 +205,8 @@ def stamp_bundle(path: str | Path) -> None:
 def _canonical(table: pd.DataFrame, file: str, entities: Sequence[str], features: Sequence[str]) -> pd.DataFrame:
     """Return a table as texts, sorted as in its file: by entity and feature, with unknown names last.
 
-    The columns of the table are sorted as in the file. A file of potentials always has the columns `ANNOTATIONS`. It
-    has other optional columns only if any row has a value there.
+    The columns of the table are sorted as in the file. A file of potentials always has the columns `ANNOTATIONS`. Other
+    optional columns are written only if any row has a value there.
     """
     known = (*REQUIRED_COLUMNS[file], *OPTIONAL_COLUMNS.get(file, ()))
     none = [""] * len(table)
