@@ -1,13 +1,13 @@
 """Bound how far the values of unobserved features can still move the log-odds D_ab of a duel (an entity pair a, b).
 
-The `l1` budget of a duel is the l1 norm of the difference of the two entities' models, summed over effective unaries
+The `l1` budget of a duel is the l1 distance between the two entities' models. The distance sums over effective unaries
 and over couplings between unobserved features (eq:l1-bracket). `Budgets` contains the budgets of all duels of one
 patient. After each observation, kernels update the budgets of the entities that changed.
 
-In an exclusive group of features, at most one member is +1 (docs/decisions.md, Base rates). The kernels process an
-exclusive group when they reach its last member. Row `NEXT` of `Packed.site` links each member to the next one. For a
-member of a group, `State.m` is the probability of +1 given the observed members, and 0 once the member is observed. The
-probabilities of all members sum to 1 minus the probability that no member is +1.
+In an exclusive group of features, at most one member is +1 (docs/decisions.md, Base rates). The kernels process a whole
+exclusive group when they reach the last member of the group. Row `NEXT` of `Packed.site` links each member to the next
+one. For a member of a group, `State.m` is the probability of +1 given the observed members, and 0 once the member is
+observed. The probabilities of all members sum to 1 minus the probability that no member is +1.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from afa.model.arrays import Floats, Ints
 
 
 class DuelEdges(NamedTuple):
-    """Contributions of couplings to the budgets of Q duels, which all patients share.
+    """Amounts that couplings add to the budgets of Q duels. All patients share these arrays.
 
-    Observing feature f changes the budgets at the entries first_edge[f] to first_edge[f + 1] - 1.
+    If feature f is observed, the entries first_edge[f] to first_edge[f + 1] - 1 reduce budgets.
 
     Attributes
     ----------
     first_edge : (M + 1,) int64, first entry of each feature
     duel : (E,) int64, duel whose budget shrinks
     other : (E,) int64, feature at the other end of the coupling; the entry is ignored if `other` is observed
-    size : (2, E) float64, nats by which the budgets below and above shrink
+    size : (2, E) float64, nats by which the lower (row 0) and upper (row 1) budgets shrink
     coupled : (2, Q) float64, coupling part of each budget before any observation, nats
 
     """
@@ -61,8 +61,8 @@ class DuelEdges(NamedTuple):
 class Budgets(NamedTuple):
     """Tight `l1` budgets of one patient's duels. Kernels change the arrays in place.
 
-    In `coupled` and `whole`, row 0 bounds how far D can end below its running constant, and row 1 how far above. In the
-    paper's models, rows 0 and 1 are equal, and kernels update only row 0 of `coupled`.
+    In `coupled` and `whole`, row 0 bounds how far below its running constant D can end, and row 1 bounds how far above.
+    In the paper's models, rows 0 and 1 are equal, and kernels update only row 0 of `coupled`.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class Budgets(NamedTuple):
 
 @kernel(entrance=True)
 def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
-    """Return the contributions of couplings to the budgets of the given duels.
+    """Return the amounts that couplings add to the budgets of the given duels.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
 
 @kernel(inline=True)
 def _couplings_of(packed: Packed, slot: int, row: Floats) -> None:
-    """Write the couplings of one slot into `row`, (M,) float64, unless the slot is -1."""
+    """Write the couplings of one slot (entity, feature) into `row`, (M,) float64, unless the slot is -1."""
     if slot >= 0:
         for e in range(packed.first_edge[slot], packed.first_edge[slot + 1]):
             row[packed.feature[packed.other_slot[e]]] = packed.coupling[e]
@@ -164,7 +164,7 @@ def update_budgets(packed: Packed, edges: DuelEdges, state: State, budgets: Budg
 
 @kernel(borrows=True)
 def _sum_terms(packed: Packed, state: State, budgets: Budgets, entity: int) -> None:
-    """Write how far the features of one entity outside exclusive groups can lower and raise its score."""
+    """Write how far one entity's features, except members of exclusive groups, can lower and raise its score."""
     below, above = 0.0, 0.0
     for slot in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
         if not packed.class_conditional:
@@ -187,7 +187,8 @@ def _reach(low: float, middle: float, high: float) -> tuple[float, float]:
 def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> None:
     """Write the budgets of all duels of one entity.
 
-    A budget is the sum of the bounds of the two entities, corrected at features in the support of both entities.
+    A budget is the sum of two bounds, one for each entity, and a correction for features in the support of both
+    entities.
     """
     overlaps, coupled, whole, norm = packed.overlaps, budgets.coupled, budgets.whole, budgets.norm
     n = norm.shape[1]
@@ -249,7 +250,7 @@ def range_of_pair(
     """Return how far down and how far up the couplings between two unobserved features can move D.
 
     Both numbers are non-negative. The difference of the two coupling energies is linear in the value of each feature.
-    Therefore, the difference is largest or smallest where each feature has its lowest or its highest value.
+    Therefore, the extremes of the difference occur where each feature has its lowest or highest value.
 
     Parameters
     ----------
@@ -293,10 +294,11 @@ def range_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> tuple[f
 
 @kernel()
 def _most_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> float:
-    """Return the largest log P_a / P_b over all possible observations of a group: one member is +1, or some are 0.
+    """Return the largest log P_a / P_b over all possible observations of an exclusive group.
 
-    If some members are observed as 0, P_a and P_b are the probabilities that all these members are 0. P_a / P_b grows
-    if a member with a smaller ratio is observed as 0. The loop repeats until P_a / P_b no longer grows.
+    Either one member is observed as +1, or some members are observed as 0. In the second case, P_a and P_b are the
+    probabilities that all these members are 0. P_a / P_b grows if a member with a smaller ratio is observed as 0. The
+    loop repeats until P_a / P_b no longer grows.
     """
     best, better = 1.0, True
     while better:
@@ -349,7 +351,7 @@ UNIFORM_SECOND = 2.0 / 3.0
 
 @kernel(inline=True)
 def moments_at(packed: Packed, state: State, slot: int, other: int) -> tuple[float, float]:
-    """Return the first and second moment of the feature at a slot.
+    """Return the first and second moment of the feature of one slot (entity, feature).
 
     A slot of -1 means that the feature is outside the entity's support. In the paper's models, a feature outside the
     support has the moments of the uniform distribution. In models with class-conditional probabilities, a feature
@@ -374,7 +376,7 @@ def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int) -> tup
         high = (state.field[slot_a] if slot_a >= 0 else 0.0) - (state.field[slot_b] if slot_b >= 0 else 0.0)
         return -high, 0.0, high
     site, slot = packed.site, max(slot_a, slot_b)
-    if site[NEXT, slot] >= 0.0:  # every entity's model includes all features of a group
+    if site[NEXT, slot] >= 0.0:  # every entity's model includes all members of the exclusive group
         of_a, of_b = state.m[slot_a], state.m[slot_b]
         middle = math.log1p(-of_a) - math.log1p(-of_b)
         return middle, middle, math.log(of_a / of_b) if of_b > 0.0 else middle
@@ -394,7 +396,7 @@ def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int) -> tup
 
 @kernel(inline=True)
 def resolved_sign(lead: float, below: float, above: float, tie: float) -> int:
-    """Return the sign of D if all values of the unobserved features give the same sign, else 0.
+    """Return the sign of D if every value of the unobserved features leads to this sign, else 0.
 
     Parameters
     ----------
@@ -410,6 +412,6 @@ def resolved_sign(lead: float, below: float, above: float, tie: float) -> int:
 
 @kernel(inline=True)
 def number_of(n: int, one: int, other: int) -> int:
-    """Return the index of the duel of two entities among all pairs a < b of n entities, in order."""
+    """Return the index of the duel of two entities in the ordered list of all pairs a < b of n entities."""
     a, b = min(one, other), max(one, other)
     return a * n - a * (a + 1) // 2 + b - a - 1

@@ -72,7 +72,7 @@ def _digest_of_code() -> str:
 
 
 def _processor() -> str:
-    """Return a text that identifies the kind of processor. Numba's own cache compares processors in more detail."""
+    """Return a text that identifies the type of processor. Numba's own cache compares processors in more detail."""
     described = Path("/proc/cpuinfo")
     first = described.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0] if described.exists() else ""
     kinds = [line for line in first.splitlines() if line.startswith(("model name", "flags", "CPU part", "Features"))]
@@ -80,7 +80,7 @@ def _processor() -> str:
 
 
 def compiled_groups() -> list[str]:
-    """Return the groups of kernels (`afa.engine.warm`) whose kernels are all in the cache folder."""
+    """Return the names of the kernel groups (`afa.engine.warm`) that are fully compiled in the cache folder."""
     folder = cache_folder()
     return [] if folder is None else list(_read_list(folder)["groups"])
 
@@ -92,7 +92,7 @@ def cached_files() -> dict[str, str]:
 
 
 def keeps_kernels() -> bool:
-    """Return True if compiled kernels are cached, and log the reason once if they are not."""
+    """Return True if compiled kernels can be cached. Otherwise, log the reason once."""
     return _usable_folder() is not None
 
 
@@ -126,9 +126,9 @@ def _digests(folder: Path) -> dict[str, str]:
 
 
 def _is_damaged(folder: Path, listed: dict[str, str]) -> bool:
-    """Return True if a listed file is missing, or differs from its digest although it is not newer than the list.
+    """Return True if a listed file is missing, or is not newer than the list and differs from its digest.
 
-    A newer file is one that another process has compiled since; numba replaces files as a whole.
+    A newer file was compiled by another process after the list was written. Numba replaces files as a whole.
     """
     for name, digest in listed.items():
         path = folder / name
@@ -141,7 +141,7 @@ def _is_damaged(folder: Path, listed: dict[str, str]) -> bool:
 
 @cache
 def _usable_folder() -> Path | None:
-    """Return the cache folder, emptied if damaged, or warn and return None if the folder cannot be written."""
+    """Return the cache folder, after deleting a damaged one. If the folder cannot be written, warn and return None."""
     folder = cache_folder()
     if folder is None:
         _not_kept(None, None)

@@ -1,4 +1,4 @@
-"""Compiled quantities of one duel D_ab: budgets, variance, sign votes, and the decision of each bracket.
+"""Compute the budget, variance, sign votes and bracket decisions of a duel D_ab with compiled kernels.
 
 The plain Python definitions of the brackets are in `afa.scores.bracket`.
 """
@@ -53,7 +53,7 @@ class Duel(NamedTuple):
 
 @kernel(entrance=True, borrows=True)
 def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
-    """Return the sums of one duel, in one pass over the union of the two supports."""
+    """Return the sums of one duel, computed in one pass over the features in the support of either entity."""
     slot_a, last_a = packed.first_slot[a], packed.first_slot[a + 1]
     slot_b, last_b = packed.first_slot[b], packed.first_slot[b + 1]
     below, above, pairs_below, pairs_above, between = 0.0, 0.0, 0.0, 0.0, 0.0
@@ -99,7 +99,7 @@ def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
 
 @kernel(inline=True)
 def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) -> tuple[float, float, float, float]:
-    """Return four sums over the coupling differences of one feature: below, above, seen, square.
+    """Return the sums `below`, `above`, `seen` and `square` over one feature's couplings, as differences of entities.
 
     `below` and `above` bound how far couplings to unobserved features can move D. `square` is the sum of the squared
     half ranges of couplings to unobserved features. `seen` is the sum of absolute couplings to observed features, and 0
@@ -155,7 +155,9 @@ def variances(packed: Packed, state: State, pairs: Pairs) -> Floats:
 
 @kernel(entrance=True)
 def vote(packed: Packed, state: State, votes: Ints, feature: int, value: int) -> None:
-    """Add one observation's sign votes: for each duel, the entity that the value favours. Call it before `condition`.
+    """Add the sign votes of one observation: in each duel, the value votes for the entity that it favours.
+
+    Call this function before `condition`.
 
     Parameters
     ----------
@@ -171,7 +173,7 @@ def vote(packed: Packed, state: State, votes: Ints, feature: int, value: int) ->
 
 @kernel(entrance=True)
 def vote_among(holders: Ints, terms: Floats, n: int, tie: float, votes: Ints) -> None:
-    """Add the sign votes of one observation: a duel's vote is the sign of the change of its running constant.
+    """Add one sign vote to each duel: the sign of the change that one observation makes to the running constant of D.
 
     Parameters
     ----------
@@ -185,7 +187,7 @@ def vote_among(holders: Ints, terms: Floats, n: int, tie: float, votes: Ints) ->
         of_one[holders[h]], holds[holders[h]] = terms[h], True
     for one in holders:
         for other in range(n):
-            if other == one or (holds[other] and other < one):  # count a duel once if both entities have the feature
+            if other == one or (holds[other] and other < one):  # count a duel once if both supports contain the feature
                 continue
             a, b, p = min(one, other), max(one, other), number_of(n, one, other)
             weight = of_one[a] - of_one[b]
@@ -233,7 +235,7 @@ def bracket_calls(
 
 @kernel()
 def vote_call(positive: int, n: int, gamma: float) -> int:
-    """Return +1 or -1 if the KL confidence interval of the vote share is above or below 1/2, else 0 (supp:kl_bracket).
+    """Return 1 if the KL confidence interval of the vote share is above 1/2, -1 if below, else 0 (supp:kl_bracket).
 
     The confidence interval excludes 1/2 if n kl(share, 1/2) exceeds log(K1 n^ALPHA / gamma).
     """
@@ -260,7 +262,7 @@ def refresh_budgets(
     changed_at: Ints,
     now: int,
 ) -> None:
-    """Recompute the tight `l1` budget of each given duel if one of its entities has changed.
+    """Recompute the tight `l1` budget of each given duel if one of the duel's entities has changed.
 
     Parameters
     ----------

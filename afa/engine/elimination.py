@@ -1,7 +1,7 @@
-"""Exact log-partitions of one model given each of many sets of observations, by compiled variable elimination.
+"""Compute exact log-partitions of one model for many sets of observations, by compiled variable elimination.
 
 The elimination order is computed once, for the model without observations (`afa.inference.elimination`). The tables
-contain only unobserved features; therefore, a state with more observations needs less time. Table entries are weights,
+contain only unobserved features. Therefore, a state with more observations needs less time. Table entries are weights,
 not logarithms, and each message is divided by its largest entry. If the weights of a state exceed the range of double
 precision, `afa.inference.exact` solves the state with logarithms, which takes longer.
 """
@@ -36,7 +36,7 @@ MEMORY_LIMIT = 2_000_000_000
 
 
 def elimination_plan(mrf: PairwiseMRF) -> Plan:
-    """Return the model's arrays in the min-fill elimination order of its graph without observations."""
+    """Return the model's arrays, sorted in the min-fill elimination order that applies without observations."""
     evidence = Evidence.of(mrf)
     members, separators, couplings, offset = [], [], [], 0
     for part in components(evidence):
@@ -65,7 +65,7 @@ def log_partitions(
     limit: float = ENTRY_LIMIT,
     threads: int | None = None,
 ) -> Floats:
-    """Return the exact log Z(x_obs) of `factor * E` (eq:clamped-logZ).
+    """Return the exact log Z(x_obs) of the energy `factor * E` for each state and factor (eq:clamped-logZ).
 
     The result includes the running constant, and log 3 for each unobserved feature outside the support. The result does
     not depend on the number of threads.
@@ -81,7 +81,7 @@ def log_partitions(
 
     Returns
     -------
-    log_partitions : (R, n_factors) float64, nats, by state and factor
+    log_partitions : (R, n_factors) float64, nats
 
     Raises
     ------
@@ -121,7 +121,10 @@ def _distinct(codes: Codes) -> tuple[Codes, NDArray[np.intp]]:
 
 
 def _by_logarithms(mrf: PairwiseMRF, plan: Plan, state: Codes, factors: Sequence[float]) -> Floats:
-    """Return log-partitions of one state by `exact`, (n_factors,), without prior and features outside the support."""
+    """Return the log-partitions of one state, (n_factors,), from `exact`.
+
+    The log-partitions exclude the prior and features outside the support.
+    """
     seen = plan.feature[state != UNOBSERVED]
     observations = dict(zip([mrf.features[j] for j in seen], state[state != UNOBSERVED].tolist(), strict=True))
     found = []
@@ -146,7 +149,7 @@ def _entries(plan: Plan, states: Codes) -> Floats:
 
 @kernel(entrance=True)
 def _solve(plan: Plan, states: Codes, factors: Floats, solved: Floats, first: int, last: int) -> None:
-    """Write log-partitions of states first to last - 1 into `solved`, (U, F); NaN if weights exceed float64."""
+    """Write log-partitions of states first to last - 1 into `solved`, (U, F). If weights exceed float64, write NaN."""
     clamped, incoming = new_clamped(plan), new_incoming(len(plan.unary))
     largest, widest = 0, 0
     tables = new_tables(INT(0), INT(0))

@@ -23,14 +23,14 @@ STRONGEST = 500.0
 class EliminationTables(NamedTuple):
     """Working memory of the elimination: the messages, and one block of the current table.
 
-    The last `LOW_AXES` axes of a table (all, if it has fewer) are called *low*, and the axes before them *high*.
+    The last `LOW_AXES` axes of a table (or all axes of a smaller table) are called *low*, and all earlier axes *high*.
 
     Attributes
     ----------
     message : (size,) all messages of a state, one after another
-    high : (2, H) weights of +1 and -1, by configuration of the high axes
-    low : (2, 81) weights of +1 and -1, by configuration of the low axes
-    block : (3, 81) one block of the table at -1, 0, +1
+    high : (2, H) weights of +1 and -1 for each configuration of the high axes
+    low : (2, 81) weights of +1 and -1 for each configuration of the low axes
+    block : (3, 81) one block of the table for each of the values -1, 0, +1
 
     """
 
@@ -41,7 +41,7 @@ class EliminationTables(NamedTuple):
 
 
 class Incoming(NamedTuple):
-    """Positions in the messages that are multiplied into one table, and steps to the next entry of each message.
+    """Positions and strides in the messages that are multiplied into one table.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Incoming(NamedTuple):
     own : (n,) int64, stride along the eliminated feature
     stride : (n, n) int64, stride along each axis of the separator
     carry : (n, n) int64, change of `at` at a step of each high axis
-    offset : (n, 81) int64, offset of each low configuration
+    offset : (n, 81) int64, offset from `at` of each configuration of the low axes
 
     """
 
@@ -106,7 +106,10 @@ def eliminate(clamped: Clamped, n_free: int, factor: float, incoming: Incoming, 
 
 @kernel(inline=True)
 def _weigh(clamped: Clamped, v: int, high_axes: int, factor: float, tables: EliminationTables) -> float:
-    """Write the weights of the values +1 and -1 of a feature by state of its separator. Return max |log-weight|."""
+    """Write the weights of the values +1 and -1 of feature `v` for each state of its separator.
+
+    Return the largest absolute log-weight.
+    """
     first, last = clamped.first[v], clamped.first[v + 1]
     weight = np.exp(factor * clamped.field[v])
     tables.high[0, 0], tables.high[1, 0], tables.low[:, 0] = weight, 1.0 / weight, 1.0
@@ -160,7 +163,7 @@ def _come_in(clamped: Clamped, v: int, high_axes: int, incoming: Incoming) -> in
 
 @kernel(inline=True)
 def _sum_out(out: Floats, high_axes: int, n_messages: int, incoming: Incoming, tables: EliminationTables) -> None:
-    """Write the message of one feature: its table, summed over the values of the feature.
+    """Write the message of one feature: the table of the feature, summed over the feature's values.
 
     The table is computed in blocks, one block for each configuration of the high axes.
     """
@@ -222,8 +225,8 @@ class Plan(NamedTuple):
 class Clamped(NamedTuple):
     """An elimination plan restricted to the unobserved features of one state. Kernels fill the arrays in place.
 
-    Unobserved features are numbered in elimination order. `separator` lists two features if they share a table in this
-    state.
+    Unobserved features are numbered in elimination order. `separator` contains only pairs of features that are in one
+    table in this state.
 
     Attributes
     ----------
@@ -262,7 +265,7 @@ def new_clamped(plan: Plan) -> Clamped:
 def clamp(plan: Plan, state: Codes, clamped: Clamped) -> tuple[int, float]:
     """Fill `clamped` from the observations of a state.
 
-    Return the number of unobserved features, and the energy of the observed features in nats without the prior
+    Return the number of unobserved features, and the energy of the observed features without the prior, nats
     (eq:running-constant).
 
     Parameters
@@ -320,7 +323,7 @@ def _mark_incoming(clamped: Clamped, v: int) -> None:
 
 @kernel()
 def message_size(clamped: Clamped, n_free: int) -> tuple[float, int]:
-    """Return the number of entries of all messages of a state, and the largest number of axes of a message.
+    """Return the total number of entries in the messages of a state, and the largest number of axes of a message.
 
     The tables contain three times as many entries as the messages.
     """

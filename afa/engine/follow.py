@@ -99,7 +99,7 @@ def follow(
     threads: int | None = None,
     **settings: Any,
 ) -> WalkResults:
-    """Run P patients along given orders. Return the results that the mask `read` selects.
+    """Run P patients along given observation orders. Return the results that the mask `read` selects.
 
     The first axes of each result are (P,) or (P, S), like the first axes of `orders`. The results do not depend on the
     number of threads.
@@ -305,7 +305,7 @@ def _walk(
 
 
 def new_followed(run: RunSettings, order: Ints, n_rows: int | None = None) -> WalkResults:
-    """Return arrays for the results along the orders (J, r).
+    """Return result arrays for J paths of r rounds, which the run fills.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""The allocation rule `frontier` for many patients, compiled. `afa.scores.belief` is the plain Python definition.
+"""Run many patients under the allocation rule `frontier` with compiled kernels.
+
+`afa.scores.belief` is the plain Python definition.
 
 All scores must be linear in each feature, as in bundles without probabilities, and there must be no exclusive groups.
 If a background has no covariance matrix, the features are independent. A test compares the kernel with `Belief`.
@@ -79,7 +81,7 @@ def frontier_paths(
 ) -> FrontierPaths:
     """Run P patients under the rule `frontier` until all features are observed.
 
-    If no gain is positive, the rule selects the feature with the largest sum of absolute slopes. Ties are decided by
+    If no gain is positive, the rule selects the feature with the largest sum of absolute slopes. Ties are broken by
     feature name.
 
     Parameters
@@ -346,7 +348,7 @@ def _gains(work: _Work, size: int, mean: Floats) -> float:
 
 @kernel(borrows=True)
 def _observe(scores: _Scores, work: _Work, feature: int, value: float, size: int) -> None:
-    """Condition the mean and the covariance on one value, and move the last row of `joint` into the feature's row."""
+    """Condition mean and covariance on one observed value, and move the last row of `joint` into the feature's row."""
     middle, joint, at, place = work.middle, work.joint, work.at, work.place
     i, last = place[feature], size - 1
     own, step, column = joint[i, i], value - middle[feature], joint[i]

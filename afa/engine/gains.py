@@ -1,9 +1,9 @@
-"""Compiled gains of every duel at every feature. The gains of a duel are cached until one of its entities changes.
+"""Compute the gain of observing each feature, for each duel, with compiled kernels.
 
-The gains of a duel are stored only at features in the support of one of its entities. At a feature outside both
-supports, the two predictive marginals are equal, and every gain is 0. The `f_target` gains need a lookahead: for each
-value of each unobserved feature, every entity is solved as if this value had been observed. The lookahead exists only
-for the paper's models.
+The gains of a duel are cached until one of its entities changes. Gains are stored only for features in the support of
+one of the two entities. For a feature outside both supports, the two predictive marginals are equal, and every gain is
+0. The `f_target` gains need a lookahead: for each value of each unobserved feature, every entity is solved as if this
+value had been observed. The lookahead exists only for the paper's models.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ GAIN_KINDS = {
 
 @kernel(inline=True)
 def log_evidence(packed: Packed, state: State, empty: Floats, entity: int, n_unobserved: int) -> float:
-    """Return log P(x_obs | v) plus the prior log-odds, nats.
+    """Return log P(x_obs | v) of entity v plus its prior log-odds, nats.
 
     Parameters
     ----------
@@ -137,11 +137,11 @@ def _cmi(packed: Packed, state: State, gains: Gains, p: int, odds: float) -> Non
 
 @kernel(borrows=True)
 def _f_target(packed: Packed, state: State, lookahead: Lookahead, gains: Gains, p: int, odds: float, kind: int) -> None:
-    """Write the expected absolute change of the duel's score F at each feature (eq:smart_delta)."""
+    """Write the expected absolute change of the duel's score F if each feature is observed (eq:smart_delta)."""
     a, b, n, n_slots = gains.pairs[p, 0], gains.pairs[p, 1], len(packed.prior), len(packed.feature)
     weight_a, weight_b, now = _expit(odds), _expit(-odds), 0.0
     for i in range(gains.first[p] - 1, gains.first[p + 1]):
-        is_now = i < gains.first[p]  # the first iteration computes the present score
+        is_now = i < gains.first[p]  # the first iteration computes the score before the observation
         if not is_now and state.observed[gains.feature[i]]:
             continue
         slot_a, slot_b = (-1, -1) if is_now else (gains.slot_a[i], gains.slot_b[i])
@@ -197,7 +197,7 @@ def surprise(p: float, mixed: float) -> float:
 
 @kernel()
 def add_up(gains: Gains, weights: Floats, total: Floats) -> None:
-    """Write the weighted sum over duels of the gains at each feature (eq:feature_selection).
+    """Write for each feature the weighted sum of its gains over duels (eq:feature_selection).
 
     Parameters
     ----------
@@ -214,10 +214,10 @@ def add_up(gains: Gains, weights: Floats, total: Floats) -> None:
 
 
 class Lookahead(NamedTuple):
-    """Solutions of every entity as if one of its features had been observed, cached until the entity changes.
+    """Mean-field solutions of each entity given one more value of a feature, cached until the entity changes.
 
-    Solutions are numbered as cases. Case 3 s + i assumes that the feature of slot s has the value i - 1. Case 3 K + v
-    is entity v in its present state.
+    Each solution is a numbered case. Case 3 s + i assumes the value i - 1 for the feature of slot s (entity, feature).
+    Case 3 K + v is entity v in its present state.
 
     Attributes
     ----------
@@ -305,7 +305,7 @@ def _solve_value(
     q: Floats,
     iteration: Iteration,
 ) -> None:
-    """Solve as `solve_entity` would if the i-th free feature were observed with the given value.
+    """Solve one entity as if its i-th free feature had been observed with the given value.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
-"""Compute every duel in two gauges for many patients along given observation orders (supp:maxent-vs-truegauge).
+"""Compute every duel with two choices of class models, called *gauges*, for many patients (supp:maxent-vs-truegauge).
 
 A duel D_ab = S_a - S_b compares two class models. In the *true* gauge, the class models are the models of the entities
-a and b. In the *closed* gauge (`maxent` in `SCORE_GAUGES`), the class models are the half-potential models +D/2 and
--D/2, which depend only on the difference of the two entities' models (eq:half-potential). Tests compare the kernels
-with the plain Python definitions in `afa.model.closure` and `afa.scores.preference`.
+a and b. In the *closed* gauge (`maxent` in `SCORE_GAUGES`), the class models have the energies +D/2 and -D/2, which
+depend only on the difference of the two entities' models (eq:half-potential). Tests compare the kernels with the plain
+Python definitions in `afa.model.closure` and `afa.scores.preference`.
 """
 
 from __future__ import annotations
@@ -33,14 +33,13 @@ ENTITY, POSITIVE = 0, 1
 
 @dataclass(frozen=True)
 class GaugePaths:
-    """Results of every duel in both gauges along observation orders, for t from 0 to M.
+    """Results of every duel in the gauges `true` and `maxent`, for patients who are observed along given orders.
 
     Attributes
     ----------
     pairs : (Q, 2) int64, entity indices a < b
     signs : (score, gauge) of `SCORE_GAUGES` -> (P, S, M + 1, Q) int8, +1 if a is preferred, -1 if b is preferred, 0 for
-        a
-        tie; the score `wald` is equal in both gauges and has the gauge ""
+        a tie; the score `wald` is equal in both gauges and has the gauge ""
     scalars : (score, gauge) -> (P, S, G, Q) float64 at the G rounds of the grid, without `wald`; `two_elbo` is in nats,
         and `stack_a` is in [-1, 1]
     counts : kind of model -> (4, P, S, M + 1) int32, `COUNTS` summed over the solves of a round; `capped` counts solves
@@ -69,7 +68,7 @@ class Read(NamedTuple):
     ----------
     signs : (5, P, S, M + 1, Q) int8, with the first axis in the order of `SCORE_GAUGES`
     scalars : (4, P, S, G, Q) float64, with the first axis in the order of `SCORE_GAUGES` without `wald`
-    counts : (3, 4, P, S, M + 1) int32, by model of `MODELS` and count of `COUNTS`
+    counts : (3, 4, P, S, M + 1) int32, for each model of `MODELS` and each count of `COUNTS`
 
     """
 
@@ -248,7 +247,7 @@ def _difference(packed: Packed, state: State, unions: Gains, p: int) -> Differen
 
 @kernel()
 def _stack_a(duel: Difference, m: Floats, q: Floats, tie: float) -> float:
-    """Return the Gaussian estimate of E_Q[sign D] under the mixture of two product measures (eq:fsp).
+    """Return the Gaussian estimate of E_Q[sign D], where Q is the mixture of two product measures (eq:fsp).
 
     Parameters
     ----------

@@ -5,8 +5,8 @@ support of one entity, and K is the number of slots of all entities. The recorde
 entities and 253 features.
 
 Models with class-conditional probabilities (docs/decisions.md, Base rates) have the same layout as the paper's models.
-The term of a slot is f(s) = level + alpha s + even s^2. Couplings multiply deviations from the slot's centre. In the
-paper's models, level, even and centre are 0.
+If the feature of a slot has the value s, its energy term is f(s) = level + alpha s + even s^2. A coupling multiplies
+the deviations of two features from their centres. In the paper's models, level, even and centre are 0.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Pairs = Ints
 class Overlaps(NamedTuple):
     """Features and couplings that two entities u and v share, for every ordered pair of entities.
 
-    Pair (u, v) has the index u N + v. The *place* of a slot is its number, counted from the first slot of its entity.
+    Pair (u, v) has the index u N + v. The *place* of a slot is its position among the slots of its entity.
 
     Attributes
     ----------
@@ -62,16 +62,16 @@ NEGLIGIBLE = 2.0**80
 
 
 class Packed(NamedTuple):
-    """Arrays of a bundle by slot (a feature in the support of an entity).
+    """Arrays that describe a bundle by its K slots. A slot is a feature in the support of an entity.
 
     Attributes
     ----------
-    first_slot : (N + 1,) int64, the slots of entity v are first_slot[v] to first_slot[v + 1] - 1, by ascending feature
+    first_slot : (N + 1,) int64, the slots of entity v are first_slot[v] to first_slot[v + 1] - 1, sorted by feature
     feature : (K,) int64, feature of each slot
     owner : (K,) int64, entity of each slot
     unary : (K,) float64, unary potential of each slot, nats
-    first_edge : (K + 1,) int64, the couplings of slot s are entries first_edge[s] to first_edge[s + 1] - 1, by
-        ascending feature
+    first_edge : (K + 1,) int64, the couplings of slot s are entries first_edge[s] to first_edge[s + 1] - 1, sorted by
+        feature
     other_slot : (2 E,) int64, slot at the other end of a coupling, in the same entity
     coupling : (2 E,) float64, coupling, nats
     first_feature_slot : (M + 1,) int64, the slots of feature f are feature_slots[first_feature_slot[f]] to
@@ -124,7 +124,9 @@ class Packed(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Models:
-    """N models with class-conditional probabilities, each of a subset of M features; an alternative to a `Bundle`.
+    """N models with class-conditional probabilities, each on a subset of M features.
+
+    `pack` accepts `Models` instead of a `Bundle`.
 
     Attributes
     ----------
@@ -174,16 +176,15 @@ NO_OVERLAPS = Overlaps(NO_INDICES, NO_INDICES, NO_INDICES, NO_INDICES, NO_INDICE
 
 
 def pack(bundle: Bundle | Models, *, overlaps: bool = True) -> Packed:
-    """Return the kernel arrays of a bundle of N entities and M features, which are cached and never changed.
+    """Return the cached, constant arrays from which kernels read a bundle of N entities and M features.
 
     The arrays take 40 bytes for each slot and 32 bytes for each coupling. Overlaps take more memory: N^2 entries, and
-    for each feature the square of the number of entities with the feature in their support.
+    n^2 entries for each feature that is in the support of n entities.
 
     Parameters
     ----------
     overlaps : if False, `Packed.overlaps` may be `NO_OVERLAPS`, which is enough for the kernels of `afa.engine.sharing`
-        and
-        for kernels that read single entities
+        and for kernels that read single entities
 
     Raises
     ------
@@ -254,7 +255,7 @@ def _lay_out_models(bundle: Models) -> Packed:
 
 
 def _by_slot(slots: Ints, row: Ints, column: Ints, value: Floats, prior: Floats, n: int, m: int) -> Packed:
-    """Return the kernel arrays of a bundle with unaries of 0 and an empty `site`, which the caller fills in.
+    """Return the kernel arrays of a bundle. The caller fills in the unaries, which are 0, and `site`, which is empty.
 
     Parameters
     ----------
@@ -319,7 +320,7 @@ def _overlaps(packed: Packed) -> Overlaps:
 
 
 class Gains(NamedTuple):
-    """Gains of every feature for Q duels. Entries first[p] to first[p + 1] - 1 belong to duel p.
+    """Gains of every feature for Q duels. Array entries first[p] to first[p + 1] - 1 belong to duel p.
 
     Attributes
     ----------

@@ -1,6 +1,6 @@
-"""Run many patients along given orders or under a rule, and return results over t, the number of observations.
+"""Run many patients along given orders or under a rule, and return results for each number t of observations.
 
-The results are signs of duels, counts of solves, snapshots of the state, and quantities of stopping rules.
+The results are signs of duels, counts of solves, states of patients, and inputs of stopping rules.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ N_SOLVES, ITERATIONS, CAPPED, UNFINISHED, ASCENT_SWEEPS = range(5)
 
 @dataclass(frozen=True)
 class SignPaths:
-    """Signs of every duel along observation orders, for t from 0 to M.
+    """Signs of every duel after t = 0, 1, ..., M observations.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class SignPaths:
 
 
 class SolvePaths(NamedTuple):
-    """Counts of the mean-field solves of N entities, for P patients in S orders each, for t from 0 to M.
+    """Counts of the mean-field solves of N entities, for P patients with S observation orders each.
 
     The last axis has five counts, in this order: solves, damped sweeps, solves that reached the cap of damped sweeps,
     solves whose coordinate ascent also reached its cap, and sweeps of coordinate ascent.
@@ -109,7 +109,7 @@ def sign_paths(
 def first_signs(
     bundle: Bundle, looked_at: Bundle, values: Codes, rounds: int, *, solver: Solver | None = None
 ) -> Codes:
-    """Return the signs of all duels by `linearity`, where `greedy` chooses the features by the gain `cmi`.
+    """Return the signs of the score `linearity` in all duels, if `greedy` chooses the features by the gain `cmi`.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def solve_paths(
     solver: Solver | None = None,
     threads: int | None = None,
 ) -> SolvePaths:
-    """Count the mean-field solves of every entity along given orders.
+    """Count the mean-field solves of every entity along given observation orders.
 
     An entity is solved before any observation, and after each observation of a feature in its support. Every solve
     starts from uniform marginals.
@@ -176,7 +176,7 @@ def solve_paths(
 
 
 def _kinds(found: WalkResults, longest: float) -> list[NDArray[Any]]:
-    """Return the five counts that `SolvePaths` lists, in order, with shape (..., N) each."""
+    """Return the five counts in the order of `SolvePaths`, each with shape (..., N)."""
     iterations, ascended = found.iterations, found.ascended
     return [
         iterations >= 0,
@@ -188,7 +188,7 @@ def _kinds(found: WalkResults, longest: float) -> list[NDArray[Any]]:
 
 
 class StateSamples(NamedTuple):
-    """States of P patients at R rounds, for N entities, K slots and Q pairs.
+    """States of P patients at R rounds, for N entities, Q duels and K slots (entity, feature).
 
     Attributes
     ----------
@@ -251,7 +251,9 @@ AS_PROBABLE = 0.005
 
 
 class StoppingQuantities(NamedTuple):
-    """Quantities that stopping rules use, on P paths with N entities and t from 0 to r (score `linearity`, gain `cmi`).
+    """Inputs of stopping rules for P patients and N entities after t = 0, ..., r observations.
+
+    The score is `linearity`, and the gain is `cmi`.
 
     Attributes
     ----------
@@ -271,7 +273,9 @@ class StoppingQuantities(NamedTuple):
 
 
 class TaskStoppingQuantities(NamedTuple):
-    """Quantities that stopping rules use, on P paths of one binary task and t from 0 to M (score `two_elbo`).
+    """Inputs of stopping rules for P patients of one binary task after t = 0, ..., M observations.
+
+    The score is `two_elbo`.
 
     Attributes
     ----------
@@ -299,7 +303,7 @@ def stopping_quantities(
     solver: Solver | None = None,
     threads: int | None = None,
 ) -> StoppingQuantities:
-    """Run P patients along one order each and return the quantities of stopping rules.
+    """Run P patients along one order each, and return the inputs of stopping rules.
 
     The result does not depend on the number of threads.
 
@@ -332,7 +336,7 @@ def task_stopping_quantities(
     target: str | None = None,
     threads: int | None = None,
 ) -> TaskStoppingQuantities:
-    """Run P patients of a binary task and return the quantities of stopping rules.
+    """Run P patients of a binary task, and return the inputs of stopping rules.
 
     The result does not depend on the number of threads.
 

@@ -130,7 +130,7 @@ class Patient(PatientState):
     def log_evidence(self) -> Floats:
         """Return log P(x_obs | v) plus the prior log-odds of each entity v.
 
-        The difference between two entities is the posterior log-odds of their duel.
+        The difference between the values of two entities is the posterior log-odds of their duel.
 
         Returns
         -------
@@ -141,7 +141,7 @@ class Patient(PatientState):
         return evidence
 
     def scores(self, score: str) -> Floats:
-        """Return a preference score of `afa.scores.preference` by its name, with rounding errors set to 0.
+        """Return the preference score with the given name (`afa.scores.preference`), with rounding errors set to 0.
 
         Returns
         -------
@@ -171,7 +171,7 @@ class Patient(PatientState):
         return scores
 
     def known_ranks(self, score: str, name_rank: Ints) -> Ints | None:
-        """Return the rank of each entity by `linearity`, or None for any other score.
+        """Return the rank of each entity if `score` is `linearity`, or None for any other score.
 
         Parameters
         ----------
@@ -185,7 +185,7 @@ class Patient(PatientState):
         return rank_all(self._linearity(), name_rank, self.packed.tie) if score == "linearity" else None
 
     def intervals(self) -> Floats:
-        """Return the smallest and largest S_v that the unobserved features allow, by entity (eq:l1-bracket).
+        """Return for each entity v the smallest and largest S_v that the unobserved features allow (eq:l1-bracket).
 
         Returns
         -------
@@ -196,7 +196,7 @@ class Patient(PatientState):
         return np.column_stack([self.state.constant - budget, self.state.constant + budget])
 
     def lead(self, duels: Ints | None = None) -> Floats:
-        """Return the contribution of the observed features to D for each of the given duels, Lambda_ab.
+        """Return for each of the given duels Lambda_ab, the part of D from the observed features.
 
         Parameters
         ----------
@@ -363,7 +363,7 @@ class ExactModels:
         self._solve(np.arange(len(bundle.entities)))
 
     def observe(self, feature: int, value: int, holders: Ints) -> None:
-        """Condition every entity, and solve again the entities with the feature in their support.
+        """Condition every entity on one value, and solve the entities with the feature in their support again.
 
         The caller conditions `state`.
 

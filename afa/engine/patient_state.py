@@ -1,4 +1,7 @@
-"""Interface of one patient's state for rules and planners, implemented by the engine and by `afa.planner.explicit`."""
+"""Interface of one patient's state, which rules and planners use.
+
+The engine and `afa.planner.explicit` implement it.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +48,8 @@ class DuelWeights:
 class PatientState(ABC):
     """State of one patient for N entities, as rules and planners use it.
 
-    The index of a duel is its position among all Q = N (N - 1) / 2 pairs a < b in order. A method with the argument
-    `duels` (ascending indices) returns results for these duels only.
+    The index of a duel is its position in the ordered list of all Q = N (N - 1) / 2 pairs a < b. If a method has the
+    argument `duels` (ascending indices), the results are for these duels only.
 
     Attributes
     ----------
@@ -65,7 +68,7 @@ class PatientState(ABC):
 
     @cached_property
     def pairs(self) -> Pairs:
-        """Return the entities a < b of every duel.
+        """Return the two entities a < b of every duel.
 
         Returns
         -------
@@ -91,7 +94,7 @@ class PatientState(ABC):
     @property
     @abstractmethod
     def closed(self) -> Bools:
-        """Return a mask of the features that are observed or whose values follow from observed features.
+        """Return a mask of the features that are observed, or that have values determined by observed features.
 
         Returns
         -------
@@ -107,7 +110,7 @@ class PatientState(ABC):
     def log_evidence(self) -> Floats:
         """Return the log-evidence of each entity plus its prior log-odds.
 
-        The difference between two entities is the log-odds of their duel.
+        The difference between the values of two entities is the log-odds of their duel.
 
         Returns
         -------
@@ -117,7 +120,7 @@ class PatientState(ABC):
 
     @abstractmethod
     def scores(self, score: str) -> Floats:
-        """Return a preference score by its name, with rounding errors set to 0.
+        """Return the preference score with the given name, with rounding errors set to 0.
 
         Returns
         -------
@@ -151,7 +154,7 @@ class PatientState(ABC):
 
     @abstractmethod
     def lead(self, duels: Ints | None = None) -> Floats:
-        """Return the contribution of the observed features to D for each of the given duels.
+        """Return for each of the given duels the part of D from the observed features.
 
         Parameters
         ----------
@@ -179,7 +182,7 @@ class PatientState(ABC):
 
     @abstractmethod
     def intervals(self) -> Floats:
-        """Return the smallest and largest S_v that the unobserved features allow, by entity.
+        """Return for each entity v the smallest and largest S_v that the unobserved features allow.
 
         Returns
         -------
@@ -269,7 +272,7 @@ class PatientState(ABC):
 
     @abstractmethod
     def total_unary(self) -> Floats:
-        """Return for each feature the sum over entities of the absolute effective unaries.
+        """Return for each feature the absolute effective unaries, summed over entities.
 
         Returns
         -------

@@ -20,7 +20,7 @@ LINEARITY, WALD, TWO_ELBO = range(3)
 
 
 class Ranks(NamedTuple):
-    """A ranking of entities by their duels.
+    """A ranking of entities, computed from the results of their duels.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ def name_places(names: tuple[str, ...]) -> Ints:
 
 @kernel()
 def score_table(state: State, score: int, tie: float, n_unobserved: int) -> Floats:
-    """Return the antisymmetric scores of all entity pairs by `LINEARITY`, `WALD` or `TWO_ELBO`.
+    """Return one score (`LINEARITY`, `WALD` or `TWO_ELBO`) of all entity pairs as an antisymmetric matrix.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def ranks_of(scores: Floats, members: Ints, name_rank: Ints, tie: float) -> Rank
 
 @kernel()
 def best_first(wins: Floats, margin: Floats, names: Ints, equal: float) -> Ints:
-    """Return the order of entities by wins, then by margin (sum of scores), then by name.
+    """Return the order of the entities, sorted by wins, then by margin (sum of scores), then by name.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def best_first(wins: Floats, margin: Floats, names: Ints, equal: float) -> Ints:
 
 @kernel(inline=True)
 def _tally(scores: Floats, members: Ints, tie: float) -> tuple[Floats, Floats]:
-    """Return the wins of the given entities among themselves, and the sums of their scores, (n,) float64 each."""
+    """Return two arrays, (n,) float64 each: wins among the given entities, and sums of scores against them."""
     n = len(members)
     ahead, margin = np.zeros(n), np.zeros(n)
     if n < len(scores):
@@ -314,7 +314,7 @@ def copy_table(table: RankTable) -> RankTable:
 
 @kernel(entrance=True)
 def refresh_table(cross: Floats, changed: Bools, tie: float, table: RankTable) -> None:
-    """Recompute the scores by `linearity` in the rows and columns of the changed entities.
+    """Recompute the `linearity` scores in the rows and columns of the changed entities.
 
     Parameters
     ----------
@@ -355,7 +355,7 @@ def _add_exactly(total: Floats, rest: Floats, i: int, term: float) -> None:
 
 @kernel(entrance=True)
 def rank_all(table: RankTable, name_rank: Ints, tie: float) -> Ints:
-    """Return the rank of every entity by its duels, in the order of `ranks_of`.
+    """Return the rank of every entity. The ranks agree with the order of `ranks_of`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Compare signs, ranks and bracket decisions of each round with those at full observation, under allocation rules."""
+"""Compare the signs, ranks and bracket decisions of each round with the results at full observation."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Outcomes(NamedTuple):
 
 
 class RulePaths(NamedTuple):
-    """Results of P patients under one rule, for t from 0 to r and for the two scores in `READOUTS`.
+    """Results of P patients under one rule after t = 0, ..., r observations, for the two scores in `READOUTS`.
 
     Attributes
     ----------
@@ -99,7 +99,9 @@ def follow_rule(
     solver: Solver | None = None,
     threads: int | None = None,
 ) -> RulePaths:
-    """Run P patients under a rule guided by `linearity`, and compare each round with full observation.
+    """Run P patients under an allocation rule, and compare each round with full observation.
+
+    The rule uses the score `linearity`.
 
     The result does not depend on the number of threads.
 
@@ -140,7 +142,7 @@ def judged(
     resolved: Bools,
     certified: Bools,
 ) -> RulePaths:
-    """Compare the rounds of P patients with full observation.
+    """Compare the results of P patients in each round with their outcomes at full observation.
 
     `order`, (P, r) int64, and the other arrays are fields of `WalkResults` for the scores in `READOUTS`.
     """
@@ -192,15 +194,16 @@ TO_THE_END, TO_ITS_END = range(2)
 
 
 class CallPaths(NamedTuple):
-    """Decisions of the five `BRACKETS` for P patients in S orders each, for M features and Q duels.
+    """Decisions of the five `BRACKETS` for Q duels of P patients with S orders of M features each.
 
     Attributes
     ----------
     counts : (P, S, M + 1, 5, 4) int32, numbers of duels after t observations; the last axis counts decided duels with a
         winner, wrongly decided duels, decided duels that are tied at full observation, and duels that `l1_paper`
         decides but `l1_tight` does not
-    steps : (P, S, L + 1, 5) int32, number of decided duels with a winner, by number of observed features in the union
-        of the duel's supports; L is the size of the largest union, and a duel with a smaller union keeps its last state
+    steps : (P, S, L + 1, 5) int32, number of decided duels with a winner, for each number of observed features in the
+        union of the duel's supports; L is the size of the largest union, and a duel with a smaller union keeps its last
+        state
     open : (P, S, Q, 5, 2) bool; on the last axis, entry 0 is True if the duel is undecided at every t < M, and entry 1
         is True if it is undecided while a feature in the union of its supports is unobserved
     first : (P, S, 4) int64, first wrong decision of a rigorous bracket as (t, duel, bracket, decision), or t = -1 if
@@ -221,9 +224,9 @@ def shared_order_calls(
     winners: Codes,
     **settings: Any,
 ) -> CallPaths:
-    """Run P patients through S orders each, and compare the decisions of every bracket with full observation.
+    """Run P patients through S orders each, and compare every bracket decision with the winner at full observation.
 
-    All duels have the same orders. The result does not depend on the number of threads.
+    The orders are the same for all duels. The result does not depend on the number of threads.
 
     Parameters
     ----------
@@ -248,7 +251,7 @@ def own_order_calls(
     winners: Codes,
     **settings: Any,
 ) -> CallPaths:
-    """Compare the decisions of every bracket with full observation, along a separate order for each duel (S = 1).
+    """Compare every bracket decision with the winner at full observation, along a separate order for each duel (S = 1).
 
     Parameters
     ----------
@@ -306,7 +309,7 @@ def _judge_all(
     threads: int | None = None,
     **settings: Any,
 ) -> None:
-    """Run the patients, and write into `found` the results of the bundle's duels, which are numbered from `number`."""
+    """Run the patients, and write the results of the bundle's duels into `found` at the indices from `number` on."""
     read = follow(bundle, values, orders, CALLS, only_changes=True, threads=threads, **settings)
     given = read, laid_out(orders), laid_out(winners), unions, number, found
     in_threads(_judge, orders.shape[0] * orders.shape[1], threads, *given)

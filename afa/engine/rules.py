@@ -71,7 +71,7 @@ class RoundView(NamedTuple):
 
 @kernel()
 def weigh(rule: int, packed: Packed, state: State, labels: Ints, view: RoundView) -> None:
-    """Write the weight of each duel's gain under a rule. If no unresolved duel matters to the rule, all weights are 0.
+    """Write the weight that a rule gives the gain of each duel. If the rule uses no unresolved duel, all weights are 0.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def weigh(rule: int, packed: Packed, state: State, labels: Ints, view: RoundView
 
 @kernel()
 def _weigh_registry(packed: Packed, view: RoundView, labels: Ints, rank: Ints) -> None:
-    """Write the weight of one duel per cluster: its first-ranked against its last-ranked entity (eq:active_registry).
+    """Write the weight of one duel for each cluster: its first-ranked versus last-ranked entity (eq:active_registry).
 
     Resolved duels have weight 0.
     """
@@ -166,7 +166,7 @@ def _sides(view: RoundView, rank: Ints, p: int) -> tuple[int, int]:
 
 @kernel()
 def _between_champions(packed: Packed, view: RoundView, labels: Ints, rank: Ints) -> int:
-    """Return the duel of Cluster-LUCB, or `NONE` if no cluster has its champion on one side or the duel is resolved.
+    """Return the duel that Cluster-LUCB selects, or `NONE` if the duel is resolved or one of its champions is missing.
 
     A champion is the top-ranked entity of a cluster. The duel is between the lowest-ranked champion inside the top k
     and the highest-ranked champion outside the top k.
@@ -191,7 +191,7 @@ def _between_champions(packed: Packed, view: RoundView, labels: Ints, rank: Ints
 
 @kernel(entrance=True)
 def total_unary(packed: Packed, state: State) -> Floats:
-    """Return for each feature the sum over entities of the absolute effective unaries.
+    """Return for each feature the absolute effective unaries, summed over entities.
 
     In a binary task of two models with class-conditional probabilities, return half the range of the feature's term in
     the duel.
@@ -264,7 +264,7 @@ def information_of(packed: Packed, state: State, empty: Floats) -> Floats:
 def best_feature(gain: Floats, closed: Bools, name_rank: Ints) -> int:
     """Return the unobserved feature with the largest positive gain, or `NONE` if no gain is positive.
 
-    Near-ties are broken by feature name.
+    If gains nearly tie, the feature with the first name in sorted order is returned.
 
     Parameters
     ----------
@@ -289,7 +289,8 @@ def best_feature(gain: Floats, closed: Bools, name_rank: Ints) -> int:
 def fallback_feature(packed: Packed, state: State, closed: Bools, name_rank: Ints) -> int:
     """Return the unobserved feature with the largest absolute effective unary, summed over entities.
 
-    If all unaries are 0, return the first unobserved feature by name. If all features are observed, return `NONE`.
+    If all unaries are 0, return the unobserved feature with the first name in sorted order. If all features are
+    observed, return `NONE`.
 
     Parameters
     ----------
@@ -305,7 +306,7 @@ def fallback_feature(packed: Packed, state: State, closed: Bools, name_rank: Int
 
 @kernel(entrance=True)
 def cluster_labels(distance: Floats, by_name: Ints, n_clusters: int, smallest: int) -> Ints:
-    """Return the cluster of each entity, labelled by the position of its first member in the order of names.
+    """Return the cluster label of each entity: the position of the cluster's first member in the order of names.
 
     Parameters
     ----------
@@ -368,7 +369,7 @@ def _least_after(apart: Floats, i: int) -> float:
 
 @kernel(inline=True)
 def _nearest_pair(apart: Floats, nearest: Floats, exact: Bools, equal: float) -> tuple[int, int]:
-    """Return the two closest clusters, or the first pair by name among equally close pairs.
+    """Return the two closest clusters. Ties are broken in the order of names.
 
     `nearest` contains lower bounds. A bound is replaced by the exact distance only if the exact distance could change
     the result.
@@ -396,7 +397,7 @@ def _nearest_pair(apart: Floats, nearest: Floats, exact: Bools, equal: float) ->
 
 @kernel(inline=True)
 def _nearest_to(apart: Floats, cluster: int, equal: float) -> int:
-    """Return the cluster that is closest to the given cluster, or the first by name among equally close clusters."""
+    """Return the cluster that is closest to the given cluster. Ties are broken in the order of names."""
     enough = np.min(apart[cluster]) + equal
     for j in range(len(apart)):
         if apart[cluster, j] <= enough:
@@ -416,7 +417,7 @@ def _loosen(apart: Floats, nearest: Floats, exact: Bools, first: int, later: int
 def _join(apart: Floats, size: Ints, one: int, other: int) -> None:
     """Merge two clusters under the smaller index.
 
-    The distance to each other cluster becomes the larger of the two old distances.
+    The distance from the merged cluster to any other cluster is the larger of the two old distances.
     """
     first, later = min(one, other), max(one, other)
     size[first] += size[later]

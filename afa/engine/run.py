@@ -1,7 +1,4 @@
-"""Data of the compiled walk: the settings, which all patients share, the state of one patient, and the results.
-
-The classes are `RunSettings`, `PathState` and `WalkResults`.
-"""
+"""Settings of a run (`RunSettings`), state of one patient (`PathState`), and results (`WalkResults`) for kernels."""
 
 from __future__ import annotations
 
@@ -123,9 +120,9 @@ class RunSettings(NamedTuple):
 
 
 class WalkResults(NamedTuple):
-    """Results of J paths of r rounds, at T of the rounds 0 to r, for N entities, K slots and Q duels.
+    """Results of J paths of r rounds, written at T rounds, for N entities, Q duels and K slots (entity, feature).
 
-    The second axis of a field has length 0 if the field's group was not requested.
+    If the caller did not request a group of results, the second axis of the group's arrays has length 0.
 
     Attributes
     ----------
@@ -137,8 +134,8 @@ class WalkResults(NamedTuple):
         written
     signs : (J, T, S, Q) int8, group SIGNS, signs by score: +1 if the first entity is preferred, -1 if the second is
         preferred, 0 for a tie; `kl` compares (a, b), and `kl_reversed` compares (b, a) and reverses the sign
-    place : (J, T, S, N) int16, group RANKS, number of entities ranked strictly ahead of each entity, by score; tied
-        entities have equal places
+    place : (J, T, S, N) int16, group RANKS, number of entities that each score ranks strictly ahead of each entity;
+        tied entities have equal places
     iterations : (J, T, N) int32, group SOLVES, damped sweeps of each entity's solve, or -1 if the entity is not solved
         in this round
     ascended : (J, T, N) int32, group SOLVES, sweeps of coordinate ascent, above 0 if the damped sweeps reached their
@@ -199,7 +196,7 @@ def copy_path_state(path_state: PathState) -> PathState:
 
 @kernel(inline=True)
 def _put(place: NDArray[Any], numbers: NDArray[Any]) -> None:
-    """Copy an array of one axis into `place`. An assignment of slices would need reference counting."""
+    """Copy a one-dimensional array into `place`. An assignment of slices would need reference counting."""
     for i in range(len(numbers)):
         place[i] = numbers[i]
 
@@ -248,7 +245,7 @@ def write_round(  # noqa: PLR0912 (one branch for each group of results)
 
 @kernel()
 def _write_signs(run: RunSettings, path_state: PathState, t: int, n_unobserved: int, signs: Codes) -> None:
-    """Write the signs of all duels in one round, (S, Q) int8, by score.
+    """Write the signs of all duels in one round, (S, Q) int8, for S scores.
 
     The sign of `stack_a` equals the sign of `linearity`, because `linearity` is the mean of the Gaussian in `stack_a`.
     """
@@ -335,7 +332,7 @@ def _write_duels(run: RunSettings, path_state: PathState, t: int, results: WalkR
 def _least_likely(run: RunSettings, path_state: PathState, now: RoundView, t: int) -> float:
     """Return the smallest probability that the entity inside the top k wins an unresolved duel (eq:fsp).
 
-    Only duels between an entity inside and an entity outside the top k count.
+    Only duels between an entity inside the top k and an entity outside the top k count.
     """
     pairs, least, inside = run.pairs, 1.0, now.inside
     inside[:] = False

@@ -51,7 +51,7 @@ def new_mirror(packed: Packed) -> FeatureMajorState:
 
 
 def copy_mirror(mirror: FeatureMajorState) -> FeatureMajorState:
-    """Return a copy of the mirror that can be changed independently."""
+    """Return a copy of a `FeatureMajorState` that can be changed independently."""
     return FeatureMajorState(*(array.copy() for array in mirror))
 
 
@@ -78,7 +78,10 @@ def observe_among(
     value: int,
     iteration: Iteration,
 ) -> None:
-    """Observe one feature, solve the entities with it in their support, and update their entries of `cross`."""
+    """Observe one feature, and solve the entities with this feature in their support.
+
+    The entries of these entities in `cross` are updated.
+    """
     condition(packed, state, feature, value)
     holders = packed.owner[
         packed.feature_slots[packed.first_feature_slot[feature] : packed.first_feature_slot[feature + 1]]
@@ -98,7 +101,7 @@ def observe_among(
 
 @kernel()
 def _reflect(packed: Packed, sharing: FeatureMajorModel, state: State, mirror: FeatureMajorState, entity: int) -> None:
-    """Copy the effective unaries and first moments of one entity into the mirror."""
+    """Copy the effective unaries and first moments of one entity into `mirror`."""
     place, from_field, from_m, field, m = sharing.place, state.field, state.m, mirror.field, mirror.m
     for slot in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
         field[place[slot]], m[place[slot]] = from_field[slot], from_m[slot]
@@ -166,7 +169,7 @@ Small = NDArray[np.int32]
 
 
 class FeatureMajorModel(NamedTuple):
-    """Arrays of a bundle by feature. A *link* is a pair of features that are coupled in at least one entity.
+    """Arrays of a bundle, sorted by feature. A *link* is a pair of features that are coupled in at least one entity.
 
     Attributes
     ----------
@@ -193,7 +196,7 @@ SHARED: WeakKeyDictionary[Bundle, FeatureMajorModel] = WeakKeyDictionary()
 
 
 def sharing_of(bundle: Bundle) -> FeatureMajorModel:
-    """Return the arrays of a bundle by feature, which are cached.
+    """Return the cached arrays of a bundle, sorted by feature.
 
     The arrays take 8 bytes for each slot, 12 bytes for each coupling, and at most 12 bytes for each link.
     """
@@ -286,7 +289,7 @@ def _fields_left(packed: Packed, sharing: FeatureMajorModel, values: Floats, obs
 
 @kernel(inline=True)
 def _add_links(packed: Packed, sharing: FeatureMajorModel, observed: Bools, apart: Floats) -> Floats:
-    """Subtract from `apart` the amounts that cancel because two entities u < v couple the same features.
+    """Subtract from `apart` the amounts that cancel if two entities u < v couple the same two features.
 
     Return the sum of absolute couplings of each entity, (N,) float64, nats.
     """
@@ -318,7 +321,7 @@ emptied.
 
 
 class GainCache:
-    """Cache of the gains of one patient. The index of a duel is its position among all pairs a < b in order.
+    """Cache of the gains of one patient. The index of a duel is its position in the ordered list of all pairs a < b.
 
     Parameters
     ----------
@@ -336,7 +339,9 @@ class GainCache:
         self._forget()
 
     def rows(self, state: State, duels: Ints, changed_at: Ints, now: int) -> tuple[Gains, Ints]:
-        """Return up-to-date gains, and their rows for the given duels. The next call of `rows` may change these gains.
+        """Return two results: up-to-date gains, and the row of each given duel in them.
+
+        The next call of `rows` may change these gains.
 
         Parameters
         ----------
@@ -387,7 +392,7 @@ def _joined(one: Gains, other: Gains) -> Gains:
 
 @kernel(entrance=True)
 def add_weighted(gains: Gains, rows: Ints, weights: Floats, total: Floats) -> None:
-    """Add the weighted sum of the gains of the given rows (eq:feature_selection).
+    """Add to `total` the weighted gains of the given rows of `gains` (eq:feature_selection).
 
     Parameters
     ----------

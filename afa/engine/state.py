@@ -88,7 +88,7 @@ def copy_state(state: State) -> State:
 
 @kernel(inline=True)
 def term(packed: Packed, state: State, slot: int, value: int) -> float:
-    """Return the increase of the running constant if the feature at a slot is observed with a value, in nats.
+    """Return how much the running constant increases, in nats, if the feature of a slot is observed with `value`.
 
     In models with class-conditional probabilities, the increase is relative to the background, and unobserved
     neighbours are at their centres.
@@ -142,7 +142,7 @@ def _narrow(packed: Packed, state: State, slot: int, value: int) -> None:
 
 @kernel(inline=True)
 def _group_terms(packed: Packed, state: State, entity: int) -> float:
-    """Write `pull` of the members of exclusive groups so that `cross` treats each group as one variable.
+    """Write `pull` for the members of exclusive groups, so that `cross` treats each group as one variable.
 
     Return the log-probability that no member is +1 given the observed members, summed over groups. The caller adds
     this sum to `origin`.
@@ -167,7 +167,7 @@ def _group_terms(packed: Packed, state: State, entity: int) -> float:
 
 @kernel(inline=True)
 def free_part(packed: Packed, state: State, entity: int) -> tuple[Ints, Floats]:
-    """Return the slots of one entity that mean-field solves, (n,) int64, and the `padded` couplings between them."""
+    """Return two results: the slots of one entity that mean-field solves, (n,) int64, and their `padded` couplings."""
     # unpack the tuples here: inside the loops, unpacking would cost more than the sums
     observed, feature, site = state.observed, packed.feature, packed.site
     first_edge, other_slot, of_edge = packed.first_edge, packed.other_slot, packed.coupling
@@ -193,7 +193,7 @@ def free_part(packed: Packed, state: State, entity: int) -> tuple[Ints, Floats]:
 def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration) -> None:
     """Solve mean-field for the free features of one entity (eq:mf-update). The caller updates `cross`.
 
-    Members of exclusive groups have no couplings; `condition` sets their moments.
+    Members of exclusive groups have no couplings. `condition` sets the moments of these members.
     """
     # unpack the tuples here: inside the loops, unpacking would cost more than the sums
     field, m, q, site = state.field, state.m, state.q, packed.site
@@ -234,7 +234,7 @@ def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration
 def expected_score(
     overlaps: Overlaps, pair: int, constant: float, field: Floats, field_at: int, m: Floats, m_at: int
 ) -> float:
-    """Return E_q[S_v] of entity v under the first moments of entity u, nats.
+    """Return the expected score E_q[S_v] of entity v under the first moments of entity u, nats.
 
     `pair` = u N + v is the index in `overlaps` of the features that u and v share. Start positions are passed instead
     of array slices because slicing takes longer than the sum.
@@ -268,7 +268,7 @@ def solve_all(packed: Packed, state: State, iteration: Iteration, needs_cross: b
 def cross_of(packed: Packed, state: State, v: int) -> None:
     """Write the row and the column of one entity in `cross`.
 
-    Models with class-conditional probabilities must all cover the same features.
+    If models have class-conditional probabilities, all models must cover the same features.
     """
     n = len(packed.prior)
     for i in range(2 * n):
@@ -278,7 +278,7 @@ def cross_of(packed: Packed, state: State, v: int) -> None:
 
 @kernel(inline=True)
 def _cross(packed: Packed, state: State, u: int, v: int) -> float:
-    """Return E_{q_u}[S_v | x_obs], nats."""
+    """Return E_{q_u}[S_v | x_obs], the expected score of entity v under the marginals of entity u, nats."""
     pair, at_u, at_v = u * len(packed.prior) + v, packed.first_slot[u], packed.first_slot[v]
     if not packed.class_conditional:
         return expected_score(packed.overlaps, pair, state.constant[v], state.field, at_v, state.m, at_u)

@@ -8,8 +8,8 @@ The model is conditioned on the observations and has n free (unobserved) feature
 - m, q : (n,) float64, first and second moments, changed in place
 
 The loops are written so that the compiler can vectorise them without changing the order of any sum. The loops are
-fastest if n is a multiple of `LANES`. Callers may pad n to such a multiple (`padded`); the padding does not change the
-results.
+fastest if n is a multiple of `LANES`. Callers may pad n to a multiple of `LANES` (`padded`); the padding does not
+change the results.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def moments_of_probabilities(field: float, width: float, offset: float, sides: f
 def damped(
     alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, iteration: Iteration
 ) -> tuple[int, bool]:
-    """Run damped Jacobi sweeps (eq:mf-update). Return the number of sweeps, and True if the sweeps reached the cap.
+    """Run damped Jacobi sweeps (eq:mf-update). Return the number of sweeps, and True if the sweeps reached their cap.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def step_to(new_m: float, new_q: float, m: Floats, q: Floats, j: int, damping: f
 def converged(
     alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, n: int, iteration: Iteration
 ) -> tuple[int, int]:
-    """Run damped sweeps, and then coordinate ascent if the damped sweeps reached the cap.
+    """Run damped sweeps, and then coordinate ascent if the damped sweeps reached their cap.
 
     Return the number of damped sweeps and the number of sweeps of coordinate ascent.
 

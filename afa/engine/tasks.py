@@ -1,8 +1,9 @@
-"""Compute scores and brackets of one entity, as a binary task, for many patients and given or chosen orders.
+"""Compute scores and brackets of a binary task (does a patient have one entity?) for many patients.
 
-The task is a duel between the entity's two class models (`afa.model.closure`): with the entity, and without it. All
-scores, gains and brackets of duels apply to this task. Observing a feature outside the entity's support changes
-nothing. Therefore, results have one *step* for each observed feature of the support, and the round of each step.
+The task is a duel between the entity's two class models (`afa.model.closure`): with the entity, and without it.
+Therefore, all scores, gains and brackets of duels apply to the task. Observing a feature outside the entity's support
+changes nothing. Therefore, results have one *step* for each observed feature of the support. The array `t` contains the
+round of each step.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ READ = ENTITIES | DUELS | CALLS
 
 @dataclass(frozen=True)
 class TaskPaths:
-    """Results of one task along R orders for each patient, by step.
+    """Results of one task at each step, for P patients with R orders each.
 
     Step 0 is before any observation. The entity has s features in its support.
 
@@ -96,8 +97,8 @@ def task_of(
 def classes_of(bundle: Bundle, entity: str, coupling: Closure, strength: float) -> Bundle | Models:
     """Return the two class models of an entity, as the entities of a bundle.
 
-    With `explicit`, the models are built from the bundle's class-conditional probabilities (docs/decisions.md, Base
-    rates), and kappa is 0, as in mean-field.
+    With the closure `explicit`, the models are built from the bundle's class-conditional probabilities
+    (docs/decisions.md, Base rates), and kappa is 0, as in mean-field.
     """
     if coupling != "explicit":
         return closed_bundle(bundle, entity, coupling, strength)
@@ -182,7 +183,7 @@ def _steps(task: ClassTask, found: WalkResults) -> TaskPaths:
 
 @dataclass(frozen=True)
 class ElboDifferences:
-    """F_1 - F_0 given each of R sets of observations, and the sweeps of the two solves in each state.
+    """Mean-field log-odds F_1 - F_0 for each of R sets of observations, with the sweeps of the two solves.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The compiled walk: run patients from one observation to the next, and write results after each.
+"""Run patients from one observation to the next, and write results after each observation, with compiled kernels.
 
 `afa.engine` lists the steps of a round. A bit mask selects the results; arrays of results that are not requested are
 empty. Callbacks are not used because numba cannot cache a kernel with a function as argument.
@@ -91,7 +91,7 @@ def walk(
             path_state.closed[:] = patterns[pattern[begin]]
         t, row, part = _walk_on(run, path_state, now, values, results, members[begin:end], keys[begin:end], t, row)
         if part:
-            # part 0 is popped last and may change the state, because all other parts have copied it by then
+            # part 0 is popped last and may change the state, because all other parts have copied the state by then
             parts = np.flatnonzero(np.diff(keys[begin:end])) + begin + 1
             for i in range(len(parts) + 1):
                 start, stop = parts[i - 1] if i else begin, parts[i] if i < len(parts) else end
@@ -110,7 +110,7 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
     t: int,
     row: int,
 ) -> tuple[int, int, bool]:
-    """Run paths with the same history until their next observations differ or the paths end.
+    """Run paths with the same history until the paths differ in the next observation or end.
 
     Return the number of observations, the number of written rows, and True if the next observations differ.
     """
@@ -184,9 +184,9 @@ def _keep_together(
     keys: Ints,
     t: int,
 ) -> bool:
-    """Return True if all member paths make the same t-th observation. Otherwise, sort the members by observation.
+    """Return True if all member paths make the same t-th observation. Otherwise, sort the paths by observation.
 
-    Members that differ only in the value of a feature outside all supports stay together.
+    Paths that differ only in the value of a feature outside all supports stay together.
 
     Parameters
     ----------
@@ -246,7 +246,7 @@ def _look_at(run: RunSettings, path_state: PathState, now: RoundView) -> None:
 
 @kernel()
 def _rank(state: State, name_rank: Ints, tie: float, scores: Floats, ranks: Ranks) -> None:
-    """Write the scores and the ranks by `linearity`."""
+    """Write the scores `linearity`, and the ranks that follow from these scores."""
     scores[:] = score_table(state, INT(LINEARITY), tie, INT(0))
     found = ranks_of(scores, np.arange(len(scores)), name_rank, tie)
     ranks.order[:] = found.order
@@ -257,7 +257,7 @@ def _rank(state: State, name_rank: Ints, tie: float, scores: Floats, ranks: Rank
 def _bring_gains_up_to_date(
     run: RunSettings, path_state: PathState, now: RoundView, order: Ints, members: Ints, t: int, number: int
 ) -> None:
-    """Compute the gains that this round needs, and their weighted sums over duels for the rule."""
+    """Compute the gains that this round needs, and for the rule the weighted sums of gains over duels."""
     rescores = t < len(run.rescore) and run.rescore[t] and run.rule not in (GIVEN, LARGEST_UNARY, INFORMATION)
     if not rescores and run.requested & (LARGEST | CHOICE) == 0:
         return
@@ -322,7 +322,7 @@ def _cluster(pairs: Pairs, budget: Floats, name_rank: Ints, labels: Ints) -> Non
 
 @kernel(borrows=True)
 def _want(run: RunSettings, now: RoundView, feature: int) -> None:
-    """Mark the unresolved duels of entities with the feature in their support. Elsewhere, the feature has gain 0."""
+    """Mark the unresolved duels of entities with the feature in their support. The gain is 0 in all other duels."""
     packed, n = run.packed, len(run.name_rank)
     if feature == NONE:
         return

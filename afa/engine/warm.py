@@ -1,7 +1,8 @@
 """Compile every kernel in advance: `python -m afa.engine.warm`, for example before the first run on a cluster.
 
-Without this step, numba compiles a kernel at its first call, during the first run. On a cluster, all jobs would compile
-the same kernels at once. This module calls each function of the engine on a small bundle, in parallel processes.
+Otherwise, numba compiles each kernel when it is first called, during the first run. On a cluster, all jobs would
+compile the same kernels at once. This module calls each function of the engine on a small bundle, in parallel
+processes.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def compile_all(processes: int | None = None) -> None:
     """Compile all kernels that are not compiled yet, in `processes` processes (None: one for each core)."""
     if not keeps_kernels() or ALL_KERNELS in compiled_groups():
         return
-    _states()  # before the parallel parts, which all use these kernels
+    _states()  # before the parallel parts, because all of them use these kernels
     workers = processes or len(os.sched_getaffinity(0))
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_say_nothing) as pool:
         begun = {pool.submit(part): part for part in PARTS}

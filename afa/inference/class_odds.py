@@ -1,6 +1,6 @@
-"""Log-odds of the two classes of an entity, by exact partition functions or by the two-ELBO estimate (eq:two-elbo-def).
+"""Compute the log-odds of an entity's two classes, with exact inference or as a two-ELBO estimate (eq:two-elbo-def).
 
-The classes are *with the entity* and *without it*. `afa.model.closure` builds the two class models.
+Class 1 is *with the entity*, and class 0 is *without the entity*. `afa.model.closure` builds the two class models.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SMALL = 10_000_000
 
 
 def log_ratio(one: PairwiseMRF, zero: PairwiseMRF, memory_limit: int = MEMORY_LIMIT) -> float:
-    """Return log Z_1 - log Z_0 of two class models without observations and priors, nats, by exact inference.
+    """Return log Z_1 - log Z_0 of two class models without observations and priors, nats, computed exactly.
 
     Mean-field inference takes log Z_1 - log Z_0 as 0 (docs/decisions.md, Base rates).
 
@@ -43,7 +43,7 @@ def known_log_ratio(one: PairwiseMRF, zero: PairwiseMRF) -> float:
 
 @dataclass(frozen=True)
 class TwoElbo:
-    """Log-odds of the two classes by mean-field, nats (eq:two-elbo-def).
+    """Log-odds of the class with the entity, estimated with mean-field inference, nats (eq:two-elbo-def).
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ def two_elbo(
     coupling: Coupling = "differential",
     strength: float = STRENGTH,
 ) -> TwoElbo:
-    """Return the two-ELBO estimate of the log-odds of class 1 given `observations`, raw and calibrated.
+    """Return the raw and the calibrated two-ELBO estimate of the log-odds of class 1, given `observations`.
 
     The estimate is the difference between the ELBOs of the two models of `class_models` (eq:elbo-half, eq:ell-hat).
     """

@@ -1,8 +1,8 @@
-"""Variable elimination in each connected component: elimination order, cost, and tables of conditional probabilities.
+"""Eliminate the variables of each connected component: find the order, estimate the cost, and compute the tables.
 
 Eliminating a feature joins its remaining neighbours, called its *separator*, in one table. The width of an elimination
-order is the size of its largest separator. The min-fill order eliminates next the feature that joins the fewest new
-pairs.
+order is the size of its largest separator. In the min-fill order, the next eliminated feature is the one that joins the
+fewest new pairs of neighbours.
 
 In the forward pass, each feature v is summed out of the log-table of its clique (v and its separator). The stored table
 is p(x_v | separator of v), whose entries are in [0, 1]. In the backward pass, products and sums of these tables give
@@ -54,14 +54,14 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Component:
-    """A connected component of a conditioned model. Its n features are numbered in elimination order.
+    """A connected component of a conditioned model. The n features are numbered in elimination order.
 
     Attributes
     ----------
     members : (n,) int, positions in `evidence.free`
     terms : (n, 3) float64, effective terms of -1, 0, +1 for couplings about 0, nats
     coupling : (n, n) float64, nats
-    separators : for each feature, the sorted later features that share a table with it when it is eliminated
+    separators : for each feature v, the sorted later features that are in the table of v when v is eliminated
 
     """
 
@@ -80,7 +80,10 @@ class Component:
 
     @cached_property
     def children(self) -> tuple[tuple[int, ...], ...]:
-        """Return for each feature v the features whose separator begins with v, and which send a message to v."""
+        """Return for each feature v the features that send a message to v.
+
+        The separator of these features begins with v.
+        """
         into: list[list[int]] = [[] for _ in self.separators]
         for v, separator in enumerate(self.separators):
             if separator:
@@ -88,12 +91,12 @@ class Component:
         return tuple(map(tuple, into))
 
     def clique(self, v: int) -> tuple[int, ...]:
-        """Return the features on the axes of the table in which `v` is eliminated, beginning with `v`."""
+        """Return the features of the table in which `v` is eliminated, in the order of its axes; `v` is the first."""
         return (v, *self.separators[v])
 
 
 def components(evidence: Evidence) -> list[Component]:
-    """Return the connected components of the unobserved part of a conditioned model, ordered by first feature."""
+    """Return the connected components of the unobserved features, sorted by the first feature of each component."""
     free = evidence.free
     coupling = evidence.mrf.couplings[free][:, free].tocsr()
     terms = evidence.uncentred()[1][free]
@@ -102,7 +105,7 @@ def components(evidence: Evidence) -> list[Component]:
         order, separators = min_fill(part)
         place = {v: position for position, v in enumerate(order)}
         members = np.array(order, dtype=np.intp)
-        # skip the slicing for single features, the most frequent component of a sparse model
+        # most components of a sparse model are single features, which need no slicing
         dense = coupling[members][:, members].toarray() if len(members) > 1 else np.zeros((1, 1))
         renumbered = tuple(tuple(sorted(place[u] for u in separator)) for separator in separators)
         found.append(Component(members, terms[members], dense, renumbered))
@@ -110,7 +113,7 @@ def components(evidence: Evidence) -> list[Component]:
 
 
 def min_fill(neighbours: dict[int, int]) -> tuple[list[int], list[list[int]]]:
-    """Return the elimination order and the separators of a graph, given as a bit mask of neighbours for each feature.
+    """Return the elimination order and the separators of a graph. `neighbours` contains a bit mask for each feature.
 
     If several features join equally few new pairs, the feature with the fewest neighbours is eliminated first, then the
     feature with the lowest index.
@@ -186,7 +189,7 @@ def _bits(mask: int) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class Eliminated:
-    """A component as the product of the conditional probabilities p(x_v | separator of v).
+    """Distribution of a component, as a product of conditional probabilities p(x_v | separator of v).
 
     Attributes
     ----------
@@ -201,7 +204,7 @@ class Eliminated:
 
     @classmethod
     def of(cls, component: Component) -> Eliminated:
-        """Return the component with all features summed out in elimination order."""
+        """Sum out all features of a component in elimination order, and return the result."""
         tables: list[Floats] = []
         messages: dict[int, Floats] = {}
         for v in range(component.n):
@@ -233,9 +236,9 @@ class Eliminated:
     def pair_moments(self) -> Floats:
         """Return E[x_j x_l] of all pairs of features, with E[x_j^2] on the diagonal.
 
-        E[x_j | separator] of each eliminated feature j is passed on to the cliques that are eliminated later. E[x_j
-        x_l] for a feature l that is eliminated later on the branch of j is computed in the clique that eliminates l.
-        E[x_j x_l] for a feature l on another branch is computed in the clique where the two branches join.
+        The cliques that are eliminated after feature j receive E[x_j | separator]. E[x_j x_l] for a feature l that is
+        eliminated later on the branch of j is computed in the clique that eliminates l. E[x_j x_l] for a feature l on
+        another branch is computed in the clique where the two branches join.
 
         Returns
         -------
@@ -285,7 +288,7 @@ class Eliminated:
         return values
 
     def _separator_probabilities(self) -> list[Floats]:
-        """Return the joint probabilities of each feature's separator, computed from the last clique to the first."""
+        """Return the joint probabilities of each feature's separator. The last clique is computed first."""
         component = self.component
         found: list[Floats] = [np.ones(())] * component.n
         for v in reversed(range(component.n)):
@@ -297,7 +300,7 @@ class Eliminated:
 
 
 def best_values(component: Component) -> Codes:
-    """Return the values with the largest energy. In a tie, the eliminated feature takes its lowest value.
+    """Return the values with the largest energy. If values of a feature tie, the lowest value is used.
 
     Returns
     -------
@@ -344,7 +347,7 @@ def _expand(table: Floats, axes: tuple[int, ...], clique: tuple[int, ...]) -> Fl
 
 
 def _project(table: Floats, clique: tuple[int, ...], axes: tuple[int, ...]) -> Floats:
-    """Return `table` summed over the features of `clique` that are not in `axes`."""
+    """Return `table`, summed over all features of `clique` that `axes` does not contain."""
     held = set(axes)
     n_left = 0
     for axis in clique:

@@ -1,4 +1,4 @@
-"""Exact inference on a conditioned ternary model, with which mean-field results are compared.
+"""Compute exact inference results on a conditioned ternary model, to compare mean-field results with them.
 
 Each connected component of the unobserved features is eliminated in min-fill order. If the tables of a model would be
 too large, an error states the estimated cost. Unobserved features outside the support are uniform. A ternary feature
@@ -25,7 +25,7 @@ MEMORY_LIMIT = 2_000_000_000
 
 @dataclass(frozen=True)
 class Exact:
-    """Exact marginals and log-partition, with their cost.
+    """Exact marginals and log-partition of a model, with the cost of computing them.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ def pair_moments(
 ) -> tuple[Floats, Floats]:
     """Return the exact first moments of all features, and the exact pair moments of the features in `evidence.free`.
 
-    The memory limit and the errors are those of `exact`.
+    The memory limit and the errors are the same as in `exact`.
 
     Returns
     -------
@@ -144,10 +144,10 @@ def exact_expected_score(
 def map_state(
     mrf: PairwiseMRF, evidence: Evidence | dict[str, int] | None = None, *, memory_limit: int = MEMORY_LIMIT
 ) -> tuple[Codes, float]:
-    """Return the most probable values of the unobserved features, with the observed values, and their energy E(x).
+    """Return two results: all feature values, most probable where unobserved, and the energy E(x) of these values.
 
-    Among equally probable values, a feature takes the lowest value when it is eliminated. The memory limit and the
-    errors are those of `exact`.
+    If values are equally probable, the eliminated feature takes the lowest of these values. The memory limit and the
+    errors are the same as in `exact`.
 
     Returns
     -------
@@ -173,7 +173,7 @@ def sample(
 ) -> Codes:
     """Return `n` independent exact samples of all features. Observed features keep their values.
 
-    The memory limit and the errors are those of `exact`.
+    The memory limit and the errors are the same as in `exact`.
 
     Returns
     -------
@@ -198,7 +198,7 @@ def estimate(mrf: PairwiseMRF, evidence: Evidence | dict[str, int] | None = None
 
 
 def _plan(state: Evidence, memory_limit: int, *, pairs: bool) -> tuple[list[Component], Estimate]:
-    """Return the components and their cost. Raise an `InferenceError` if the cost is too large."""
+    """Return the components and their total cost. Raise an `InferenceError` if the tables need too much memory."""
     parts = components(state)
     total = _total(parts, pairs=pairs)
     if total.bytes > memory_limit:
@@ -212,7 +212,7 @@ def _plan(state: Evidence, memory_limit: int, *, pairs: bool) -> tuple[list[Comp
 
 
 def _total(parts: list[Component], *, pairs: bool) -> Estimate:
-    """Return the cost of solving all components one after another: the sum of times and the maximum of memory."""
+    """Return the cost of solving all components one after another. Times are summed, and memory is the maximum."""
     costs = [elimination_cost(part, pairs=pairs) for part in parts]
     return Estimate(
         width=max((cost.width for cost in costs), default=0),
@@ -223,7 +223,7 @@ def _total(parts: list[Component], *, pairs: bool) -> Estimate:
 
 
 def _within_bounds(first: Floats, second: Floats) -> tuple[Floats, Floats]:
-    """Return the moments clipped to |m| <= q <= 1, so that rounding does not make a probability negative."""
+    """Clip the moments to |m| <= q <= 1, so that rounding errors make no probability negative."""
     q = np.minimum(second, 1.0)
     return np.clip(first, -q, q), q
 

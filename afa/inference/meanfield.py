@@ -1,9 +1,9 @@
-"""Damped mean-field inference on a conditioned ternary model: the plain Python definition.
+"""Run damped mean-field inference on a conditioned ternary model, in plain Python.
 
-A marginal of three values is given by its moments (m, q) = (E[x], E[x^2]). Damping is linear in the marginals, and
-therefore also in the moments (docs/decisions.md, Model and inference). If a feature has the terms f(s) and its
-neighbours exert the field h, its marginal is proportional to exp(f(s) + h s). For the paper's terms, f(s) = alpha s,
-the normaliser Z and the moments are
+A marginal distribution over three values is described by its moments (m, q) = (E[x], E[x^2]). Damping is linear in the
+marginals, and therefore also in the moments (docs/decisions.md, Model and inference). If a feature has the unary terms
+f(s), and its neighbours add the mean field h, the marginal of the feature is proportional to exp(f(s) + h s). For the
+paper's terms, f(s) = alpha s, the normaliser Z and the moments are
 
     Z = 1 + 2 cosh(alpha + h),   m = 2 sinh(alpha + h) / Z,   q = 2 cosh(alpha + h) / Z.
 
@@ -66,7 +66,7 @@ class Solver:
 
 @dataclass(frozen=True)
 class MeanField:
-    """Mean-field solution and its diagnostics.
+    """Mean-field solution of a model, with diagnostics of the iteration.
 
     Attributes
     ----------
@@ -141,10 +141,10 @@ def mean_field(
 ) -> MeanField:
     """Return mean-field marginals and ELBO of `mrf` given `evidence` (eq:mf-update, eq:elbo-explicit).
 
-    The first sweep starts from `start` if it is given. Otherwise, a model with class-conditional probabilities starts
-    from these probabilities, and any other model starts from uniform marginals. Features outside the support stay
-    uniform and are not solved. If the damped sweeps reach their cap, coordinate ascent continues from the last sweep.
-    Coordinate ascent never lowers the ELBO.
+    The first sweep starts from `start` if this argument is given. Otherwise, a model with class-conditional
+    probabilities starts from these probabilities, and any other model starts from uniform marginals. Features outside
+    the support stay uniform and are not solved. If the damped sweeps reach their cap, coordinate ascent continues from
+    the last sweep. Coordinate ascent never lowers the ELBO.
 
     Examples
     --------
@@ -183,9 +183,9 @@ def _centres(mrf: PairwiseMRF) -> Floats:
 def _coordinate_ascent(
     terms: Floats, coupling: sp.csr_array, centre: Floats, m: Floats, q: Floats, solver: Solver
 ) -> tuple[Floats, Floats, int, float]:
-    """Update one feature at a time in index order (eq:mf-update), until the largest change is below the tolerance.
+    """Update one feature at a time in index order (eq:mf-update), until all changes are below the tolerance.
 
-    The moments of one feature are computed with Python floats, ten times as fast as `moments_of` on arrays of length 1.
+    Computing the moments of one feature with Python floats is ten times as fast as `moments_of` on arrays of length 1.
     """
     m, q = m.copy(), q.copy()
     below, above = (terms[:, 0] - terms[:, 1]).tolist(), (terms[:, 2] - terms[:, 1]).tolist()
@@ -208,7 +208,7 @@ def _coordinate_ascent(
 
 
 def _largest_change(step_m: Floats, step_q: Floats) -> float:
-    """Return the largest absolute change over the three probabilities (q - m)/2, 1 - q and (q + m)/2."""
+    """Return the largest absolute change of any of the three probabilities (q - m)/2, 1 - q and (q + m)/2."""
     sides = (np.abs(step_q) + np.abs(step_m)) / 2
     return float(np.max(np.maximum(sides, np.abs(step_q))))
 

@@ -1,4 +1,4 @@
-"""Result of inference: the marginals of the unobserved features."""
+"""Store the result of inference: the marginals of the unobserved features."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def probabilities_of(first: Floats, second: Floats) -> Floats:
 
 
 def spread(evidence: Evidence, m: Floats, q: Floats) -> Marginals:
-    """Return marginals over all M features, with the given moments of the features in `evidence.free`.
+    """Return the `Marginals` of all M features, given the moments of the features in `evidence.free`.
 
     Parameters
     ----------

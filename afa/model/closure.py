@@ -1,14 +1,14 @@
-"""Build two class-conditional models from one elicited model by one of two closures (eq:half-potential).
+"""Build two class models from one elicited model, with one of two assumptions, called *closures* (eq:half-potential).
 
 Elicitation gives only S = log(p_1 / p_0), where p_1 is the class with the entity and p_0 the class without it. The
 paper's closure, `differential`, sets p_1 ~ exp(+S/2) and p_0 ~ exp(-S/2). Both class models are pairwise models on the
 graph of S. Therefore all methods for two entities apply to the two classes (tab:mode-mapping). The paper derives
-`differential` by maximum entropy. The derivation is wrong (docs/errata.md), so the closure is a choice.
+`differential` by maximum entropy. The derivation is wrong (docs/errata.md). Therefore, this closure is an assumption.
 
 The closure `shared`, which the paper does not have, treats an elicited coupling as co-variation in both classes: p_1 ~
 exp(+alpha.x/2 + x'Psi x/2) and p_0 ~ exp(-alpha.x/2 + x'Psi x/2). Because p_0(x) = p_1(-x), Z_0 = Z_1 exactly, and
-E_Q[sign S] = 0 exactly before any observation. Under `shared`, S is alpha.x, and the couplings only predict unobserved
-features. In both closures, each class gets half the prior log-odds.
+E_Q[sign S] = 0 exactly before any observation. Under `shared`, S is alpha.x, and couplings only help to predict
+unobserved features. In `differential` and `shared`, each class gets half the prior log-odds.
 
 A bundle with class-conditional probabilities needs no closure: `explicit` uses the two classes of the bundle
 (`afa.model.bundle.rates`).
@@ -36,8 +36,8 @@ Closure = Literal["differential", "shared", "explicit"]
 def half_potentials(mrf: PairwiseMRF) -> tuple[PairwiseMRF, PairwiseMRF]:
     """Return the models of class 1 and class 0, with the energies +S/2 and -S/2 (eq:half-potential).
 
-    Each model has half the prior log-odds. Negating S exchanges the two models and the errors of their bounds
-    (prop:anti-sym).
+    Each model has half the prior log-odds. If S is negated, the two models are exchanged, and so are the errors of
+    their bounds (prop:anti-sym).
     """
     return mrf.scaled(0.5), mrf.scaled(-0.5)
 
@@ -45,8 +45,8 @@ def half_potentials(mrf: PairwiseMRF) -> tuple[PairwiseMRF, PairwiseMRF]:
 def shared_potentials(mrf: PairwiseMRF, strength: float = STRENGTH) -> tuple[PairwiseMRF, PairwiseMRF]:
     """Return the models of class 1 and class 0, which share the couplings Psi.
 
-    Class 1 has +1/2 times the unary potentials and the prior of `mrf`, and class 0 has -1/2 times both. Psi is the
-    matrix of elicited couplings, scaled down so that beta L^2 is at most `strength`.
+    Class 1 has +1/2 times the unary potentials and the prior of `mrf`, and class 0 has -1/2 times the same numbers. Psi
+    is the matrix of elicited couplings, scaled down so that beta L^2 is at most `strength`.
     """
     couplings = shared_factor(mrf, strength) * mrf.couplings
     one, zero = (
@@ -81,7 +81,7 @@ def contrast(mrf: PairwiseMRF, coupling: Coupling = "differential") -> PairwiseM
 
 
 def known_coupling(coupling: str) -> Coupling:
-    """Return `coupling` if it is the name of a closure, else raise a `PlannerError`."""
+    """Return `coupling` if a closure has this name, else raise a `PlannerError`."""
     for known in COUPLINGS:
         if coupling == known:
             return known
@@ -130,8 +130,8 @@ def contraction(mrf: PairwiseMRF, evidence: Evidence | None = None) -> float:
     """Return beta L^2, the largest absolute row sum of the couplings among unobserved features (eq:mf-contraction).
 
     If beta L^2 is below 1, the paper's condition is met, and mean-field has one fixed point. For ternary features, a
-    value below 3/2 is enough, because the moment map has slope at most 2/3. The half-potential models have half the
-    beta L^2 of S (prop:halved). With shared couplings, beta L^2 is at most `strength`.
+    value below 3/2 is enough, because the moment map has slope at most 2/3. The models with energies +S/2 and -S/2 have
+    half the beta L^2 of S (prop:halved). With shared couplings, beta L^2 is at most `strength`.
     """
     strength = abs(mrf.couplings)
     if evidence is not None:

@@ -41,7 +41,10 @@ def shown_unit(unit: str) -> str:
 
 
 class Span(NamedTuple):
-    """An interval from `low` to `high`. `low_open` excludes the number `low`, and `high_open` the number `high`."""
+    """An interval from `low` to `high`.
+
+    If `low_open` is True, `low` is excluded; if `high_open` is True, `high` is excluded.
+    """
 
     low: float = -math.inf
     high: float = math.inf
@@ -67,9 +70,9 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """The features of a table, checked when they are read. All arrays are read-only and as long as `names`.
+    """Description of the features of a table. All arrays are read-only and as long as `names`.
 
-    The fields are in the order of `FEATURE_COLUMNS`.
+    The attributes are in the order of `FEATURE_COLUMNS`.
 
     Parameters
     ----------
@@ -107,7 +110,7 @@ class Features:
 
     @property
     def is_binary(self) -> Bools:
-        """Return a mask of the features whose values in the table are 0 and 1.
+        """Return a mask of the binary features, whose values in the table are 0 and 1.
 
         Returns
         -------
@@ -159,12 +162,15 @@ class Features:
 
     @cached_property
     def missing_codes(self) -> tuple[tuple[str, ...], ...]:
-        """Return each feature's codes for *not measured*, from `missing` and from its coding ("9 unknown")."""
+        """Return each feature's codes for *not measured*.
+
+        The codes are listed in `missing` or in the coding ("9 unknown").
+        """
         pairs = zip(self.missing, self.codings, strict=True)
         return tuple((*_listed(said), *_coded_as_missing(coding)) for said, coding in pairs)
 
     def meanings(self, name: str) -> tuple[str, str] | None:
-        """Return the words for 0 and 1 of a binary feature, or None if its coding has no words or just "no" and "yes".
+        """Return the words for 0 and 1 of a binary feature, or None if its coding has no words, or only "no" and "yes".
 
         >>> import pandas as pd
         >>> rows = pd.DataFrame({"feature": ["appetite", "pain"], "kind": ["binary", "binary"]})
@@ -181,7 +187,7 @@ class Features:
         return said["0"], said["1"]
 
     def excludes(self, name: str, value: float) -> str:
-        """Return the coding of a feature if `value` is not possible according to it, else an empty text.
+        """Return the coding of a feature if the coding excludes `value`, else an empty text.
 
         Examples
         --------
@@ -298,7 +304,7 @@ def _possible(binary: Bools, low: Floats, high: Floats) -> Bools:
 def share_columns(
     table: CsvTable, names: tuple[str, str], possible: Bools, rows: Bools
 ) -> tuple[Floats, Floats, Bools]:
-    """Return the shares below and above the cut points in two columns of a table, and the rows with errors.
+    """Return the shares in two columns of a table (below and above the cut points), and a mask of rows with errors.
 
     An empty share counts as 0. If both shares of a row are empty, both are NaN.
 
@@ -421,7 +427,7 @@ def _pieces(coding: str) -> list[str]:
 
 
 def _bound(piece: str, unit: str) -> Span | None:
-    """Return the interval that one part of a coding describes by one or two bounds, or None if it has no bound."""
+    """Return the interval that one part of a coding describes with one or two bounds, or None without any bound."""
     tail = rf"\s*(?:{re.escape(unit.casefold())}|%|percent)?\s*" if unit else r"\s*(?:%|percent)?\s*"
     piece = re.sub(
         r"^(?:whole |all )?(?:numbers?|integers?|values?|counts?|grades?|scores?)\s+(?=[-+<>.\da])", "", piece

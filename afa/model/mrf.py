@@ -5,10 +5,10 @@ A model gives each configuration x in {-1, 0, +1}^M the energy
     E(x) = pi + sum_j f_j(x_j) + 1/2 (x - mu)' W (x - mu)
 
 Here `W` is the symmetric matrix of couplings with a zero diagonal, and `pi` is the prior log-odds. In the paper's
-models, `f_j(s) = alpha_j s` and `mu = 0`. Their energy is E(x) = pi + alpha . x + 1/2 x' W x, which counts each
-unordered pair once (eq:mrf-general). In models with class-conditional probabilities, `f_j(s)` is `log P_j(s)`, and `mu`
-contains the means of the P_j. Because of this centring, couplings do not change the mean-field marginals before any
-observation (docs/decisions.md, Base rates). If the value s is impossible, f_j(s) = -inf.
+models, `f_j(s) = alpha_j s` and `mu = 0`. The energy of the paper's models is E(x) = pi + alpha . x + 1/2 x' W x, which
+counts each unordered pair once (eq:mrf-general). In models with class-conditional probabilities, f_j(s) is log P_j(s),
+and `mu` contains the means of the distributions P_j. Because of this centring, couplings do not change the mean-field
+marginals before any observation (docs/decisions.md, Base rates). For impossible values, f_j(s) is -inf.
 
 Conditioning on observed features is exact: the result is a model of the same kind on the unobserved features (App.
 supp:updatemrf).
@@ -39,7 +39,7 @@ LOG3 = float(np.log(3.0))
 class PairwiseMRF:
     """A pairwise model on M ternary features, with the paper's linear unary terms.
 
-    `class_conditional` builds a model with class-conditional probabilities instead.
+    `from_probabilities` builds a model with class-conditional probabilities instead.
 
     Parameters
     ----------
@@ -119,10 +119,10 @@ class PairwiseMRF:
         prior: float = 0.0,
         features: tuple[str, ...] = (),
     ) -> PairwiseMRF:
-        """Return a model whose marginals before any observation, in mean-field, are the given probabilities.
+        """Return a model whose mean-field marginals before any observation are the given probabilities.
 
-        The couplings are centred on the means of the marginals. `unary` is the part of log P that is linear in the
-        value.
+        The couplings are centred on the means of the marginals. The attribute `unary` is the coefficient of the value
+        in log P.
 
         Parameters
         ----------
@@ -164,7 +164,7 @@ class PairwiseMRF:
         terms: Floats,
         centre: Floats | None,
     ) -> PairwiseMRF:
-        """Check the parts of the model, make their arrays read-only, and return the model."""
+        """Check the model's parts, make the arrays read-only, and return the model."""
         matrix = sp.csr_array(couplings, dtype=np.float64, copy=True)
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
@@ -196,7 +196,7 @@ class PairwiseMRF:
 
     @cached_property
     def support(self) -> NDArray[np.intp]:
-        """Return the features that have a coupling, or unequal terms for their possible values.
+        """Return the features with a coupling, and the features with unequal terms for their possible values.
 
         Returns
         -------
@@ -209,13 +209,13 @@ class PairwiseMRF:
 
     @cached_property
     def reach(self) -> float:
-        """Return an upper bound on |E(x)| over all x, nats: a sum of the absolute prior, terms and couplings."""
+        """Return an upper bound on |E(x)| over all x, nats, from absolute values of prior, terms and couplings."""
         of_values = np.where(self.possible, np.abs(self.terms), 0.0).max(axis=1, initial=0.0).sum()
         about = np.ones(self.n_features) if self.centre is None else 1.0 + np.abs(self.centre)
         return float(abs(self.prior) + of_values + about @ (abs(self.couplings) @ about) / 2)
 
     def energy(self, values: ArrayLike) -> float:
-        """Return E(x) of one configuration of all features, nats (eq:mrf-general).
+        """Return the energy E(x) of one configuration of all features, nats (eq:mrf-general).
 
         Parameters
         ----------
@@ -252,7 +252,7 @@ class PairwiseMRF:
         return np.asarray(self.prior + of_values + 0.5 * (about * pulls).sum(axis=1))
 
     def uncentred(self) -> PairwiseMRF:
-        """Return a model with equal energies and couplings about 0; the centres are moved into terms and prior."""
+        """Return a model with the same energies, but with couplings centred on 0 and changed terms and prior."""
         if self.centre is None:
             return self
         pull = self.couplings @ self.centre
@@ -310,7 +310,7 @@ def _check_model(unary: Floats, couplings: sp.csr_array, prior: float, names: tu
 class Evidence:
     """Observations of one model, and the conditioned model on the unobserved features (App. supp:updatemrf).
 
-    With x_A for the unobserved values, E(x) = constant + sum_A terms(x_j) + 1/2 (x - mu)_A' W (x - mu)_A
+    If A is the set of unobserved features, E(x) = constant + sum_A terms(x_j) + 1/2 (x - mu)_A' W (x - mu)_A
     (eq:diff-decomposition).
 
     Attributes
@@ -318,7 +318,7 @@ class Evidence:
     observed : (M,) bool
     values : (M,) int8, 0 for unobserved features
     constant : running constant with the prior, nats (eq:running-constant)
-    shift : (M,) float64, sum that observed neighbours add to the linear term of an unobserved feature, nats; 0 for
+    shift : (M,) float64, amount that observed neighbours add to the linear term of an unobserved feature, nats; 0 for
         observed features
 
     """
@@ -331,7 +331,7 @@ class Evidence:
 
     @classmethod
     def of(cls, mrf: PairwiseMRF, observations: Mapping[str, int] | None = None) -> Evidence:
-        """Return the evidence of the given observations (feature name -> value), by default none.
+        """Return the evidence of the given observations (feature name -> value). The default is no observation.
 
         Examples
         --------
@@ -365,7 +365,7 @@ class Evidence:
 
     @property
     def terms(self) -> Floats:
-        """Return the effective terms: the model's terms plus the shift by observed neighbours.
+        """Return the effective terms: the model's terms plus the amounts that observed neighbours add.
 
         Returns
         -------
@@ -376,7 +376,7 @@ class Evidence:
         return np.where(self.observed[:, None], 0.0, self.mrf.terms + self.shift[:, None] * about)
 
     def uncentred(self) -> tuple[float, Floats]:
-        """Return the constant and the terms of a model with equal energies whose couplings are about 0.
+        """Return the constant and the terms of a model with the same energies and with couplings centred on 0.
 
         Returns
         -------
@@ -407,7 +407,7 @@ class Evidence:
     def log_volume(self) -> float:
         """Return the log-partition function of the unobserved features outside the support, nats.
 
-        In the paper's models, each such feature contributes log 3.
+        In the paper's models, each unobserved feature outside the support contributes log 3.
         """
         outside = ~self.observed
         outside[self.mrf.support] = False
@@ -415,7 +415,10 @@ class Evidence:
         return float(np.log(mass).sum())
 
     def observe(self, feature: int, value: int) -> Evidence:
-        """Return the evidence with one more observed feature; only its neighbours' terms change (supp:updatemrf)."""
+        """Return the evidence with one more observed feature.
+
+        Only the terms of the feature's neighbours change (supp:updatemrf).
+        """
         name = self.mrf.features[feature]
         if value not in VALUES:
             raise PlannerError(
@@ -440,7 +443,7 @@ class Evidence:
 
 
 def difference_terms(a: Evidence, b: Evidence) -> tuple[Floats, Floats]:
-    """Return the contributions of unobserved features and pairs to E_a(x) - E_b(x), nats.
+    """Return the amounts that unobserved features and pairs add to E_a(x) - E_b(x), nats.
 
     Both models must have the same observations. In the paper's models, u_j(s) = delta_j s and w_jl(s, t) = delta_jl s
     t.
@@ -460,7 +463,7 @@ def difference_terms(a: Evidence, b: Evidence) -> tuple[Floats, Floats]:
 
 
 def pair_terms(a: PairwiseMRF, b: PairwiseMRF, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
-    """Return the contributions of n pairs of features to E_a(x) - E_b(x).
+    """Return the amounts that n pairs of features add to E_a(x) - E_b(x).
 
     Parameters
     ----------
@@ -468,7 +471,7 @@ def pair_terms(a: PairwiseMRF, b: PairwiseMRF, rows: NDArray[np.intp], columns: 
 
     Returns
     -------
-    pairs : (n, 3, 3) float64, nats, by the values of the two features; NaN for impossible values
+    pairs : (n, 3, 3) float64, nats, for each combination of the two features' values; NaN for impossible values
 
     """
     pairs = np.where(a.possible[rows][:, :, None] & a.possible[columns][:, None, :], 0.0, np.nan)

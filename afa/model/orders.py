@@ -25,8 +25,8 @@ def generator_of(*names: object) -> np.random.Generator:
 def random_order(features: Sequence[str], *, patient: str, seed: int, experiment: str = "random") -> Ints:
     """Return the features in the random order of one patient and seed.
 
-    The order sorts features by a hash of (experiment, patient, seed, feature). Therefore, adding or dropping a feature
-    does not change the relative order of the other features, nor does renumbering the features.
+    The order sorts features by a hash of (experiment, patient, seed, feature). Therefore, adding, dropping or
+    renumbering features does not change the relative order of the remaining features.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """A study: the entities and features to elicit, the language model and endpoint, and the settings of requests.
 
 A study is a folder with `study.yaml` and `phenotypes.csv`, and optionally `keywords.csv` and `aliases.csv`. If the
-study belongs to a field (`afa.evaluate.field`), `entities.csv` lists the entities, and `study.yaml` also names the
+study belongs to a data set (`afa.evaluate.field`), `entities.csv` lists the entities, and `study.yaml` also names the
 table of values.
 """
 
@@ -94,7 +94,7 @@ class Endpoint:
         return cls(found[BASE_URL], found[MODEL], found[key])
 
     def redacted(self, text: str) -> str:
-        """Return the text without the key (plain or escaped as JSON), because an endpoint may repeat it."""
+        """Return the text without the key (plain or escaped as JSON), because an endpoint may repeat the key."""
         return _pattern(self.key).sub(REMOVED, text) if len(self.key) >= SHORTEST_KEY else text
 
     def _faults(self) -> Iterator[Fault]:
@@ -119,13 +119,13 @@ class Endpoint:
 
 @lru_cache
 def _pattern(key: str) -> re.Pattern[str]:
-    r"""Return a pattern that matches the key, with each character plain, after a backslash, or as `\u` and digits."""
+    r"""Return a pattern that matches the key. Each character may be plain, after a backslash, or `\u` and digits."""
     return re.compile("".join(rf"(?:\\?{re.escape(c)}|\\u(?i:{ord(c):04x}))" for c in key))
 
 
 @dataclass(frozen=True)
 class Manner:
-    """Settings of a request to a language model.
+    """Settings of requests to a language model.
 
     Parameters
     ----------
@@ -134,9 +134,9 @@ class Manner:
         (without them, for endpoints that refuse them), `json_object` (a request for JSON), `prompt` (in the prompt)
     stream : True to receive the answer in pieces
     timeout : longest time without receiving a byte, seconds
-    deadline : longest time of a call, seconds
-    calls : largest number of calls for one answer if the endpoint fails
-    answers : largest number of answers requested if none fits the schema
+    deadline : longest time of one request, seconds
+    calls : largest number of requests for one answer if the endpoint fails
+    answers : largest number of answers that are requested if no answer fits the schema
     failures : number of consecutive failed attempts, over all questions, after which a run stops
     patience : longest `Retry-After` to wait for, seconds; if the endpoint asks for more, the run stops
     limit : name of the endpoint's parameter for `most_tokens`
@@ -199,7 +199,7 @@ class Words(Strict):
 
 
 class TableSource(Strict):
-    """Location and licence of the values and labels of a field."""
+    """Location and licence of the values and labels of a data set."""
 
     file: str = Field(description="name of the file, in the field's folder or in `<tables>/<field>`")
     sha256: str = Field(pattern=SHA256)
@@ -211,7 +211,7 @@ class TableSource(Strict):
 
 
 class Voter(Strict):
-    """Model and endpoint of a voter; empty fields are taken from the environment."""
+    """Model and endpoint of a voter (one run of a language model). Empty settings are taken from the environment."""
 
     model: str = Field("", description="name of the model; empty: AFA_LLM_MODEL")
     address: str = Field("", description="address of the endpoint; empty: AFA_LLM_BASE_URL")
@@ -271,18 +271,18 @@ class StudySettings(Strict):
 
     @property
     def known_models(self) -> Mapping[str, str]:
-        """Return a mapping from voters to models, for voters whose model is set."""
+        """Return a mapping from voters (independent runs) to models. Voters without a model are omitted."""
         return {run: voter.model for run, voter in self.models.items() if voter.model}
 
     @property
     def variables(self) -> list[str]:
-        """Return the names of the environment variables that a run with live requests reads."""
+        """Return the names of the environment variables that a run reads if it sends requests."""
         voters = [self.voter(run) for run in (*self.voters, PAIR_RUN)]
         names = [name for voter in voters for name, own in ((BASE_URL, voter.address), (MODEL, voter.model)) if not own]
         return list(dict.fromkeys([*names, *(voter.key for voter in voters)]))
 
     def voter(self, run: str) -> Voter:
-        """Return the voter with the given name, or a `Voter` with empty fields if `models` does not list it."""
+        """Return the voter with the given name, or an empty `Voter` if `models` does not contain the name."""
         return self.models.get(run, Voter())
 
 
@@ -326,7 +326,7 @@ class Study:
 
 
 def study_files(folder: str | Path) -> dict[str, Path]:
-    """Return the files that `load_study` reads in a folder, which the workflow's rules use as inputs.
+    """Return the files that `load_study` reads in a folder. Rules of the workflow use these files as inputs.
 
     Returns
     -------

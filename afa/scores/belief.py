@@ -2,7 +2,7 @@
 
 The background is the distribution of each feature among all patients, estimated without labels. If the background has a
 covariance, an observed feature changes the means of the other features by linear regression. The mean and covariance of
-the scores S_v at full observation are sums over features and coupled pairs. These sums need no mean-field inference and
+the scores S_v at full observation are sums over features and coupled pairs. The sums need no mean-field inference, and
 are exact if features are independent.
 
 `Background` contains the distributions of the features. `ScoreTable` contains the scores of a bundle in arrays that all
@@ -32,7 +32,7 @@ from afa.model.mrf import RELATIVE_TIE, ROUNDING, VALUES
 
 Kind = Literal["patients", "elicited", "mixture", "uniform"]
 PRIOR_PATIENTS = 10.0
-"""Number of patients that the bundle's probabilities count as when they are mixed with shares among few patients."""
+"""Number of patients that the bundle's probabilities count as when they are averaged with shares of few patients."""
 FEW_PATIENTS = 30
 """With fewer patients, commands that read a table mix its shares of values with the bundle's probabilities."""
 DRAWS = 4096
@@ -54,7 +54,7 @@ DIGITS = 6
 
 @dataclass(frozen=True, eq=False)
 class Background:
-    """The distribution of each feature among all patients, and the source of the distribution.
+    """The distribution of each feature among all patients, and a text that names its source.
 
     Parameters
     ----------
@@ -106,8 +106,8 @@ class Background:
     def given(cls, bundle: Bundle, background: Background | Mapping[str, Any] | str | None) -> Background:
         """Return the background that a planner's option `background` describes.
 
-        The option is a `Background`, its plain values (`Background.plain`), or the word `elicited` or `uniform`. The
-        default None means `elicited` if the bundle has probabilities, else `uniform`.
+        The option is a `Background`, the result of `Background.plain`, or the word `elicited` or `uniform`. The default
+        None means `elicited` if the bundle has probabilities, else `uniform`.
         """
         if background is None:
             background = "elicited" if bundle.has_probabilities else "uniform"
@@ -133,7 +133,7 @@ class Background:
         return background
 
     def plain(self) -> str | dict[str, Any]:
-        """Return the background as plain values, which `given` converts back to a `Background`."""
+        """Return the background as strings, numbers and lists, which `given` converts back to a `Background`."""
         if self.kind in ("elicited", "uniform"):
             return self.kind
         found = {"probabilities": self.probabilities.tolist(), "kind": self.kind, "words": self.words}
@@ -193,9 +193,9 @@ class Background:
     ) -> Background:
         """Return the background estimated from patients without labels.
 
-        The background contains the share of each value, and the covariance that `shrunk_covariance` estimates. If no
-        patient was measured for a feature, its values are equally probable. Bundles of more than 500 features get no
-        covariance.
+        The background contains the share of each value, and the covariance that `shrunk_covariance` estimates. If a
+        feature was measured in no patient, its possible values are equally probable. Bundles of more than 500 features
+        get no covariance.
 
         Parameters
         ----------
@@ -225,7 +225,7 @@ class Background:
 
     @classmethod
     def mixture(cls, bundle: Bundle, values: Floats | Codes, *, prior: float = PRIOR_PATIENTS) -> Background:
-        """Return the background estimated from few patients and the bundle's probabilities.
+        """Return the background as a weighted mean of shares among few patients and the bundle's probabilities.
 
         The bundle's probabilities count as much as `prior` patients. If the bundle has no probabilities, all values of
         a feature are taken as equally probable.
@@ -282,7 +282,7 @@ def variances_of(probabilities: Floats) -> Floats:
 
 
 def _symmetric(covariance: Any) -> Floats:
-    """Return a covariance as a matrix, (M, M) float64.
+    """Return a covariance matrix, (M, M) float64, from an array or from texts.
 
     Parameters
     ----------
@@ -300,11 +300,11 @@ def _symmetric(covariance: Any) -> Floats:
 
 
 def shrunk_covariance(values: Floats, probabilities: Floats) -> Floats | None:
-    """Return the covariance of features among patients, with correlations shrunk according to cross-validation.
+    """Return the covariance of features among patients. Cross-validation chooses how much correlations are shrunk.
 
     The shrinkage is the value in `SHRINKAGE` with the largest normal log-likelihood of held-out patients, summed over
-    `FOLDS` folds. The result is None if the shrinkage is 1 (independent features), or with fewer than 2 `FOLDS`
-    patients or fewer than two features that vary.
+    `FOLDS` folds. The result is None if the shrinkage is 1 (independent features), if there are fewer than 2 `FOLDS`
+    patients, or if fewer than two features vary.
 
     Parameters
     ----------
@@ -363,9 +363,9 @@ def _held_out(z: Floats, left_out: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class ScoreTable:
-    """The scores S_v(x) = constant_v + sum_j f_vj(x_j) + sum_{j<l} psi_vjl x_j x_l in arrays that all patients share.
+    """Arrays, shared by all patients, of S_v(x) = constant_v + sum_j f_vj(x_j) + sum_{j<l} psi_vjl x_j x_l.
 
-    A slot is a pair of an entity v and a feature that S_v depends on. Slots are sorted by entity, then by feature.
+    A slot is a pair (entity v, feature that S_v depends on). Slots are sorted by entity, then by feature.
 
     Parameters
     ----------
@@ -374,7 +374,7 @@ class ScoreTable:
     constant : (n_entities,) float64
         The part of a score that depends on no feature, nats.
     entity, feature : (n_slots,) int64
-        Ints of the entity and the feature of each slot.
+        Index of the entity and index of the feature of each slot.
     terms : (n_slots, 3) float64
         f_vj(-1), f_vj(0), f_vj(+1), nats; 0 at values that cannot occur.
     owner : (n_pairs,) int64
@@ -386,7 +386,7 @@ class ScoreTable:
     groups : tuple of (n_members,) int64
         Exclusive groups of features: each member is 0 or +1, at most one member is +1, and no member is coupled.
     places : (n_entities,) int64
-        Rank of each entity among entities with equal scores; by default the order of the bundle.
+        Position of each entity in the order that breaks ties of scores; by default the order of the bundle.
 
     """
 
@@ -434,7 +434,7 @@ class ScoreTable:
 
     @cached_property
     def slots_of(self) -> tuple[Ints, Ints]:
-        """Return the slots sorted by feature, and the position of each feature's first slot.
+        """Return two results: the slots sorted by feature, and the position of each feature's first slot.
 
         Returns
         -------
@@ -446,7 +446,7 @@ class ScoreTable:
 
     @cached_property
     def neighbours(self) -> tuple[Ints, Floats, Ints]:
-        """Return the slot and the coupling of the other feature, for each of the two features of each coupling.
+        """Return the couplings sorted by feature. Each coupling occurs twice, once for each of its two features.
 
         Returns
         -------
@@ -475,7 +475,7 @@ class ScoreTable:
 
     @cached_property
     def distinct_pairs(self) -> tuple[Ints, Ints]:
-        """Return the distinct pairs of coupled features, and the distinct pair of each coupling.
+        """Return two results: the distinct pairs of coupled features, and for each coupling the index of its pair.
 
         Returns
         -------
@@ -500,7 +500,7 @@ class ScoreTable:
 
     @cached_property
     def by_pair(self) -> tuple[Ints, Ints]:
-        """Return the couplings sorted by distinct pair, and the position of each pair's first coupling.
+        """Return two results: the couplings sorted by pair of features, and the position of each pair's first coupling.
 
         Returns
         -------
@@ -514,7 +514,7 @@ class ScoreTable:
 
     @cached_property
     def pointer(self) -> Ints:
-        """Return the position of each entity's first slot.
+        """Return the position of each entity's first slot (entity, feature).
 
         Returns
         -------
@@ -529,7 +529,7 @@ class ScoreTable:
         return sp.csr_array((np.ones(len(self.feature)), self.feature, self.pointer), shape=shape)
 
     def matrix(self, of_slots: Floats) -> sp.csr_array:
-        """Return numbers of slots (entity, feature) as a sparse matrix of shape (n_entities, n_features).
+        """Return one number for each slot (entity, feature) as a sparse matrix of shape (n_entities, n_features).
 
         Parameters
         ----------
@@ -540,7 +540,7 @@ class ScoreTable:
         matrix : (n_entities, n_features) sparse
 
         """
-        found = copy(self._by_row)  # the matrices of all `of_slots` share their index arrays
+        found = copy(self._by_row)  # all matrices that this method returns share their index arrays
         found.data = of_slots
         return found
 
@@ -558,7 +558,7 @@ class ScoreTable:
         return float(all((part == np.round(part)).all() for part in parts))
 
     def by_entity(self, of_slots: Floats) -> Floats:
-        """Return the sum of one number for each slot over the slots of each entity.
+        """Return for each entity the sum of the numbers of its slots (entity, feature).
 
         Parameters
         ----------
@@ -572,7 +572,7 @@ class ScoreTable:
         return np.asarray(np.bincount(self.entity, weights=of_slots, minlength=len(self.entities)))
 
     def scores(self, values: Codes) -> Floats:
-        """Return S_v at given values of all features.
+        """Return the score S_v of each entity for given values of all features.
 
         Parameters
         ----------
@@ -611,7 +611,7 @@ class Differences(NamedTuple):
     def weights(self) -> Floats:
         """Return the weight of each difference D_ab: its normal density at 0, scaled to a maximum of 1.
 
-        The weight is phi(d / sqrt V) / sqrt V, where d and V are the mean and the variance of D_ab, and 0 if V is 0. A
+        With d and V as the mean and the variance of D_ab, the weight is phi(d / sqrt V) / sqrt V, or 0 if V is 0. A
         difference that is nearly decided, or that no measurement can change, has a weight near 0. The scaling avoids
         underflow and does not change the chosen feature.
 
@@ -635,10 +635,10 @@ class Belief:
     table : ScoreTable
         The scores.
     background : Background
-        Probabilities of the values of unobserved features. Its covariance is ignored with exclusive groups, and where a
-        score is not linear in a feature (bundles with probabilities).
+        Probabilities of the values of unobserved features. The covariance of the background is ignored if there are
+        exclusive groups, or if a score is not linear in a feature (bundles with probabilities).
     exact : bool
-        True to include coupled pairs in the covariance; False for the covariance to first order.
+        True to include coupled pairs in the covariance; False to ignore these second-order terms.
 
     Attributes
     ----------
@@ -649,7 +649,7 @@ class Belief:
     joint : (n_features, n_features) float64 or None
         Covariance of the features, 0 for observed features; None if features are treated as independent.
     background : Background
-        The given background, without the covariance if that is ignored.
+        The given background, without the covariance if the covariance is ignored.
     observed : (n_features,) bool
         True for each observed feature, and for a feature that must be 0 because another member of its exclusive group
         is +1.
@@ -668,7 +668,7 @@ class Belief:
         of, at = p[table.feature], table.feature
         self._expected = (of * table.terms).sum(axis=1)
         self._linear = (of * _standard(OF_VALUES - self.middle[:, None], p)[at] * table.terms).sum(axis=1)
-        # if a feature is constant among all patients, the slope cannot come from a regression
+        # a feature that is constant among all patients has no slope from a regression
         slope = (table.terms[:, 2] - table.terms[:, 0]) / 2
         self._linear = np.divide(self._linear, np.sqrt(self.spread[at]), out=slope, where=self.spread[at] > 0)
         self._bend = (of * _curve(p)[at] * table.terms).sum(axis=1)
@@ -716,9 +716,9 @@ class Belief:
     def observe(self, feature: int, value: int) -> None:
         """Update the belief with one observed value.
 
-        With a covariance, the mean of every other feature changes by its regression on the observed feature. In an
-        exclusive group, observing 0 raises the probabilities of the other members, and observing +1 sets the other
-        members to 0.
+        If the background has a covariance, the means of all other features change by linear regression on the observed
+        feature. In an exclusive group, observing 0 raises the probabilities of the other members, and observing +1 sets
+        the other members to 0.
         """
         if self.joint is not None:
             self._observe_jointly(feature, value)
@@ -734,7 +734,7 @@ class Belief:
             self.observed[j] = value == 1
 
     def _observe_jointly(self, feature: int, value: int) -> None:
-        """Update the belief with one value if the background has a covariance, which requires scores linear in x."""
+        """Update the belief with one value, given a background with a covariance and scores that are linear in x."""
         self.middle = self.middle + self._regression(feature) * (value - self.middle[feature])
         self.middle[feature], self._value[feature], self.observed[feature] = value, value, True
         self._settle(feature)
@@ -774,7 +774,7 @@ class Belief:
         self.middle[feature], self.spread[feature] = middle, spread
 
     def order(self) -> Ints:
-        """Return all entities by decreasing E S_v. Entities with equal means, up to rounding, are sorted by `places`.
+        """Return all entities by decreasing E S_v. If means are equal up to rounding, entities are sorted by `places`.
 
         Returns
         -------
@@ -787,13 +787,13 @@ class Belief:
 
     @property
     def _through(self) -> Floats:
-        """Return c Sigma, (N, M) float64: the covariance of each score with each feature, to first order."""
+        """Return c Sigma, (N, M) float64: the first-order covariance of each score with each feature."""
         if self._products is None:
             self._products = np.asarray(self.table.matrix(self.slope) @ self.joint)
         return self._products
 
     def _loadings(self) -> list[tuple[Any, Floats]]:
-        """Return pairs (loadings (N, M), scales (M,)) from which the effect of measuring a feature is computed.
+        """Return pairs (loadings (N, M), scales (M,)), from which the gain of measuring a feature is computed.
 
         Measuring feature j reduces the variance of a score by c_j^2 s_j if features are independent; the pair is (c,
         s). With a covariance Sigma of the features, the reduction is (c Sigma)_j^2 / s_j; the pair is (c Sigma, 1 / s).
@@ -929,9 +929,9 @@ class Belief:
     def value_of(self, features: Sequence[int], k: int) -> float:
         """Return the gain of measuring several features at once for the current top k.
 
-        The gain is the sum of two parts. Each feature adds its gain in `frontier`, computed as if all features before
-        it were already measured. Each coupled pair of the given features adds the sum of w_ab (psi_ajl - psi_bjl)^2 s_j
-        s_l over a and b. For several members of one exclusive group, the sum overestimates the gain.
+        The gain is the sum of two parts. Each feature adds its gain in `frontier`, computed as if all earlier features
+        in the list were already measured. Each coupled pair of the given features adds the sum of w_ab (psi_ajl -
+        psi_bjl)^2 s_j s_l over a and b. For several members of one exclusive group, the sum overestimates the gain.
         """
         of, chosen, total, ahead = self.differences(k), list(dict.fromkeys(features)), 0.0, self.copy()
         for i, j in enumerate(chosen):
@@ -940,7 +940,7 @@ class Belief:
         return total
 
     def _paired(self, of: Differences, feature: int) -> Floats:
-        """Return how much the gain of each other feature rises if `feature` is measured too, (M,) float64.
+        """Return how much the gain of every other feature rises, (M,) float64, if `feature` is measured as well.
 
         The rise is 0 for a feature that is not coupled to `feature`.
         """
@@ -964,7 +964,7 @@ class Belief:
     ) -> list[int]:
         """Return the features of up to n items (groups of features) to measure at once.
 
-        Each step adds the item with the largest gain for its price.
+        Each step adds the item with the largest ratio of gain to price.
 
         Parameters
         ----------
@@ -1009,9 +1009,9 @@ class Belief:
 
         The probability is estimated from 4,096 samples of a joint normal distribution with the mean and covariance of
         the belief, with a fixed seed. Outside the top k, only the 100 entities with the largest risk of entering the
-        top k are sampled. The risks of all other entities are subtracted, so that the result is a lower bound. If
-        scores are whole numbers, ties are frequent; a difference above -1/2 then counts as correct (continuity
-        correction).
+        top k are sampled. The risks of all entities that are not sampled are subtracted, so that the result is a lower
+        bound. If scores are whole numbers, ties are frequent. Then, a difference above -1/2 counts as correct
+        (continuity correction).
         """
         half = max(self.table.step / 2, self.table.tie)
         of = self.differences(k)
@@ -1032,7 +1032,7 @@ class Belief:
 
 
 def _entries(pointer: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """Return the positions of all entries of the given rows, and the row of each entry, (n,) int64 each.
+    """Return two arrays, (n,) int64 each: the position of each entry of the given rows, and the row of each entry.
 
     Row i starts at `pointer[i]`.
     """
@@ -1073,9 +1073,9 @@ def _taken_out(of: Differences, loadings: sp.csr_array | Floats, s: Floats) -> F
 
 
 def _standard(vectors: Floats, p: Floats) -> Floats:
-    """Return vectors, (M, 3), scaled to mean square 1 under the probabilities `p`, (M, 3).
+    """Return `vectors`, (M, 3), scaled to mean square 1 under the probabilities `p`, (M, 3).
 
-    Vectors that are 0 under `p` become 0.
+    Vectors with mean square 0 become 0.
     """
     size = np.sqrt((p * vectors**2).sum(axis=1, keepdims=True))
     return np.asarray(np.divide(vectors, size, out=np.zeros_like(vectors), where=size > np.sqrt(ROUNDING)))

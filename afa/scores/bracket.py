@@ -2,8 +2,8 @@
 
 `l1` is rigorous: for all values of the unobserved features, the final score is in the interval. `kl` and
 `hanson_wright` are heuristic, because they treat the observed features as a random sample, which they are not. All
-brackets apply to one discriminative model, S or D = S_a - S_b. The page docs/decisions.md explains where these brackets
-differ from the paper.
+brackets bound one score: S of an entity, or D = S_a - S_b of a duel. The page docs/decisions.md explains where these
+brackets differ from the paper.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ K1, ALPHA = 405.5, 1.1
 
 
 def l1_budget(evidence: Evidence, *, form: str = "tight") -> float:
-    """Return the largest energy that the unobserved features can add or subtract, nats (eq:unobs-budget).
+    """Return the largest amount of energy that the unobserved features can add or subtract, nats (eq:unobs-budget).
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def l1_budget(evidence: Evidence, *, form: str = "tight") -> float:
 
 
 def l1_interval(evidence: Evidence, *, form: str = "tight") -> tuple[float, float]:
-    """Return the interval of S(x) over all values of the unobserved features (eq:l1-bracket, `form` of `l1_budget`)."""
+    """Return bounds on S(x) over all values of the unobserved features (eq:l1-bracket). `form` is as in `l1_budget`."""
     budget = l1_budget(evidence, form=form)
     return evidence.constant - budget, evidence.constant + budget
 
@@ -59,7 +59,7 @@ def duel_interval(a: Evidence, b: Evidence) -> tuple[float, float]:
 
 
 def kl_interval(positive: int, negative: int, n: int | None = None, *, gamma: float = GAMMA) -> tuple[float, float]:
-    """Return an interval for the sign-vote score 2 p - 1 from the Bernoulli KL bound of KL-LUCB (supp:kl_bracket).
+    """Return an interval for the sign-vote score 2 p - 1, by the Bernoulli KL bound of KL-LUCB (supp:kl_bracket).
 
     The interval contains 2 p - 1 for every p with n kl(p_hat, p) <= log(k1 n^alpha / gamma).
 
@@ -91,8 +91,8 @@ def hanson_wright_interval(
 ) -> tuple[float, float]:
     """Return an interval in [-1, 1] for the saddle-point score of a duel (eq:hw-bracket).
 
-    The constants of this interval differ from those in the paper. Let s^2 = sum delta_k^2 + sum_{j<k} delta_jk^2 over
-    the unobserved features, the largest variance of D. Let beta be the largest absolute row sum of the couplings
+    The constants of this interval differ from the paper's constants. The largest variance of D is s^2 = sum delta_k^2 +
+    sum_{j<k} delta_jk^2, summed over the unobserved features. Let beta be the largest absolute row sum of the couplings
     between unobserved features, which bounds their spectral norm. With n_eff = 1 / (1 + beta), the score F and C =
     sqrt(2) s |F / mu_D|, the half-width is C sqrt(log(2 / gamma) / n_eff). The duel is decided if |mu_D| exceeds a
     sub-Gaussian deviation of D, which grows with the couplings. If all features are observed, the width is 0.

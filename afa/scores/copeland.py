@@ -36,8 +36,8 @@ def copeland_wins(scores: Floats, *, tie: float = 0.0) -> Floats:
 def ranking(scores: Floats, names: Sequence[str], *, tie: float = 0.0) -> list[str]:
     """Return the names of all entities, most preferred first.
 
-    The names are sorted by wins, then by the sum of scores over opponents, then by name. A sum counts as equal to the
-    next larger sum if they differ by at most the rounding error, `tie` times N (docs/decisions.md).
+    The names are sorted by wins, then by the sum of scores over opponents, then by name. Two successive sums count as
+    equal if they differ by at most the rounding error, `tie` times N (docs/decisions.md).
 
     Parameters
     ----------

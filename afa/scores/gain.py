@@ -24,8 +24,8 @@ TARGETS = ("linearity", "two_elbo", "stack_a")
 def wald_magnitude(a: Evidence, b: Evidence) -> Floats:
     """Return half the range of the duel's effective term u_f for each feature (eq:wald_mag).
 
-    For the paper's models, the result is |delta_f^eff|: the largest amount that observing the feature can directly add
-    to the running constant. Computing this gain requires no inference.
+    For the paper's models, the result is |delta_f^eff|, the largest change of the running constant if the feature is
+    observed. Computing this gain requires no inference.
 
     Returns
     -------
@@ -36,7 +36,7 @@ def wald_magnitude(a: Evidence, b: Evidence) -> Floats:
 
 
 def log_odds(a: Evidence, b: Evidence, *, solver: Solver | None = None) -> float:
-    """Return log P(a | x_obs) - log P(b | x_obs), nats.
+    """Return the posterior log-odds log P(a | x_obs) - log P(b | x_obs), nats.
 
     The likelihood is log P(x_obs | v) = ELBO_v(x_obs) - ELBO_v(empty), which is eq:clamped-marginal for two entities
     with separate normalisers.

@@ -1,8 +1,8 @@
 """Preference scores V_ab between entities (sec:pref_scores). If V_ab > 0, a beats b; V_ab = 0 is a tie.
 
 The functions take one patient's evidence under the model of each entity, in bundle order, and return the (N, N) matrix
-of all duels. The matrix is antisymmetric except for `kl`. A binary task is the duel of two half-potential models
-(`afa.model.closure`), whose difference is S. `afa.engine` contains compiled kernels for whole cohorts. The page
+of all duels. The matrix is antisymmetric except for `kl`. A binary task is a duel of two class models with the energies
++S/2 and -S/2 (`afa.model.closure`). `afa.engine` contains compiled kernels for whole cohorts. The page
 docs/decisions.md gives the reasons for these definitions.
 """
 
@@ -25,7 +25,7 @@ def tie_of(models: Sequence[PairwiseMRF]) -> float:
 
 
 def wald(evidence: Sequence[Evidence]) -> Floats:
-    """Return the differences Lambda_ab of running constants, the energies of the observed features (supp:Wald_simple).
+    """Return the differences Lambda_ab of the running constants of entities a and b (supp:Wald_simple).
 
     Returns
     -------
@@ -41,8 +41,8 @@ def linearity(evidence: Sequence[Evidence], marginals: Sequence[Marginals], *, m
     """Return E_Q[D_ab | x_obs] under the mixture Q of the two entities' product measures (eq:f1-criterion).
 
     By linearity, the score is 1/2 (E_a[S_a] - E_a[S_b] + E_b[S_a] - E_b[S_b]). With `moments="product"`, the
-    expectation is under one product measure with the averaged moments, as in the printed formula of supp:f1-approx,
-    which gives another value.
+    expectation is under one product measure with the averaged moments. The formula printed in supp:f1-approx uses this
+    product measure, which gives another value.
 
     Returns
     -------
@@ -63,12 +63,11 @@ def _mixture(a: Marginals, b: Marginals) -> Marginals:
 
 
 def cross_expectations(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Floats:
-    """Return E_{q_u}[S_v | x_obs] for all entities u and v (supp:pair-level).
+    """Return the expected scores E_{q_u}[S_v | x_obs] for all entities u and v (supp:pair-level).
 
     Returns
     -------
-    cross : (N, N) float64, nats
-        Row u has expectations under the marginals of u, and column v those of the score of v.
+    cross : (N, N) float64, nats Entry (u, v) is the expected score of v under the marginals of u.
 
     """
     return np.array([[expected_score(state, of) for state in evidence] for of in marginals])
@@ -192,9 +191,9 @@ def gaussian_sign(mean: float, variance: float) -> float:
 def kl(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> Floats:
     """Return 2 N_+ / |B| - 1, where N_+ of the |B| observations vote for a (supp:KL_sign_vote).
 
-    An observation without a vote counts against a. A vote uses the effective unary at the time of the observation. The
-    matrix is not antisymmetric: entry (a, b) is high if a beats b, and entry (b, a) counts the votes for b. Before any
-    observation, all entries are 0. If all features are observed, the score equals eq:kl-fullobs.
+    An observation that votes for neither entity counts against a. A vote uses the effective unary at the time of the
+    observation. The matrix is not antisymmetric: entry (a, b) counts the votes for a, and entry (b, a) counts the votes
+    for b. Before any observation, all entries are 0. If all features are observed, the score equals eq:kl-fullobs.
 
     Parameters
     ----------
@@ -211,7 +210,7 @@ def kl(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -
 
 
 def kl_nonzero(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> Floats:
-    """Return (N_+ - N_-) / (N_+ + N_-), the mean of the non-zero sign votes, or 0 without votes.
+    """Return (N_+ - N_-) / (N_+ + N_-), the mean of the non-zero sign votes, or 0 if there are no votes.
 
     Parameters
     ----------
@@ -229,7 +228,7 @@ def kl_nonzero(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, 
 
 
 def sign_votes(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> tuple[Floats, Floats]:
-    """Return for each pair (a, b) the numbers of observations that vote for a and for b.
+    """Return for each pair (a, b) the number of observations that vote for a, and the number that vote for b.
 
     The vote of an observation is the sign of u_i(x_i) at the time of the observation. For the paper's models, u_i(x_i)
     is delta_i^eff x_i, and a value of 0 does not vote.

@@ -13,12 +13,12 @@
     groups.csv     feature,measurement,exclusive    (optional; features measured together; features of which at most
                    one can be +1)
 
-If `bundle.yaml` lists `entities` or `features`, a row with a name outside the list is an error. Without a list,
-entities are ordered by their first appearance in unary.csv and then in pairwise.csv. Features are ordered as in
-features.csv or, if this file is missing, alphabetically.
+If `bundle.yaml` lists `entities` or `features`, a row with a name that is not in the list is an error. Without a list,
+entities are sorted by their first appearance in unary.csv and then in pairwise.csv. Features have the order of
+features.csv; without this file, they are sorted alphabetically.
 
 The functions in this module check the rows of each table, convert names to indices and text to numbers, and record
-every error by line and column.
+every error with its line and column.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _quoted_text(value: Any) -> Any:
 
 
 def _texts_in(value: Any) -> Iterator[str]:
-    """Yield all texts in a value read from YAML, including the keys of mappings."""
+    """Yield all texts in a value that was read from YAML, including the keys of mappings."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -128,7 +128,7 @@ class Header(BaseModel):
 
 @dataclass(frozen=True)
 class Potentials:
-    """Rows of unary.csv or pairwise.csv, with names replaced by indices.
+    """Rows of unary.csv or pairwise.csv, where indices replace names.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class Potentials:
 
 
 def digests_of(folder: str | Path) -> dict[str, str]:
-    """Return a mapping from the name of each bundle CSV file in a folder to its SHA-256."""
+    """Return the SHA-256 of each CSV file in a bundle folder, as a mapping from file names."""
     return {name: sha256_of(Path(folder) / name) for name in REQUIRED_COLUMNS if (Path(folder) / name).is_file()}
 
 
@@ -190,13 +190,13 @@ def _scopes(table: CsvTable) -> Codes | None:
 
 
 def _states(table: CsvTable) -> Bools:
-    """Return True for each row of unary.csv that has a probability, (n_rows,) bool."""
+    """Return a mask of the rows of unary.csv that have a probability, (n_rows,) bool."""
     stated: Bools = ~np.logical_and.reduce([table.empty(name) for name in SHARES])
     return stated
 
 
 def probability_rows_of(table: CsvTable, unary: Potentials, rates: Rates) -> ProbabilityRows:
-    """Return the rows of unary.csv with probabilities, sorted by entity and feature.
+    """Return the rows of unary.csv that have probabilities, sorted by entity and feature.
 
     Parameters
     ----------
@@ -279,7 +279,7 @@ def cost_rows(table: CsvTable, item: Ints, n_features: int, measurements: Group)
 
 
 def alias_rows(table: CsvTable, feature: Ints, features: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return a mapping from features to aliases.
+    """Return a mapping from each feature to its aliases.
 
     An alias that occurs twice, or that is a feature's name, is recorded as an error.
 
@@ -310,7 +310,9 @@ def display_rows(
     name: str = "name",
     display: str = "display",
 ) -> dict[str, str]:
-    """Return a mapping from entities and features to display names. Two equal display names are recorded as an error.
+    """Return a mapping from names of entities and features to display names.
+
+    Equal display names are recorded as an error.
 
     Parameters
     ----------
@@ -334,7 +336,7 @@ def display_rows(
 
 
 def feature_rows(table: CsvTable, features: Sequence[str]) -> tuple[Features | None, list[Fault]]:
-    """Return features.csv in the order of `features` and an empty list, or None and the errors."""
+    """Return two results: features.csv in the order of `features`, or None if it has errors, and the list of errors."""
     try:
         read = checked_features(table)
     except CohortError as error:
@@ -352,7 +354,7 @@ def lacking_faults(table: CsvTable, what: str, names: Sequence[str], expected: s
 
 
 def group_rows(table: CsvTable, feature: Ints, features: Sequence[str]) -> list[Group]:
-    """Return two groupings of features: features with a common measurement, and exclusive groups.
+    """Return two lists of groups of features: the groups that are measured together, and the exclusive groups.
 
     At most one feature of an exclusive group can be +1.
 
@@ -386,7 +388,7 @@ def group_faults(
 ) -> list[Fault]:
     """Return the errors of exclusive groups.
 
-    A group must have at least two features, all of which are 0 or +1 and have no couplings.
+    A group must have at least two features. Each feature must be 0 or +1 and have no couplings.
     """
     faults, where = [], groups.faults.path
     pairs = pairwise.features[pairwise.value != 0]

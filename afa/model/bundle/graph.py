@@ -1,10 +1,10 @@
 """Convert bundles to and from graphs of NetworkX: features are nodes, couplings are edges.
 
 One entity becomes an undirected `Graph`: each node has the attribute `unary`, and each edge has the attribute
-`coupling`. A whole bundle becomes a `MultiGraph`: each edge has the attribute `entity`, which is also its key, and each
-node has an attribute `unary:<entity>` for every entity with a unary potential on the feature. Costs are an attribute of
-the nodes. The attributes of the graph contain all other parts of the bundle, with lists as JSON text. All attributes
-are numbers or strings. Therefore, writing GraphML or node-link JSON and reading it again preserves the bundle's digest.
+`coupling`. A whole bundle becomes a `MultiGraph`: each edge has the attribute `entity`, which is also the edge's key,
+and each node has an attribute `unary:<entity>` for every entity with a unary potential on the feature. Nodes also store
+costs. The attributes of the graph contain all other parts of the bundle, with lists as JSON text. All attributes are
+numbers or strings. Therefore, a bundle that is written as GraphML or node-link JSON and read again has the same digest.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def to_networkx(bundle: Bundle, entity: str | None = None) -> Any:
 
 
 def _attributes(bundle: Bundle) -> dict[str, str]:
-    """Return all parts of the bundle other than features, costs and couplings, as text."""
+    """Return as texts all parts of the bundle except features, costs and potentials."""
     held: dict[str, Any] = {
         "entities": bundle.entities,
         "priors": {name: x for name, x in zip(bundle.entities, bundle.log_odds.tolist(), strict=True) if x},
@@ -110,7 +110,7 @@ class _Attributes(BaseModel):
 def from_networkx(
     graph: Any, *, name: str | None = None, version: str | None = None, entity: str | None = None
 ) -> Bundle:
-    """Return the bundle of a graph made by `to_networkx`, or of any undirected graph with the same attributes.
+    """Return the bundle of a graph made by `to_networkx`, or of any undirected graph with these attributes.
 
     Node names must be strings. A node without a unary potential gets potential 0. Every edge must have a coupling.
 
@@ -173,7 +173,7 @@ def from_networkx(
 
 
 def bundle_of_rows(where: str, header: Mapping[str, Any], rows: Mapping[str, Sequence[tuple[Any, ...]]]) -> Bundle:
-    """Return the bundle of a header and the rows of its files, checked like a folder.
+    """Return the bundle made from a header and rows of files, which are checked like a bundle folder.
 
     Parameters
     ----------
@@ -211,10 +211,10 @@ def write_graph(bundle: Bundle, path: str | Path, *, entity: str | None = None) 
 def read_graph(
     path: str | Path, *, name: str | None = None, version: str | None = None, entity: str | None = None
 ) -> Bundle:
-    """Return the bundle in a graph file. Options and errors are those of `from_networkx`.
+    """Return the bundle in a graph file. Options and errors are the same as in `from_networkx`.
 
-    In node-link JSON, the edges are read from the key `edges` or, if it is missing, from `links`, which NetworkX before
-    3.6 and d3 write. A file without a graph raises a `BundleError`.
+    In node-link JSON, the edges are read from the key `edges`. If this key is missing, they are read from `links`,
+    which NetworkX before 3.6 and d3 write. A file without a graph raises a `BundleError`.
     """
     source = Path(path)
     form, networkx = _form_of(source), library("networkx")

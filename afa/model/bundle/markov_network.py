@@ -4,8 +4,8 @@ A network has one variable for each feature, with the states -1, 0 and +1. The n
 for each feature and one factor exp(psi_jl x_j x_l) for each coupling (eq:mrf-general). Multiplying a factor by a
 constant does not change the distribution, so the scale of a factor is ignored. The network's attribute `log_odds` is
 the prior log-odds of the entity. If a bundle has probabilities, each entity has two networks, one for each class
-(docs/decisions.md, Base rates), whose variables have only the possible states. Networks of one class cannot be
-converted back to a bundle.
+(docs/decisions.md, Base rates). The variables of these networks have only the possible states. These two networks
+cannot be converted back to a bundle.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def to_markov_network(bundle: Bundle, entity: str, *, holds: bool | None = None)
 def from_markov_networks(networks: Mapping[str, Any], *, name: str, version: str = "1") -> Bundle:
     """Return a bundle with one entity for each Markov network.
 
-    The variables are the features, in order of first appearance. A variable has three states named -1, 0 and 1, or 0, 1
-    and 2 (pgmpy's names of unnamed states) in the same order. The logarithm of a factor must be a constant plus terms
-    in x_j and x_j x_l. Terms of several factors on the same variables are added.
+    The variables are the features, in order of first appearance. A variable has three states. Their names are -1, 0 and
+    1. The names 0, 1 and 2, which pgmpy gives unnamed states, are read as -1, 0 and 1. The logarithm of a factor must
+    be a constant plus terms in x_j and x_j x_l. Terms of several factors on the same variables are added.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def from_markov_networks(networks: Mapping[str, Any], *, name: str, version: str
 
 
 def _terms_of(factor: Any, where: str) -> dict[tuple[str, ...], float] | Fault:
-    """Return the coefficients of x_j and x_j x_l in a factor's logarithm, by variables, or the error of the factor."""
+    """Return the coefficients of x_j and x_j x_l in a factor's logarithm, or the error. Keys are names of variables."""
     scope = list(factor.scope())
     place = f"{where}, factor of {', '.join(map(str, scope))}"
     if not all(isinstance(variable, str) for variable in scope):
@@ -155,7 +155,7 @@ def _terms_of(factor: Any, where: str) -> dict[tuple[str, ...], float] | Fault:
 
 
 def _fitted(scope: list[str], logs: Floats) -> tuple[dict[tuple[str, ...], float], float]:
-    """Return the fitted coefficients by variables, and the largest absolute residual of `logs`, (3,) or (3, 3)."""
+    """Return the coefficients fitted to `logs`, (3,) or (3, 3), and the largest absolute residual."""
     if logs.ndim == 1:
         slope = float(logs[2] - logs[0]) / 2
         return {(scope[0],): slope}, float(np.abs(logs - logs[1] - slope * X).max())

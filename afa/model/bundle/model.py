@@ -1,7 +1,7 @@
 """A bundle: a language model's statements about N entities, as potentials on the same M ternary features.
 
-The folder format is described in `afa.model.bundle.format`. A `Bundle` is read-only, and omits the columns `confidence`
-and `evidence` of the files.
+The folder format is described in `afa.model.bundle.format`. A `Bundle` is read-only, and does not contain the columns
+`confidence` and `evidence` of the files.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class PackedCouplings:
         return np.repeat(np.arange(len(self.pointer) - 1), np.diff(self.pointer))
 
     def renumbered(self, entities: Ints, features: Ints, included: Bools | bool = True) -> PackedCouplings:
-        """Return the couplings marked in `included`, with new indices of entities and features.
+        """Return the couplings marked in `included`, after renumbering entities and features.
 
         Parameters
         ----------
@@ -94,11 +94,11 @@ class PackedCouplings:
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """N entities with pairwise potentials on the same M features; all arrays are read-only.
+    """N entities with unary and pairwise potentials on the same M features. All arrays are read-only.
 
     Two bundles have the same model if and only if their `digest` is equal. `load_bundle` reads and checks a folder.
-    `packed` contains the couplings of all entities, `aliases` other names of features, and `display_names` the names
-    shown to people. `name`, `version`, `provenance` and `licence` are read from bundle.yaml.
+    `packed` contains the couplings of all entities. `aliases` maps features to other names, and `display_names` maps
+    names to the names that people see. `name`, `version`, `provenance` and `licence` are read from bundle.yaml.
 
     Examples
     --------
@@ -180,9 +180,9 @@ class Bundle:
         return sp.coo_array((np.concatenate([value, value]), indices), shape=shape).tocsr()
 
     def mrf(self, entity: str) -> PairwiseMRF:
-        """Return the model of an entity on all M features, with all its couplings and its prior (eq:disc_score).
+        """Return the model of an entity on all M features, including all couplings and the prior (eq:disc_score).
 
-        The energy of this model is S_v, unless some couplings are in both classes; `contrast` then returns the model of
+        The energy of this model is S_v if no coupling is in both classes. Otherwise, `contrast` returns the model of
         S_v. If a feature has only two possible values, its term is linear in the distance from the midpoint of these
         values (docs/decisions.md, Base rates).
         """
@@ -193,7 +193,7 @@ class Bundle:
         return PairwiseMRF(*parts) if self.ternary else PairwiseMRF.on_values(self.possible, *parts)
 
     def energies(self, values: ArrayLike, closure: str = "differential", kappa: ArrayLike = 0.0) -> Floats:
-        """Return S_v(x) of every patient and entity (eq:disc_score).
+        """Return the score S_v(x) of each entity v for each patient x (eq:disc_score).
 
         Parameters
         ----------
@@ -215,7 +215,7 @@ class Bundle:
         return np.stack(columns, axis=1)
 
     def energies_of(self, entity: str, values: ArrayLike, closure: str = "differential", kappa: float = 0.0) -> Floats:
-        """Return S_v(x) of one entity for every patient, which is one column of `energies`.
+        """Return the score S_v(x) of one entity v for each patient x: one column of `energies`.
 
         Parameters
         ----------
@@ -233,7 +233,7 @@ class Bundle:
         return np.asarray(one.energies(values) - zero.energies(values) + exclusive_log_odds(self, entity, values))
 
     def contrast(self, entity: str, closure: str = "differential") -> PairwiseMRF:
-        """Return the model of S_v = log p_1 - log p_0 of one entity, in which couplings of both classes cancel.
+        """Return the model of S_v = log p_1 - log p_0 of one entity v. Couplings that are in both classes cancel.
 
         Parameters
         ----------
@@ -245,9 +245,9 @@ class Bundle:
         return self._model(self.index(entity), self.couplings(entity, included))
 
     def contrasts(self) -> Bundle:
-        """Return the bundle for computing duels, which omits the couplings that are in both classes.
+        """Return a bundle that is used to compute duels. Couplings that are in both classes are omitted.
 
-        Couplings in both classes cancel in S_v = log p_1 - log p_0. A bundle without couplings of both classes is
+        Couplings in both classes cancel in S_v = log p_1 - log p_0. If no coupling is in both classes, this bundle is
         returned unchanged. If couplings are removed, `provenance` of the new bundle contains the digest of this bundle
         as `restricted_from`.
         """
@@ -270,7 +270,7 @@ class Bundle:
 
     @property
     def log_odds(self) -> Floats:
-        """Return the prior log-odds of each entity against its absence, for questions about one entity alone.
+        """Return the prior log-odds of each entity's presence against its absence. Questions about one entity use them.
 
         The log-odds equal `priors` unless priors.csv has probabilities.
 
@@ -288,7 +288,7 @@ class Bundle:
 
     @property
     def possible(self) -> Bools:
-        """Return which of -1, 0, +1 each feature can take: all, unless features.csv excludes some.
+        """Return which of the values -1, 0, +1 each feature can take. Only features.csv can exclude values.
 
         Returns
         -------
@@ -327,7 +327,9 @@ class Bundle:
 
     @property
     def background(self) -> Floats:
-        """Return the background probabilities: given ones, else pooled over the classes, else uniform ones.
+        """Return the background probabilities of each feature.
+
+        Background probabilities are given, or else pooled over the classes, or else uniform.
 
         Returns
         -------
@@ -350,7 +352,7 @@ class Bundle:
         with_entity, without : (M, 3) float64
             P_1 and P_0: probabilities of -1, 0, +1; the background for features that the model does not cover.
         at : (n,) intp
-            Ints of the features that the model covers.
+            Indices of the features that the model covers.
 
         Raises
         ------
@@ -378,7 +380,7 @@ class Bundle:
         return counts
 
     def scoped(self, entity: str) -> tuple[sp.csr_array, sp.csr_array]:
-        """Return the couplings of an entity in both classes, and its couplings only in the class with the entity.
+        """Return two results: an entity's couplings in both classes, and couplings only in the class with the entity.
 
         A row of pairwise.csv without a scope applies only to the class with the entity.
 
@@ -394,7 +396,7 @@ class Bundle:
         return self.couplings(entity, shared), self.couplings(entity, ~shared)
 
     def support(self, entity: str) -> NDArray[np.intp]:
-        """Return the features on which an entity has a non-zero unary potential or a coupling.
+        """Return the features for which an entity has a non-zero unary potential or a coupling.
 
         Returns
         -------
@@ -416,7 +418,9 @@ class Bundle:
         return self.display_names.get(name, name)
 
     def restrict(self, features: Sequence[str]) -> Bundle:
-        """Return the bundle on the given features only, in this order, without potentials on other features.
+        """Return a copy of the bundle with only the given features, in this order.
+
+        Potentials on other features are dropped.
 
         `provenance` of the new bundle contains the digest of this bundle as `restricted_from`.
 
@@ -428,9 +432,9 @@ class Bundle:
         return self._chosen(self.entities, features)
 
     def restrict_entities(self, entities: Sequence[str]) -> Bundle:
-        """Return the bundle of the given entities only, in this order, on all features.
+        """Return a copy of the bundle with only the given entities, in this order, and all features.
 
-        Errors and provenance are those of `restrict`.
+        Errors and provenance are the same as in `restrict`.
         """
         return self._chosen(entities, self.features)
 
@@ -483,7 +487,10 @@ def packed_couplings(pairwise: Potentials, n_entities: int) -> PackedCouplings:
 
 
 def _digest(bundle: Bundle) -> str:
-    """Return the SHA-256 of the parts, each preceded by its length, with numbers as little-endian 64-bit values."""
+    """Return the SHA-256 of the bundle's parts.
+
+    Each part follows its length, and numbers are little-endian 64-bit values.
+    """
     entity, feature = np.nonzero(bundle.unary)
     packed = bundle.packed
     integers: list[ArrayLike] = [entity, feature, packed.pointer, packed.row, packed.column]

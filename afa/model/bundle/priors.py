@@ -25,10 +25,10 @@ ROUNDED = 0.01
 
 
 def prior_rows(table: CsvTable, entity: Ints, n_entities: int, holds: Holds) -> tuple[Floats, Floats | None]:
-    """Return the priors of the entities from priors.csv, and the probabilities, or None if the file has log-odds.
+    """Return the priors in priors.csv, and the probabilities in the file, or None if the file contains log-odds.
 
     If a patient can have several entities, a prior is the log-odds of the entity against its absence. If a patient has
-    at most one entity, a prior is the logarithm of the entity's weight, where having none of the entities has weight 1.
+    at most one entity, a prior is the logarithm of the entity's weight, relative to a weight of 1 for having no entity.
 
     In a file of log-odds, an entity without a row has log-odds 0. In a file of probabilities, an entity without a row
     has probability 1/2 if a patient can have several entities. If a patient has at most one entity, the entities
@@ -87,9 +87,9 @@ def _ask_back(table: CsvTable, value: Floats) -> None:
 
 
 def _completed(table: CsvTable, shares: Floats, holds: Holds) -> Floats:
-    """Return the probabilities of all entities, (N,) float64, after filling in the entities without a row (NaN).
+    """Return the probabilities of all entities, (N,) float64, where NaN (an entity without a row) is filled in.
 
-    An impossible sum of the probabilities is recorded as an error of the table.
+    If the probabilities have an impossible sum, an error of the table is recorded.
     """
     without_row = np.isnan(shares)
     if holds == "several":
@@ -107,9 +107,9 @@ def _completed(table: CsvTable, shares: Floats, holds: Holds) -> Floats:
 
 
 def signed(priors: Mapping[str, Any]) -> dict[str, float | str]:
-    """Return log-odds in the form of priors.csv.
+    """Return log-odds as they are written in priors.csv.
 
-    If all log-odds are between 0 and 1, they get plus signs to distinguish the log-odds from probabilities.
+    If all log-odds are between 0 and 1, plus signs distinguish them from probabilities.
     """
     if not priors or not all(isinstance(value, float) and 0 < value < 1 for value in priors.values()):
         return dict(priors)

@@ -1,8 +1,8 @@
-"""Probabilities of each feature value with and without an entity, and the models computed from them.
+"""Class-conditional probabilities of feature values (with and without an entity), and models computed from them.
 
-The decisions behind this module are in docs/decisions.md: F1 on the possible values; F2 and F3 on the `explicit`
-closure, with two class models for an entity; F5 on the background; F7 on pooling several distributions; F10 on the
-probabilities that the rows of a bundle imply.
+docs/decisions.md explains the decisions behind this module. F1 is about possible values. F2 and F3 are about the
+`explicit` closure, with two class models for an entity. F5 is about the background, F7 about pooling distributions, and
+F10 about the probabilities that rows of a bundle imply.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ def floored(probabilities: npt.ArrayLike, possible: npt.ArrayLike, floor: float 
 
 
 def pool(probabilities: npt.ArrayLike, possible: npt.ArrayLike, floor: float = FLOOR) -> Floats:
-    r"""Return the normalised geometric mean of several voters' distributions.
+    r"""Return the normalised geometric mean of the distributions that several voters (runs of a model) state.
 
     \[ P(s) \propto \exp\Bigl(\frac{1}{n} \sum_i \log P_i(s)\Bigr), \quad s \in V_j \]
 
-    First, each voter's distribution `P_i` is floored and normalised. The pooled log-ratio of two values is then the
-    mean of the voters' log-ratios.
+    First, probabilities in each voter's distribution `P_i` are raised to at least `floor`, and normalised. The pooled
+    log-ratio of two values is then the mean of the voters' log-ratios.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def pool(probabilities: npt.ArrayLike, possible: npt.ArrayLike, floor: float = F
 
 @dataclass(frozen=True, eq=False)
 class ProbabilityRows:
-    """The n rows of unary.csv with probabilities, sorted by entity and then by feature.
+    """The n rows of unary.csv that have probabilities, sorted by entity and then by feature.
 
     Attributes
     ----------
@@ -148,7 +148,7 @@ class Rates:
         `features.csv` in the order of the bundle's features; None without the file (every feature then has three
         values).
     probability_rows
-        The probabilities by entity and feature, from unary.csv.
+        The probabilities of each entity and feature, from unary.csv.
     measurements, exclusive
         `groups.csv`: the features of each measurement; the groups in which at most one feature can be +1.
     encoding
@@ -198,10 +198,11 @@ class Rates:
 
     @cached_property
     def background(self) -> Floats:
-        """Return the background probabilities of the values among all people (F5).
+        """Return the background: the probabilities of feature values among all people (F5).
 
-        A feature's background is read from features.csv or, if missing there, pooled from the probabilities without an
-        entity. Without either, the background is uniform. Given and pooled probabilities are floored.
+        A feature's background is read from features.csv. If it is missing there, the class-conditional probabilities
+        without an entity are pooled. If these probabilities are also missing, the background is uniform. Given and
+        pooled probabilities are raised to at least `floor`.
 
         Returns
         -------
@@ -225,8 +226,8 @@ class Rates:
     ) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
         """Return P_1 and P_0 of one entity, and the features that its model covers (F10).
 
-        A feature that the model does not cover has the background as P_1 and P_0. A model that covers one member of an
-        exclusive group covers all its members, because the value of one member limits the others.
+        If the model does not cover a feature, P_1 and P_0 of the feature are the background. A model that covers one
+        member of an exclusive group covers all members, because the value of one member limits the other values.
 
         Parameters
         ----------
@@ -262,7 +263,7 @@ class Rates:
         return with_entity, without, np.flatnonzero(speaks)
 
     def contents(self) -> list[bytes]:
-        """Return the parts that affect a model, as bytes for the digest of a bundle.
+        """Return the parts that affect a model, as bytes, from which the digest of a bundle is computed.
 
         The encoding and the descriptions of features do not affect a model.
         """
@@ -280,7 +281,7 @@ class Rates:
         ]
 
     def directions(self) -> Floats:
-        """Return sign(mu_1 - mu_0) for each row with probabilities, which is the potential of a row without one (F10).
+        """Return sign(mu_1 - mu_0) for each row with probabilities. A row without a potential gets this sign (F10).
 
         Returns
         -------
@@ -296,7 +297,7 @@ class Rates:
         return np.where(np.abs(gap) <= 1e-12, 0.0, np.sign(gap))
 
     def renumbered(self, entities: Ints, features: Ints) -> Rates:
-        """Return the same rates with new indices of entities and features.
+        """Return a copy of these `Rates` with new indices of entities and features.
 
         Parameters
         ----------
@@ -381,7 +382,7 @@ def strength_factor(models: Iterable[tuple[npt.ArrayLike, sp.csr_array]]) -> flo
 
 
 def slopes_bound(probabilities: npt.ArrayLike) -> Floats:
-    """Return upper bounds on the derivative of each feature's mean with respect to a field h (F2d).
+    """Return for each feature an upper bound on the derivative of its mean with respect to a mean field h (F2d).
 
     The feature's distribution is P(s) exp(h s), normalised, where P is its row of `probabilities`. For two possible
     values the bound is 1/4. For three values, let r = sqrt(P(+) P(-)) / P(0). The bound is 2r/(1 + 2r) if r is at least
@@ -406,9 +407,9 @@ def slopes_bound(probabilities: npt.ArrayLike) -> Floats:
 def bundle_models(
     bundle: Bundle, entity: str, kappa: float = 0.0, features: npt.NDArray[np.intp] | None = None
 ) -> tuple[PairwiseMRF, PairwiseMRF]:
-    """Return an entity's models of class 1 and class 0 by `explicit_models`.
+    """Return the models of an entity's two classes (1: with it, 0: without it), built with `explicit_models`.
 
-    Features of an exclusive group have the same distribution in both classes; `exclusive_log_odds` adds their evidence.
+    Features of an exclusive group have the same distribution in both models; `exclusive_log_odds` adds their evidence.
 
     Parameters
     ----------
@@ -435,9 +436,9 @@ def hypotheses_of(bundle: Bundle) -> list[tuple[PairwiseMRF, npt.NDArray[np.intp
 
     A model covers the features of its entity and of all exclusive groups. Features of exclusive groups have the
     background distribution, as in `bundle_models`. If any entity couples two features in both classes, every entity
-    that covers both features has this coupling: its own value if it has a row, else the mean over the entities with a
-    row. All couplings of the bundle are multiplied by one common factor. The `prior` of a model is the entity's element
-    of `Bundle.priors`.
+    that covers both features has this coupling: the value in its own row, or else the mean over the entities that have
+    a row. All couplings of the bundle are multiplied by one common factor. The `prior` of a model is the entity's
+    element of `Bundle.priors`.
     """
     together = [j for _, members in bundle.exclusive for j in members]
     both = [bundle.scoped(entity)[0] for entity in bundle.entities]
@@ -460,7 +461,7 @@ def hypotheses_of(bundle: Bundle) -> list[tuple[PairwiseMRF, npt.NDArray[np.intp
 def exclusive_log_odds(
     bundle: Bundle, entity: str, values: npt.ArrayLike, features: npt.NDArray[np.intp] | None = None
 ) -> Floats:
-    """Return the log-odds of an entity that the values of exclusive groups add (F13).
+    """Return the amount that values of exclusive groups add to an entity's log-odds (F13).
 
     At most one member of a group is +1. If a member is +1, the group adds log(P_1 / P_0) of this member. If no member
     is observed as +1, the group adds log(P_1 / P_0) of the event that all members observed as 0 are 0.
@@ -494,8 +495,8 @@ def exclusive_log_odds(
 def with_groups(bundle: Bundle, model: PairwiseMRF, at: npt.NDArray[np.intp], probabilities: Floats) -> PairwiseMRF:
     """Return a copy of a model on the features `at`, with given P(+1) for members of exclusive groups.
 
-    The copy treats the members of a group as separate features. The caller must account for the fact that the members
-    of a group exclude each other (F13).
+    The copy treats the members of an exclusive group as separate features. The caller must handle that the members of a
+    group exclude each other (F13).
 
     Parameters
     ----------
@@ -513,7 +514,7 @@ def with_groups(bundle: Bundle, model: PairwiseMRF, at: npt.NDArray[np.intp], pr
 
 
 def exclusive_of(bundle: Bundle, at: npt.NDArray[np.intp]) -> tuple[tuple[int, ...], ...]:
-    """Return the exclusive groups whose members are among the features `at`, each as ascending indices.
+    """Return the exclusive groups with members among the features `at`. Each group is a tuple of ascending indices.
 
     Parameters
     ----------
@@ -524,7 +525,9 @@ def exclusive_of(bundle: Bundle, at: npt.NDArray[np.intp]) -> tuple[tuple[int, .
 
 
 def group_states(probabilities: Floats, floor: float) -> Floats:
-    """Return P(+1) of each member of an exclusive group, scaled down if less than `floor` remains for no +1.
+    """Return P(+1) of each member of an exclusive group.
+
+    If the sum exceeds 1 - `floor`, the probabilities are scaled down.
 
     Parameters
     ----------

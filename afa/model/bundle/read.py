@@ -1,4 +1,4 @@
-"""Read a bundle folder. The reader reports every error by file, line and column, and notes on points worth checking."""
+"""Read a bundle folder. Report every error with file, line and column, and notes on points that users should check."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ USED = f"used in {' or '.join(USED_IN)}"
 
 @dataclass
 class BundleReading:
-    """The bundle in a folder, with errors and notes.
+    """Store the bundle that was read from a folder, with errors and notes.
 
     If there are errors, `faults` lists them and `bundle` is None. Notes are not errors.
     """
@@ -80,7 +80,7 @@ def load_bundle(path: str | Path) -> Bundle:
 
 
 def validate_bundle(path: str | Path) -> tuple[list[Fault], list[str]]:
-    """Return every error of a bundle folder by file, line and column, and the notes, which are not errors.
+    """Return every error of a bundle folder with file, line and column, and the notes, which are not errors.
 
     >>> faults, notes = validate_bundle("nowhere")
     >>> [fault.next_step for fault in faults], notes
@@ -91,7 +91,7 @@ def validate_bundle(path: str | Path) -> tuple[list[Fault], list[str]]:
 
 
 def entities_of(path: str | Path) -> int:
-    """Return the number of entities in the folder of a bundle or field, or 2 if the folder cannot be read."""
+    """Return the number of entities in the folder of a bundle or data set, or 2 if the folder cannot be read."""
     folder, names = Path(path), set()
     try:
         header = read_mapping(folder / HEADER) if (folder / HEADER).is_file() else {}
@@ -144,7 +144,10 @@ def _read_folder(folder: Path) -> BundleReading:
 
 
 def header_of(document: Path | Mapping[str, Any], where: str) -> tuple[Header, list[Fault]]:
-    """Return the header and its errors. If a field is invalid, the header is empty. Duplicate names are errors."""
+    """Return the header and its errors.
+
+    If a key has an invalid value, the header is empty. Duplicate names are errors.
+    """
     try:
         header = check_model(read_mapping(document) if isinstance(document, Path) else document, Header, where)
     except ConfigError as error:
@@ -164,7 +167,7 @@ def header_of(document: Path | Mapping[str, Any], where: str) -> tuple[Header, l
 def bundle_of_tables(
     where: str, document: Mapping[str, Any], frames: Mapping[str, pd.DataFrame], names: Mapping[str, Sequence[str]] = {}
 ) -> Bundle:
-    """Return the bundle made from tables in memory, which are checked like the files of a folder.
+    """Return a bundle made from tables in memory. The tables are checked like files of a folder.
 
     Parameters
     ----------
@@ -201,7 +204,7 @@ def assembled(
     tables: Mapping[str, CsvTable],
     digest_faults: Sequence[Fault] = (),
 ) -> BundleReading:
-    """Return the bundle of a header and tables (file name -> table), or all their errors.
+    """Return the bundle made from a header and tables (file name -> table), or all errors in them.
 
     Parameters
     ----------
@@ -248,7 +251,7 @@ def assembled(
     )
     probability_rows = probability_rows_of(rows["unary.csv"], unary, rates)
 
-    if table_faults:  # every row about a feature that features.csv lacks would repeat the same error
+    if table_faults:  # otherwise, each row about a feature that is missing in features.csv would repeat this error
         return BundleReading(faults=first_of([*faults, *table_faults], place, "check again"))
     faults = [*faults, *_sound_faults(rows), *digest_faults]
     if not faults:
@@ -317,7 +320,7 @@ def _sound_faults(rows: Mapping[str, CsvTable]) -> list[Fault]:
 def _names(
     listed: Sequence[str] | None, tables: Iterable[CsvTable], columns: Sequence[str], listed_in: str
 ) -> tuple[tuple[str, ...], str]:
-    """Return the known names, and the place that lists them: the header, or else the tables of potentials."""
+    """Return the known names, and a text that says where they are listed: in the header or in tables of potentials."""
     if listed is not None:
         return tuple(dict.fromkeys(listed)), listed_in
     seen: dict[str, None] = {}
@@ -413,10 +416,10 @@ def _notes_on_rates(bundle: Bundle, rates: Rates, spoken: Bools) -> Iterator[str
 
 
 def _much_alike(names: Sequence[str], uses: NDArray[np.intp]) -> Iterator[tuple[str, str]]:
-    """Yield pairs of a name that occurs once and a similar name that may be meant; none for a large bundle.
+    """Yield pairs: a name that occurs once, and a similar name that may be meant. For a large bundle, yield nothing.
 
     Names that differ in a digit, or only in their last letter, count as different names, because many gene symbols
-    differ only so.
+    differ only in these ways.
     """
     if len(names) > MOST_COMPARED:
         return

@@ -178,7 +178,7 @@ def save_bundle(bundle: Bundle, path: str | Path) -> None:
 
 
 def stamp_bundle(path: str | Path) -> None:
-    """Rewrite the digests in `bundle.yaml` from the present files, without changing the other lines.
+    """Recompute the digests in `bundle.yaml` from the present files, without changing any other line.
 
     Raises
     ------
@@ -203,10 +203,10 @@ def stamp_bundle(path: str | Path) -> None:
 
 
 def _canonical(table: pd.DataFrame, file: str, entities: Sequence[str], features: Sequence[str]) -> pd.DataFrame:
-    """Return a table as the texts of its file, in the order of entities and features, with unknown names last.
+    """Return a table as texts, sorted as in its file: by entity and feature, with unknown names last.
 
-    The columns of the table are sorted as in the file. A file of potentials always has the columns `ANNOTATIONS`, and
-    other optional columns only if any row has a value there.
+    The columns of the table are sorted as in the file. A file of potentials always has the columns `ANNOTATIONS`. Other
+    optional columns are written only if any row has a value there.
     """
     known = (*REQUIRED_COLUMNS[file], *OPTIONAL_COLUMNS.get(file, ()))
     none = [""] * len(table)
@@ -276,7 +276,7 @@ def bundle_from_frame(
     priors: Mapping[str, float | str] | None = None,
     probabilities: Mapping[str, float] | None = None,
 ) -> Bundle:
-    """Return a bundle made from tables in memory, which are checked like the files of a folder.
+    """Return a bundle made from tables in memory. The tables are checked like files of a folder.
 
     Parameters
     ----------
