@@ -35,7 +35,7 @@ _KINDS = ("string", "large_string", "integer", "floating", "boolean", "null", "d
 
 @dataclass(frozen=True, eq=False)
 class Cohort:
-    """Ternary values and labels of patients on one set of features.
+    """Ternary values and phenotype labels of patients, for one set of features.
 
     Parameters
     ----------
@@ -131,9 +131,10 @@ def write_codes(codes: Mapping[float, pd.DataFrame], path: str | Path) -> None:
 
 
 def with_code(cohort: Cohort, path: str | Path, threshold: float) -> Cohort:
-    """Return the cohort with the ternary codes of another threshold.
+    """Return the cohort with ternary codes that were computed with another threshold.
 
-    The codes are read from a table that `write_codes` wrote. Different patients or features raise a `CohortError`.
+    The codes are read from a table that `write_codes` wrote. If the table has other patients or features than the
+    cohort, a `CohortError` is raised.
     """
     whole = pd.read_parquet(path)
     table = whole[whole[THRESHOLD] == threshold].set_index(PATIENT).drop(columns=THRESHOLD)
@@ -219,7 +220,7 @@ def _read_table(path: Path, faults: list[Fault]) -> pd.DataFrame | None:
 def parquet_table(
     path: Path, step: str, wanted: Collection[str] | None = None, most: int | None = None
 ) -> pd.DataFrame:
-    """Return the columns `wanted` of a Parquet file, by default all columns.
+    """Return the columns `wanted` of a Parquet file, or all columns if `wanted` is None.
 
     A column of any type other than numbers or text raises a `CohortError`.
 
