@@ -130,7 +130,10 @@ class Found(NamedTuple):
 
 
 class EuropePmc:
-    """Client of Europe PMC at the address `url`, else `AFA_EUROPEPMC_URL`, else the public address."""
+    """Client of Europe PMC.
+
+    The address is `url`; by default, it is `AFA_EUROPEPMC_URL` if set, else the public address.
+    """
 
     def __init__(self, url: str = "", *, bounds: Bounds = USUAL, clock: Clock = time) -> None:
         self._url = (url or os.environ.get(URL) or EUROPEPMC).rstrip("/")
