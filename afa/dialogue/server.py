@@ -47,7 +47,7 @@ HEADERS = {
 
 
 class Served:
-    """A conversation that several browser tabs share, and the number of its last step.
+    """A conversation that several browser tabs share, and the number of the conversation's last step.
 
     Attributes
     ----------
@@ -85,10 +85,10 @@ class Served:
         return {"answer": answer, "state": self.state()}
 
     def _another(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Begin a conversation on another patient.
+        """Begin a conversation on the next patient.
 
-        The other patient is new, or from a session that a tab has opened. The previous patient's session file is not
-        changed any more, and the other patient's session is saved only on request.
+        The next patient is a new patient, or is read from a session that a tab has opened. The session file of the
+        previous patient is not changed any more. The session of the next patient is saved only on request.
         """
         planner, keeper = self.conversation.planner, SessionFile()
         try:
@@ -104,7 +104,7 @@ class Served:
         return {"ok": True, "changed": keeper.changes}
 
     def _replayable(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the changes that `replay_session` finds in a session that was refused.
+        """Return the changes that `replay_session` finds in a session that could not be opened.
 
         If `replay_session` fails too, return an empty dict.
         """
@@ -192,7 +192,7 @@ class _Session(_Said):
 
 
 class _Server(HTTPServer):
-    """A server that closes its oldest connection if there are more than `MOST_OPEN` connections."""
+    """A server that closes the oldest connection if more than `MOST_OPEN` connections are open."""
 
     def initialize(self, *given: Any, **options: Any) -> None:
         super().initialize(*given, **options)

@@ -67,7 +67,8 @@ def new_planner(
 ) -> Planner:
     """Return a planner for the top k entities or for one entity.
 
-    By default the planner asks for the best entity, or about the bundle's only entity.
+    By default, the planner searches for the most likely entity. In a bundle of one entity, it decides whether the
+    entity is present.
 
     Parameters
     ----------
@@ -155,10 +156,12 @@ def _costs(bundle: Bundle, costs: str | None, panels: Panels | None) -> Mapping[
 
 
 class SessionFile:
-    """Saves a planner's session in `path`, and copies of it in other files. If `path` is None, only copies are saved.
+    """Object that saves a planner's session in `path`, and copies of the session in other files.
 
-    A file that another program has changed since it was last read or saved is not overwritten, also on file systems
-    without locks.
+    If `path` is None, only copies are saved.
+
+    If another program has changed a file since the file was last read or saved, it is not overwritten, even on file
+    systems without locks.
     """
 
     def __init__(self, path: Path | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Read whole files, and write files and folders so that a killed run leaves nothing that looks complete.
+"""Read whole files, and write files and folders so that a killed run leaves no partial result under the final name.
 
 A temporary file is created beside its target, with the name `.<stem>.afa-<8 characters><suffix>`. The writer locks the
 temporary file, and the kernel releases the lock when the process ends for any reason. The next writer of the same
@@ -93,7 +93,7 @@ def atomic_folder(path: str | Path, ours: Collection[str] = (), card: str = "") 
             yield temporary
             temporary.chmod(0o777 & ~_umask())
             if target.exists():
-                check_place(target, ours, card)  # check `target` again: writing may have taken hours
+                check_place(target, ours, card)  # check `target` again, as writing may have taken hours
                 # Rename first: a process killed during removal would leave half of the earlier folder at `path`.
                 earlier = target.replace(_new_folder(target.parent, prefix, ""))
             temporary.replace(target)
@@ -196,7 +196,7 @@ def sha256_of(path: str | Path) -> str:
 
 
 def digest_faults(card: Path, digests: Mapping[str, Any], known: Sequence[str], step: str) -> Iterator[Fault]:
-    """Yield a fault for each SHA-256 in the file `card` that does not match the named file in the same folder.
+    """Yield a fault for each SHA-256 listed in the file `card` that does not match the listed file in the same folder.
 
     Parameters
     ----------
