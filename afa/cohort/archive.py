@@ -102,8 +102,8 @@ def write_gzip(path: Path, lines: Iterable[str]) -> None:
 def damage_of(path: Path) -> Damage | None:
     """Return the damage found in a file, or None if the file is intact.
 
-    A gzip file (`.gz`, `.tgz`) is read to its end, which tests its length and checksum. Only the headers of a tar
-    archive are read. An empty file or an HTML page counts as damaged, whatever its suffix.
+    A gzip file (`.gz`, `.tgz`) is read to the end, which tests the file's length and checksum. In a tar archive, only
+    the headers are checked. An empty file or an HTML page counts as damaged, whatever its suffix.
     """
     with path.open("rb") as stream:
         start = stream.read(512)

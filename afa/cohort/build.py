@@ -94,7 +94,7 @@ def read_values(
 
 
 def origin_files(source: Source) -> list[dict[str, str]]:
-    """Return content, name, origin (`form`) and SHA-256 of each input file; for an extract, add the original files."""
+    """Return content, name, origin (`form`) and SHA-256 of all input files, and of an extract's original files."""
     files = [
         {"content": content, "file": read.path.name, "form": read.form, "sha256": read.sha256}
         for content, read in (("samples", source.metadata), ("expression", source.expression))
@@ -185,7 +185,7 @@ def assemble(
 
 
 def _missing_genes(config: CohortConfig, absent: Sequence[str], tiers: Tiers, first_ids: Sequence[str]) -> list[Fault]:
-    """Return one fault for genes without a row in the series, and one for genes without a known Ensembl id."""
+    """Return a fault for genes without a row in the series, and a fault for genes without a known Ensembl id."""
     where = f"cohort {config.name}, series {config.series}"
     or_drop = "or name them in `allow_missing_genes`, which drops them from cohort and bundle"
     faults = []

@@ -215,7 +215,7 @@ def labels_of(cells: Cells, columns: Sequence[str]) -> pd.DataFrame:
 def by_entity(columns: Sequence[str]) -> str:
     """Return advice on label columns whose names are not entities.
 
-    If only one column is given, it may contain entity names as values.
+    If only one label column is given, the column may contain entity names as values.
     """
     if len(columns) != 1:
         return "name one column for each entity"
@@ -337,7 +337,7 @@ def _step(text: str) -> str:
 
 
 class GivenTable(NamedTuple):
-    """A cohort that was read from a table or a folder, together with its bundle.
+    """A cohort that was read from a table or a folder, together with a bundle.
 
     Bundle and cohort are restricted to their common features. Patients are sorted by name.
 
@@ -372,7 +372,7 @@ class GivenTable(NamedTuple):
 
 
 def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> GivenTable:
-    """Return the patients of a table or of a cohort folder, on the features of a bundle.
+    """Read patients from a table or a cohort folder, and return their values of a bundle's features.
 
     The first column of a table names the patients. The column of a feature contains -1, 0, 1, or an empty cell if the
     feature was not measured. Columns that are not features of the bundle are ignored. A feature without a column is an

@@ -1,4 +1,4 @@
-"""Define the cohort (patients' ternary profiles and phenotype labels), and read and write its folder."""
+"""Define a cohort (patients' ternary profiles and phenotype labels), and read and write the cohort's folder."""
 
 from __future__ import annotations
 
@@ -133,8 +133,8 @@ def write_codes(codes: Mapping[float, pd.DataFrame], path: str | Path) -> None:
 def with_code(cohort: Cohort, path: str | Path, threshold: float) -> Cohort:
     """Return the cohort with ternary codes that were computed with another threshold.
 
-    The codes are read from a table that `write_codes` wrote. If the table has other patients or features than the
-    cohort, a `CohortError` is raised.
+    The codes are read from a table that `write_codes` wrote. Other patients or features than in the cohort raise a
+    `CohortError`.
     """
     whole = pd.read_parquet(path)
     table = whole[whole[THRESHOLD] == threshold].set_index(PATIENT).drop(columns=THRESHOLD)
@@ -150,8 +150,8 @@ def with_code(cohort: Cohort, path: str | Path, threshold: float) -> Cohort:
 def load_cohort(folder: str | Path) -> Cohort:
     """Read a cohort from its folder. One `CohortError` lists all faults of the folder's files.
 
-    Only `name` is required in `cohort.yaml`. If `cohort.yaml` has digests, the Parquet files must match them. The table
-    of labels must have the same patients as the table of features, but it may list them in another order.
+    Only `name` is required in `cohort.yaml`. If `cohort.yaml` contains digests, the Parquet files must match the
+    digests. The tables of labels and features must contain the same patients, but the order of the patients may differ.
     """
     folder, files = Path(folder), (FEATURES_FILE, LABELS_FILE, CONTROLS_FILE)
     faults: list[Fault] = []

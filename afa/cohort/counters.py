@@ -139,7 +139,7 @@ def names_ids(name: str) -> bool:
 def is_header(fields: Sequence[str]) -> bool:
     """Return True if the first line of a table is a header.
 
-    A line is a header if neither its second nor its last field is a value. Because samples may be named 1, 2 and 3, a
-    line is also a header if its first field names a column of gene ids. `NA` and similar texts count as values.
+    A line is a header if neither the second nor the last cell of the line is a value. Because samples may be named 1, 2
+    and 3, a line is also a header if its first cell names a column of gene ids. `NA` and similar texts count as values.
     """
     return names_ids(fields[0]) or not (_VALUE.fullmatch(fields[1]) or (fields[-1] and _VALUE.fullmatch(fields[-1])))

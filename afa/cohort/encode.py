@@ -287,8 +287,8 @@ def encode_controls(
 
     Each control is compared with the mean, spread and ranks of the other controls. For controls, `empirical` therefore
     needs one control more than for patients. With fewer controls, the predictive `t` test is used. A gene with the same
-    value in all other controls is always tested by `empirical`. Its code is 0 if there are too few controls to reach
-    the level. With fewer than three controls, the returned code has no columns.
+    value in all other controls is always tested by `empirical`. If there are too few controls to reach the level, the
+    gene has code 0. With fewer than three controls, the returned code has no columns.
 
     Parameters
     ----------

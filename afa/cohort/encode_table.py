@@ -321,8 +321,8 @@ def write_encoded(encoded: Encoded, path: str | Path) -> Path:
     """Write the ternary codes as CSV, TSV or Parquet, and the cut points to a second file.
 
     Return the path of the file of cut points. The cut points of `<name>.csv` are in `<name>.cuts.csv`. Either both
-    files are written, or neither. If the existing table has no `.cuts.csv` file, this function did not write it. The
-    table is then kept, and a `ConfigError` is raised.
+    files are written, or neither. An existing table without a `.cuts.csv` file was not written by this function. Such a
+    table is kept, and a `ConfigError` is raised.
     """
     path = Path(path)
     cuts = path.with_name(f"{path.stem}.cuts.csv")

@@ -1,7 +1,7 @@
 """Read the expression values of a series.
 
 The values are in one table of genes x samples, or in a tar archive with one file for each sample. A table is read in
-blocks, so that memory holds only one block and the wanted rows. The fields of a table may be separated by tabs, commas,
+blocks, so that memory holds only one block and the wanted rows. The cells of a table may be separated by tabs, commas,
 semicolons or single spaces. The header may lack the name of the first column, as in files of R's `write.table`. Members
 of GEO's `<series>_RAW.tar` are read one at a time and are not extracted, so that no member name becomes a path on disk.
 """
@@ -292,7 +292,7 @@ def _all_numbers(cells: Sequence[str]) -> bool:
 
 
 def _place(where: str, name: str, layout: _Layout, key: str) -> int:
-    """Return the index of the column `name`, which is the setting `key` in the cohort's file."""
+    """Return the index of the column `name`, which the cohort's file gives in the setting `key`."""
     if name not in layout.names:
         found, expected = f"no column {quoted(name)}", f"one of {', '.join(filter(None, layout.names[:12]))}"
         raise CohortError(Fault(f"{where}, header", found, expected, f"correct `{key}` in the cohort's file"))
@@ -446,7 +446,10 @@ class _Scale:
             raise CohortError(Fault(at, found, f"zero or more, the unit being {self.unit}", step))
 
     def notes(self, where: str, n_rows: int) -> list[str]:
-        """Return notes on a doubtful unit. If the values contradict the unit, a `CohortError` is raised."""
+        """Return notes on values that do not seem to fit the unit.
+
+        If the values contradict the unit, a `CohortError` is raised.
+        """
         found, expected = f"values of at most {self.largest:g}", f"values of a table of {self.unit}"
         if self.unit == "log2" and self.largest > LARGEST_LOG:
             step = "set `unit: counts` or `unit: tpm`, as the series says"
@@ -562,8 +565,8 @@ def read_sample_files(
 ) -> Expression:
     """Read the files of the given samples from a tar archive. Archived files of other samples are skipped.
 
-    The result has the rows of the first sample's file. If a file has the rows in another order, its values are matched
-    by row id.
+    The result has the rows of the first sample's file. If a file has the rows in another order, the file's values are
+    matched by row id.
 
     Parameters
     ----------

@@ -8,12 +8,12 @@ Files are downloaded over HTTPS by `afa.cohort.download`, never by GEOparse. GEO
 leave a partial file, and accepts a partial file as complete (decisions.md D8). GEOparse is used only to read the family
 SOFT file, which describes the samples and lists the supplementary files.
 
-Extracts of series are bundled with the project. An extract consists of three files. It contains the genes of one bundle
-and the sample characteristics that one cohort's file reads. The file `samples.tsv` has one row for each sample, with
-the library size over *all* rows of the series. The file `expression.tsv.gz` has the expression values of the extract's
-genes, in the series' order. The file `extract.yaml` contains the accession, the citation, the digests of the extract's
-files and of GEO's files, and the row ids that the series lacks. A cohort built from an extract has the same values as a
-cohort built from the series.
+Extracts of series are bundled with the project. An extract consists of three files. The three files contain the genes
+of one bundle and the sample characteristics that one cohort's file reads. The file `samples.tsv` has one row for each
+sample, with the library size over *all* rows of the series. The file `expression.tsv.gz` has the expression values of
+the extract's genes, in the series' order. The file `extract.yaml` contains the accession, the citation, the digests of
+the extract's files and of GEO's files, and the row ids that the series lacks. A cohort built from an extract has the
+same values as a cohort built from the series.
 """
 
 from __future__ import annotations
@@ -423,7 +423,10 @@ def _cell(text: str) -> str:
 
 
 def _lines(values: pd.DataFrame) -> Iterator[str]:
-    """Yield the rows as tab-separated text. Each number has the fewest digits that restore its value."""
+    """Yield the rows as tab-separated text.
+
+    Each number is written with the fewest digits from which the value can be restored.
+    """
     yield "\t".join(["row", *values.columns]) + "\n"
     for row_id, row in zip(values.index, values.to_numpy().tolist(), strict=True):
         yield "\t".join([str(row_id), *(repr(value).removesuffix(".0") for value in row)]) + "\n"

@@ -422,8 +422,8 @@ def select(samples: pd.DataFrame, config: CohortConfig) -> Selected:
 def _derive(samples: pd.DataFrame, derive: Mapping[str, Derived], where: str) -> pd.DataFrame:
     """Add each derived characteristic.
 
-    The value of a derived characteristic is the text that the pattern's group matches. Without a match, the value is
-    empty.
+    The value of a derived characteristic is the text that the pattern's group matches. If the pattern does not match,
+    the derived value is empty.
     """
     samples = samples.copy()
     for name, rule in derive.items():

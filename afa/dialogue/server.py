@@ -1,7 +1,7 @@
 """Serve a conversation with a planner as a local web page, which any number of browser tabs can show.
 
-The page sends requests to `afa.dialogue.conversation` and shows the answers. The page computes nothing itself. Requests
-without the secret token, which is part of the printed address, are refused.
+The page sends requests to `afa.dialogue.conversation` and shows the answers. Requests without the secret token, which
+is part of the printed address, are refused.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Served:
         """Begin a conversation on the next patient.
 
         The next patient is a new patient, or is read from a session that a tab has opened. The session file of the
-        previous patient is not changed any more. The session of the next patient is saved only on request.
+        previous patient is not changed any more. The next patient's session is saved only on request.
         """
         planner, keeper = self.conversation.planner, SessionFile()
         try:

@@ -220,7 +220,7 @@ class SessionFile:
 
 @contextmanager
 def open_session(path: Path | None) -> Iterator[SessionFile]:
-    """Yield the keeper of a session file. No other process can open the file until the end of the block.
+    """Yield the keeper of a session file. No other process can open the session file until the `with` block ends.
 
     Raises
     ------

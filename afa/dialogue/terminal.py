@@ -232,7 +232,7 @@ class Terminal:
                 self._say(f"  {escape(read_value['words'])}")
 
     def _taken(self, **request: Any) -> None:
-        """Carry out a request with typed values, and print how each number was read."""
+        """Carry out a request with typed values, and print how each number was interpreted."""
         for read_value in self.talk.do(**request)["read"]:
             if read_value["number"] is not None:
                 self._say(f"  [dim]{escape(read_value['words'])}[/dim]")

@@ -165,7 +165,7 @@ class Budget:
     def end(self, name: str, tokens: tuple[int, int] | None) -> None:
         """Record the tokens of a finished request.
 
-        If `tokens` is None, the largest possible number is used.
+        If `tokens` is None, the request counts with its largest possible number of tokens.
         """
         with self._mutex:
             given = self._calls[name]
@@ -205,7 +205,7 @@ class Budget:
     def _used_before_calls(self) -> Usage:
         """Return tokens and cost of recorded answers whose requests were not recorded.
 
-        Without a token count, the largest possible number is used.
+        An answer without a token count counts with its largest possible number of tokens.
         """
         if self._before is None:
             first: dict[str, str] = {}
@@ -213,7 +213,7 @@ class Budget:
                 first[each.key] = min(each.time, first.get(each.key, each.time))
             spent = []
             for entry in self.record.entries():
-                # The time `unknown` sorts after all dates.
+                # As a text, the time `unknown` is sorted after all dates.
                 if entry.time < first.get(entry.key, "9"):
                     asked = {} if isinstance(entry.parameters, str) else entry.parameters
                     spent.append((0, asked.get("most_tokens", 0)) if isinstance(entry.tokens, str) else entry.tokens)

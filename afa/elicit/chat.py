@@ -83,7 +83,7 @@ class Chat:
     def called(self, document: Mapping[str, Any]) -> HttpReply:
         """Send one request, and return the reply whatever its HTTP status.
 
-        A reply that is not complete within the bounds raises a `ReplyError`.
+        A reply that exceeds the limits of time or size raises a `ReplyError`.
         """
         late = _late(self._bounds)
         return within(self._bounds.deadline, lambda: self._called(document, late), late)
@@ -251,7 +251,7 @@ def _reason(document: Any) -> tuple[str, str]:
 
 
 def _tokens(usage: Any) -> tuple[int, int] | None:
-    """Return the tokens of prompt and answer, or None if the endpoint did not count both."""
+    """Return the numbers of prompt tokens and answer tokens, or None if the endpoint did not count both."""
     try:
         tokens = int(usage["prompt_tokens"]), int(usage["completion_tokens"])
     except (KeyError, TypeError, ValueError, OverflowError):

@@ -242,7 +242,7 @@ SHARES = ("p_high_with", "p_high_without", "p_low_with", "p_low_without")
 def pool_cuts(cuts: pd.DataFrame, names: Sequence[str], kinds: Sequence[str]) -> pd.DataFrame:
     """Return the median cut points of each feature.
 
-    A low or high cut point is returned only if more than half of the voters give one.
+    A low or high cut point is NaN unless more than half of the voters give a cut point.
 
     Parameters
     ----------
@@ -372,7 +372,7 @@ def pooled_shares(voters: pd.DataFrame, pairs: pd.MultiIndex, possible: Bools) -
 
 
 def pool_answers(answers: pd.DataFrame, features: Features) -> pd.DataFrame:
-    """Return one row for each entity and feature, pooled over voters, with the columns of a bundle's `unary.csv`.
+    """Return one row of pooled answers for each entity and feature, in the form of a bundle's `unary.csv`.
 
     Parameters
     ----------

@@ -65,7 +65,9 @@ class Terms:
 
 
 class Live:
-    """Source of answers that asks the models of a study's voters. All models share one record and one budget.
+    """Source of answers that asks the models of a study's voters.
+
+    All models share one folder of recorded answers and one budget.
 
     Parameters
     ----------

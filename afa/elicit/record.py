@@ -60,7 +60,7 @@ class JsonLines:
             self._mine = path
 
     def new(self, faults: list[Fault]) -> Iterator[tuple[str, bytes]]:
-        """Yield every JSON line added since the last call, with its place.
+        """Yield every JSON line that was added since `new` was last called, with the line's place.
 
         Lines that are not JSON are added to `faults`.
         """
@@ -86,7 +86,7 @@ class JsonLines:
                 yield f"{path}, line {number + 1}", tail
 
     def forget(self) -> None:
-        """Make the next call of `new` read all files from the start."""
+        """Forget how far files were read, so that `new` reads all files from the start."""
         self._read.clear()
 
 
@@ -159,7 +159,7 @@ class Question:
 
     @property
     def document(self) -> dict[str, Any]:
-        """Return the question's fields as they are recorded."""
+        """Return the question as a mapping, in the form in which questions are recorded."""
         return {"prompt": self.prompt, "values": self.values, "run": self.run}
 
     def __str__(self) -> str:
@@ -229,7 +229,10 @@ class Entry:
 
     @property
     def document(self) -> dict[str, Any]:
-        """Return the entry's fields as they are recorded. An unknown endpoint is omitted, as in earlier records."""
+        """Return the entry as a mapping, in the form in which entries are recorded.
+
+        An unknown endpoint is omitted, as in earlier records.
+        """
         document = {**vars(self), "question": self.question.document}
         return {name: document[name] for name in document if name != "endpoint" or self.endpoint != UNKNOWN}
 
@@ -295,7 +298,7 @@ class Record:
         return [entry for entry in self.attempts(key) if entry.outcome != "failed"]
 
     def settled(self, key: str, most: int) -> Entry | None:
-        """Return the answer to a request. Without an answer, return the last of at least `most` replies, else None."""
+        """Return the answer to a request, or else the last reply, or None if there are fewer than `most` replies."""
         replies = self.replies(key)
         answered = (entry for entry in replies if entry.outcome == "answered")
         return next(answered, replies[-1] if len(replies) >= most else None)

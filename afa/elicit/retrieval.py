@@ -175,7 +175,7 @@ def distinct(abstracts: Iterable[Abstract]) -> list[Abstract]:
 def literature(study: Study, folder: Path, record: Path, *, online: bool) -> Literature:
     """Return the `Literature` of a study.
 
-    The search uses `keywords.csv` if there is one, and the cache in the record's folder.
+    The search uses the study's `keywords.csv`, if this file exists, and the cache in the folder of recorded answers.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Run the stages of an elicitation, from questions to a bundle (appendix `supp:llm-elicitation`).
 
 The stages exchange tables by name. The stages `unary` and `pairwise` ask questions, or look up recorded answers. The
-stages `consensus` and `evidence` filter the genes that `unary` found. The last stage writes the bundle of the kept
-genes and their answered pairs, with its provenance.
+stages `consensus` and `evidence` filter the genes that `unary` found. The last stage writes the bundle, which contains
+the kept genes, the answered pairs of kept genes and the provenance.
 """
 
 from __future__ import annotations

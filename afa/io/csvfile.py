@@ -1,4 +1,7 @@
-"""Read CSV files strictly. Every row keeps its line number, and all faults of a file are collected in one list."""
+"""Read CSV files strictly.
+
+Each row is stored with its line number, and all faults of a file are collected in one list.
+"""
 
 from __future__ import annotations
 
@@ -51,8 +54,7 @@ class RowFaults:
     """The faults of one file, in line order.
 
     Faults with the same column and the same expected value are one kind. The first `SHOWN_PER_KIND` rows of a kind have
-    a line each, and one line counts the other rows of the kind. The list of faults stays readable even if a million
-    rows of a column are wrong.
+    a line each, and one line counts the other rows of the kind.
 
     Parameters
     ----------
@@ -75,7 +77,7 @@ class RowFaults:
             self._shown.setdefault((column, expected), []).append((line, found, next_step))
 
     def place(self, line: int) -> str:
-        """Return the name of the row at a line: the given name, or else `line N`."""
+        """Return the row's name, if `names` are given, else the text `line N`."""
         return self.names[line - 2] if self.names and line > 1 else f"line {line}"
 
     def listed(self) -> list[Fault]:

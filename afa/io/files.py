@@ -94,7 +94,8 @@ def atomic_folder(path: str | Path, ours: Collection[str] = (), card: str = "") 
             temporary.chmod(0o777 & ~_umask())
             if target.exists():
                 check_place(target, ours, card)  # check `target` again, as writing may have taken hours
-                # Rename first: a process killed during removal would leave half of the earlier folder at `path`.
+                # Rename the earlier folder first, because a process killed during removal would leave half of the
+                # folder at `path`.
                 earlier = target.replace(_new_folder(target.parent, prefix, ""))
             temporary.replace(target)
         finally:
@@ -217,7 +218,7 @@ def digest_faults(card: Path, digests: Mapping[str, Any], known: Sequence[str], 
 
 
 def _give_as(target: Path, temporary: Path) -> None:
-    """Give a temporary file the owner and mode of the file that it replaces.
+    """Set the owner and mode of a temporary file to those of the file that is replaced.
 
     A file that replaces no other file keeps mode 600.
     """

@@ -177,7 +177,7 @@ def _called(url: str, fields: Mapping[str, str], bounds: Bounds, late: ReplyErro
 def _as_given(request: requests.PreparedRequest) -> requests.PreparedRequest:
     """Return the request unchanged, as the `auth` argument of requests.
 
-    Without an `auth` argument, requests would look for credentials in ~/.netrc.
+    Without an `auth` argument, the library requests would look for credentials in ~/.netrc.
     """
     return request
 

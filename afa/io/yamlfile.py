@@ -70,7 +70,7 @@ class Strict(BaseModel):
 
 
 class _Refused(yaml.MarkedYAMLError):
-    """Error for a text that this loader refuses, with a message in our own words."""
+    """Error for YAML that the strict loader of this module refuses."""
 
     def __init__(self, found: str, mark: Any) -> None:
         super().__init__(problem=found, problem_mark=mark)
