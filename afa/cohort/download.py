@@ -1,9 +1,8 @@
 """Download one file over HTTP, so that the target is either complete and correct, or unchanged.
 
 GEO could not be reached when this module was written. The module was tested with local servers that imitate the
-failures of public servers. The library pooch transfers the file. A broken transfer is not resumed, so each attempt
-starts at the first byte. Every failure of an attempt raises a `ReplyError`, which records whether another attempt may
-succeed.
+failures of public servers. A broken transfer is not resumed, so each attempt starts at the first byte. Every failure of
+an attempt raises a `ReplyError`, which records whether another attempt may succeed.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ def _check_family(path: Path) -> list[str]:
 
 
 def _soft_line(path: Path, content: bytes, number: int) -> str:
-    """Return the text of a line of a family SOFT file. A line that is too long or not UTF-8 raises a `CohortError`."""
+    """Return a line of a family SOFT file as text. A line that is too long or not UTF-8 raises a `CohortError`."""
     if len(content) == LONGEST_LINE:
         raise _soft_fault(path, f"a line of {LONGEST_LINE} bytes or more", "shorter ones", number)
     try:
@@ -443,7 +443,8 @@ def _derive(samples: pd.DataFrame, derive: Mapping[str, Derived], where: str) ->
 def _one_per(samples: pd.DataFrame, rule: OnePer, where: str) -> pd.DataFrame:
     """Return one sample for each value of `rule.key`.
 
-    Samples are sorted by `prefer`, then by the number in `then`, then by name. The first sample of each value is kept.
+    Samples are sorted by `prefer`, then by the number in `then`, then by name. For each value of `rule.key`, the first
+    sample is kept.
     """
     place = f"{where}, key select.one_per"
     owner = column(samples, rule.key, place)

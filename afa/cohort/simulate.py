@@ -64,8 +64,8 @@ def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
         raise ConfigError([Fault(f"simulation.prevalences.{name}", "nothing", expected, step) for name in lacking])
     people, scores = _people(config)
     phenotypes = pd.DataFrame(index=people.index)
-    # Phenotypes that only the config names are included, because label rules read them. A phenotype is present if the
-    # weighted factor scores plus an independent normal part exceed the normal quantile for the prevalence.
+    # Phenotypes that only the config names are included, because label rules read them. A phenotype is present if
+    # factor scores plus an independent normal part exceed the prevalence's normal quantile.
     for name, prevalence in (config.prevalences | dict.fromkeys(lacking, config.default_prevalence or 0.0)).items():
         loadings = {INFLAMMATION: config.default_loading}
         if name in config.prevalences:
@@ -178,7 +178,7 @@ def _genes(config: SimulationConfig, bundle: Bundle, effects: pd.DataFrame) -> p
 def _gene_group(
     config: SimulationConfig, group: str, names: Sequence[str], inflamed_share: float, inflamed_sd: float
 ) -> pd.DataFrame:
-    """Sample the parameters of a group of genes.
+    """Sample baselines, loadings and dispersion scores for a group of genes.
 
     The column `dispersion` is a standard normal score, not a dispersion.
     """

@@ -51,7 +51,7 @@ class Served:
 
     Attributes
     ----------
-    patient : values of an example's patient, by feature
+    patient : values of the example patient, by feature
 
     """
 
@@ -106,7 +106,7 @@ class Served:
     def _replayable(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the changes that `replay_session` finds in a session that could not be opened.
 
-        If `replay_session` fails too, return an empty dict.
+        If `replay_session` also fails, return an empty dict.
         """
         changes = list[str]()
         with suppress(AfaError):

@@ -67,8 +67,8 @@ def new_planner(
 ) -> Planner:
     """Return a planner for the top k entities or for one entity.
 
-    By default, the planner searches for the most likely entity. In a bundle of one entity, it decides whether the
-    entity is present.
+    By default, the planner searches for the most likely entity. In a bundle of one entity, the planner decides whether
+    this entity is present.
 
     Parameters
     ----------
@@ -93,7 +93,9 @@ def new_planner(
 def resumed_planner(
     path: str | Path, bundle: Bundle, given: Mapping[str, Any], changes: list[str] | None = None
 ) -> Planner:
-    """Return the planner of a session file. The session's settings apply, and options in `given` must agree with them.
+    """Return the planner of a session file.
+
+    The session's settings apply, and options in `given` must agree with these settings.
 
     Parameters
     ----------
@@ -160,7 +162,7 @@ class SessionFile:
 
     If `path` is None, only copies are saved.
 
-    If another program has changed a file since the file was last read or saved, it is not overwritten, even on file
+    A file is not overwritten if another program has changed the file since it was last read or saved, even on file
     systems without locks.
     """
 
@@ -220,7 +222,9 @@ class SessionFile:
 
 @contextmanager
 def open_session(path: Path | None) -> Iterator[SessionFile]:
-    """Yield the keeper of a session file. No other process can open the session file until the `with` block ends.
+    """Open a session file, and yield the `SessionFile` that saves the session.
+
+    No other process can open the session file until the `with` block ends.
 
     Raises
     ------

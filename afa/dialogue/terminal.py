@@ -294,7 +294,7 @@ class Terminal:
                 name, _, value = text.rpartition("=")
                 pairs.append((name.strip(), value.strip()))
                 open_words = []
-        if open_words and pairs:  # words after the last value are rejected together with it
+        if open_words and pairs:  # words after the last value become part of the value, which is then rejected
             pairs[-1] = pairs[-1][0], " ".join([pairs[-1][1], *open_words])
         return pairs
 
@@ -394,7 +394,7 @@ class Terminal:
             self._hang(f"[bold]{escape(' '.join(row[:names]))}[/bold]  {escape(', '.join(parts))}", first="")
 
     def _hang(self, text: str, first: str = "  ") -> None:
-        """Print a line whose continuation lines are indented by two characters."""
+        """Print a text whose continuation lines are indented by two characters."""
         lines = Text.from_markup(text).wrap(self.console, max(self.console.width - len(first) - 2, 1))
         for place, line in enumerate(lines):
             line.rstrip()

@@ -96,7 +96,7 @@ class Abstract:
 
     @property
     def document(self) -> dict[str, Any]:
-        """Return the abstract's fields, as they are saved."""
+        """Return the abstract as a mapping, in the form in which abstracts are saved."""
         return asdict(self)
 
     @property

@@ -2,8 +2,8 @@
 
 Caps on requests, tokens and money apply to all processes and runs of a record (a folder of recorded answers) together.
 Before each request, its largest possible number of tokens is written to a `.tries` file of the record. After the reply,
-a second line is written with the tokens that the endpoint counted. If the second line is missing, for example of a
-killed process, the largest number is used. Only one process at a time sends requests for a record (`Budget.alone`).
+a second line is written with the tokens that the endpoint counted. If the process was killed and the second line is
+missing, the largest number is used. Only one process at a time sends requests for a record (`Budget.alone`).
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Budget:
             return self._sum(each.tokens for each in self._calls.values()) + self._used_before_calls()
 
     def expected(self, prompt: str, most_answer_tokens: int) -> Usage:
-        """Return upper bounds on the tokens and cost of one request. `prompt` contains all text of the request."""
+        """Return upper bounds on the tokens and cost of one request."""
         tokens = len(prompt.encode(errors="surrogatepass")) + OVERHEAD
         return Usage(1, tokens, most_answer_tokens, self.prices.of(tokens, most_answer_tokens))
 

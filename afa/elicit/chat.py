@@ -183,9 +183,9 @@ def read_reply(text: str) -> Reply:
 
 
 def reason_of(text: str) -> tuple[str, str]:
-    """Return message and code of the body of an error reply.
+    """Return the error message and the error code in the body of a reply.
 
-    The message of a body of unknown form is the kind and first characters of the body.
+    For a body of unknown form, the message consists of the body's kind and first characters.
     """
     what, start = "JSON without a message", text.strip()[:FIRST]
     try:
@@ -236,7 +236,10 @@ def _arguments(message: Mapping[str, Any]) -> str:
 
 
 def _reason(document: Any) -> tuple[str, str]:
-    """Return message and code of an error in any form that endpoints use, or two empty texts without an error."""
+    """Return the error message and the error code in any form that endpoints use.
+
+    Without an error, return two empty texts.
+    """
     if isinstance(document, list):
         document = document[0] if document else None
     if not isinstance(document, dict):

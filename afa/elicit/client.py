@@ -60,7 +60,7 @@ class Client:
     def _chat(self) -> Chat:
         """Return the chat client, which is created at the first question.
 
-        The import of `openai` is slow, and a run that only estimates costs does not need it.
+        The import of `openai` is slow, and a run that only estimates costs needs no chat client.
         """
         from afa.elicit.chat import Chat  # noqa: PLC0415
 
@@ -85,7 +85,7 @@ class Client:
         return self.budget.expected(text, self.manner.most_tokens)
 
     def ask(self, request: Request, *, stop: threading.Event | None = None) -> Entry | None:
-        """Return the answer to a request, from the record or from the model.
+        """Return the recorded answer to a request, or ask the model for an answer.
 
         If there is no answer, return the last attempt. Attempts of earlier runs count towards `Manner.answers`, but
         failures of the endpoint do not. After `stop` is set, nothing more is sent; the result is then the last attempt,
