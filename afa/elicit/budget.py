@@ -120,7 +120,7 @@ class Budget:
             return self._sum(each.tokens for each in self._calls.values()) + self._used_before_calls()
 
     def expected(self, prompt: str, most_answer_tokens: int) -> Usage:
-        """Return upper bounds on the tokens and cost of one request."""
+        """Return upper bounds on the tokens and cost of one request. `prompt` contains all text of the request."""
         tokens = len(prompt.encode(errors="surrogatepass")) + OVERHEAD
         return Usage(1, tokens, most_answer_tokens, self.prices.of(tokens, most_answer_tokens))
 
