@@ -1,4 +1,4 @@
-"""Read and write compressed files, and check that a downloaded file is complete and of the type of its suffix."""
+"""Read and write compressed files, and check downloaded files: each must be complete and match its suffix."""
 
 from __future__ import annotations
 
@@ -46,9 +46,10 @@ class Damage(NamedTuple):
 
 
 def open_binary(path: Path) -> BinaryIO:
-    """Return a reader of the file's bytes, decompressed if the file begins like gzip.
+    """Return a reader of the file's bytes, which are decompressed if the file begins with gzip's magic bytes.
 
-    Reading damaged data raises one of the `GZIP_ERRORS`; a file of more than `largest_unpacked` GB raises an `OSError`.
+    Damaged data raises one of the `GZIP_ERRORS`. A file that unpacks to more than `largest_unpacked` GB raises an
+    `OSError`.
     """
     with path.open("rb") as stream:
         compressed = stream.read(2) == _GZIP_MAGIC
@@ -89,7 +90,10 @@ def read_listed(kind: type[Listed], path: str | Path, expected: str, step: str) 
 
 
 def write_gzip(path: Path, lines: Iterable[str]) -> None:
-    """Write lines as UTF-8 gzip. The gzip header has no time stamp and no name: equal lines give equal bytes."""
+    """Write lines as UTF-8 gzip.
+
+    Equal lines give equal bytes, because the gzip header has no time stamp and no name.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as raw, gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as stream:
         stream.writelines(line.encode() for line in lines)
@@ -98,8 +102,8 @@ def write_gzip(path: Path, lines: Iterable[str]) -> None:
 def damage_of(path: Path) -> Damage | None:
     """Return the damage found in a file, or None if the file is intact.
 
-    A gzip file (`.gz`, `.tgz`) is read to its end, which tests its length and checksum. Only the headers of a tar
-    archive are read. An empty file or an HTML page counts as damaged, whatever its suffix.
+    A gzip file (`.gz`, `.tgz`) is read to the end, which tests the file's length and checksum. In a tar archive, only
+    the headers are checked. An empty file or an HTML page counts as damaged, whatever its suffix.
     """
     with path.open("rb") as stream:
         start = stream.read(512)

@@ -1,4 +1,4 @@
-"""Build a cohort from an expression series.
+"""Build a cohort from a GEO series of gene-expression values.
 
 The samples of the series are selected, log-transformed, encoded as -1, 0, +1 and labelled. The file `cohort.yaml`
 records each selection step.
@@ -54,7 +54,7 @@ def build_cohort(
     aliases: Names | None = None,
     ensembl: Names | None = None,
 ) -> Cohort:
-    """Read a series from the files of `source`, and return its cohort on the bundle's features.
+    """Read a series from the files of `source`, and return a cohort with the features of the bundle.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def build_cohort(
 def read_values(
     config: CohortConfig, source: Source, features: Sequence[str], aliases: Names, ensembl: Names
 ) -> tuple[Selected, Tiers, Expression]:
-    """Return the selected samples, the candidate row ids of each feature, and the expression values of these rows.
+    """Return the selected samples, the candidate row ids of each feature, and the values of all candidate rows.
 
     An extract that lacks needed rows or characteristics raises a `CohortError`.
     """
@@ -94,7 +94,7 @@ def read_values(
 
 
 def origin_files(source: Source) -> list[dict[str, str]]:
-    """Return content, name, form and SHA-256 of each input file, and of the files from which an extract was made."""
+    """Return content, name, origin (`form`) and SHA-256 of all input files, and of an extract's original files."""
     files = [
         {"content": content, "file": read.path.name, "form": read.form, "sha256": read.sha256}
         for content, read in (("samples", source.metadata), ("expression", source.expression))
@@ -104,7 +104,7 @@ def origin_files(source: Source) -> list[dict[str, str]]:
 
 
 def row_tiers(config: CohortConfig, features: Sequence[str], aliases: Names, ensembl: Names) -> Tiers:
-    """Return the candidate row ids of each feature, symbols or Ensembl ids, in tiers of decreasing precedence."""
+    """Return lists of candidate row ids (symbols or Ensembl ids) for each feature, the preferred list first."""
     if config.expression.row_ids == "ensembl":
         return ensembl_candidates(features, aliases, ensembl)
     return symbol_candidates(features, aliases)
@@ -185,7 +185,7 @@ def assemble(
 
 
 def _missing_genes(config: CohortConfig, absent: Sequence[str], tiers: Tiers, first_ids: Sequence[str]) -> list[Fault]:
-    """Return one fault for genes without a row in the series, and one for genes without a known Ensembl id."""
+    """Return a fault for genes without a row in the series, and a fault for genes without a known Ensembl id."""
     where = f"cohort {config.name}, series {config.series}"
     or_drop = "or name them in `allow_missing_genes`, which drops them from cohort and bundle"
     faults = []
@@ -201,7 +201,7 @@ def _missing_genes(config: CohortConfig, absent: Sequence[str], tiers: Tiers, fi
 
 
 def _other_ids(config: CohortConfig, first_ids: Sequence[str]) -> str:
-    """Return advice on genes without a row, chosen by the form of the file's first row ids."""
+    """Return advice on genes without a row, which depends on the kind of the file's first row ids."""
     kind, genes = config.expression.row_ids, "give the table of genes as `layout: count_matrix`"
     if first_ids and all(map(is_transcript, first_ids)):
         return f"the rows are transcripts: name a table of their genes in `transcripts`, or {genes}"

@@ -159,7 +159,7 @@ def numbers_of(
     only: Sequence[float] = (),
     step: str = "",
 ) -> Floats:
-    """Return the given columns as numbers, and record invalid cells in `cells.table`.
+    """Return the given columns as numbers, and record invalid cells as faults in `cells.table`.
 
     If one or two rows contain only words, such as units or a second header, each such row is recorded as one fault. The
     other invalid cells of each column are together recorded as one fault.
@@ -203,7 +203,10 @@ def numbers_of(
 
 
 def labels_of(cells: Cells, columns: Sequence[str]) -> pd.DataFrame:
-    """Return the labels of patients x entities: 0, 1 or NaN. Invalid labels are recorded in `cells.table`."""
+    """Return the labels (0, 1 or NaN) as a table of patients x entities.
+
+    Invalid labels are recorded as faults in `cells.table`.
+    """
     step = "code the label as 0 and 1, in a column for each entity"
     values = numbers_of(cells, columns, "0, 1 or nothing", only=(0.0, 1.0), step=step)
     return pd.DataFrame(values, index=pd.Index(cells.names, name=PATIENT), columns=list(columns))
@@ -212,7 +215,7 @@ def labels_of(cells: Cells, columns: Sequence[str]) -> pd.DataFrame:
 def by_entity(columns: Sequence[str]) -> str:
     """Return advice on label columns whose names are not entities.
 
-    A single column may contain entity names as values.
+    If only one label column is given, the column may contain entity names as values.
     """
     if len(columns) != 1:
         return "name one column for each entity"
@@ -221,7 +224,10 @@ def by_entity(columns: Sequence[str]) -> str:
 
 
 def nearest_column(name: str, columns: Sequence[str]) -> str:
-    """Return advice on a missing column: a column with a similar name. If no name is similar, return an empty text."""
+    """Return advice that names the column most similar to a missing column.
+
+    If no column is similar, return an empty text.
+    """
     if (spaced := next((other for other in columns if other.strip() == name), None)) is not None:
         return f"remove the blanks around {quoted(spaced)} in the header"
     close = suggestion(name, columns, "")
@@ -267,7 +273,7 @@ def read_names(path: Path) -> list[str]:
     with suppress(OSError, ArrowException, TypeError, AttributeError):
         schema = pq.read_schema(path)
         names = list(schema.names)
-        noted = (schema.pandas_metadata or {}).get("index_columns", [])  # a RangeIndex is recorded as a dict
+        noted = (schema.pandas_metadata or {}).get("index_columns", [])  # pandas records a RangeIndex as a dict
         index = [name for name in noted if isinstance(name, str) and name in names]
     if len(index) > 1:
         step = "make one of them the index, or reset_index() and put the patients' names first"
@@ -331,7 +337,7 @@ def _step(text: str) -> str:
 
 
 class GivenTable(NamedTuple):
-    """A cohort that was read from a table or a folder, together with its bundle.
+    """A cohort that was read from a table or a folder, together with a bundle.
 
     Bundle and cohort are restricted to their common features. Patients are sorted by name.
 
@@ -366,7 +372,7 @@ class GivenTable(NamedTuple):
 
 
 def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> GivenTable:
-    """Return the patients of a table or of a cohort folder, on the features of a bundle.
+    """Read patients from a table or a cohort folder, and return their values of a bundle's features.
 
     The first column of a table names the patients. The column of a feature contains -1, 0, 1, or an empty cell if the
     feature was not measured. Columns that are not features of the bundle are ignored. A feature without a column is an

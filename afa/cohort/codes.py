@@ -1,4 +1,4 @@
-"""Find numbers that encode *not measured* in a table, such as -9 and 999.
+"""Find numbers, such as -9 and 999, that encode *not measured* in a table.
 
 Codes are declared in `features.csv`, or recognised by their digits or by a gap to all other values.
 """
@@ -50,7 +50,7 @@ class Apart(NamedTuple):
 
 
 def without_codes(cells: Cells, features: Features) -> Cells:
-    """Return the cells with an empty text in place of each number that `features.csv` declares as *not measured*."""
+    """Return the cells after emptying each cell whose number `features.csv` declares as a code for *not measured*."""
     columns = dict(cells.columns)
     for name, codes in zip(features.names, features.missing_codes, strict=True):
         if codes and name in columns:
@@ -80,10 +80,10 @@ def looks_like_code(values: npt.ArrayLike) -> Bools:
 
 
 def repeated_outside(values: Floats, span: Span, *, closed: bool) -> tuple[Bools, Bools]:
-    """Split the numbers outside a span into codes for *not measured* and possible measurements.
+    """Split the numbers outside a feature's span into codes for *not measured* and possible measurements.
 
-    Outside a closed scale, every number is a code. Outside an open span, a number is a code if it looks like a code or
-    occurs at least `REPEATED` times.
+    If `closed` is True, every number outside the span is a code. If `closed` is False, a number outside the span is a
+    code if it looks like a code or occurs at least `REPEATED` times.
 
     Parameters
     ----------
@@ -106,10 +106,10 @@ def repeated_outside(values: Floats, span: Span, *, closed: bool) -> tuple[Bools
 def apart(values: Floats, span: Span | None = None) -> list[Apart]:
     """Return groups of extreme values of a column that may be codes for *not measured*.
 
-    Negative numbers are reported if all of them look like codes. Numbers at an end of the column are reported if the
-    gap to the other numbers is wider than the range of all other numbers. For repeated numbers that look like codes, a
-    gap of half the range is enough. Zeros of counts and detection limits have no wide gap. A number at an end of `span`
-    is never reported.
+    Negative numbers are reported if all of them look like codes. The smallest or largest numbers are reported if the
+    gap to all other numbers is wider than the range of the others. If the numbers are repeated and look like codes, a
+    gap of half that range is enough. Zero counts and values at a detection limit are not reported, because the gap
+    beside these values is small. A number at an end of `span` is never reported.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Define the cohort (patients' ternary profiles and phenotype labels), and read and write its folder."""
+"""Define a cohort (patients' ternary profiles and phenotype labels), and read and write the cohort's folder."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _KINDS = ("string", "large_string", "integer", "floating", "boolean", "null", "d
 
 @dataclass(frozen=True, eq=False)
 class Cohort:
-    """Ternary values and labels of patients on one set of features.
+    """Ternary values and phenotype labels of patients, for one set of features.
 
     Parameters
     ----------
@@ -131,9 +131,10 @@ def write_codes(codes: Mapping[float, pd.DataFrame], path: str | Path) -> None:
 
 
 def with_code(cohort: Cohort, path: str | Path, threshold: float) -> Cohort:
-    """Return the cohort with the ternary codes of another threshold.
+    """Return the cohort with ternary codes that were computed with another threshold.
 
-    The codes are read from a table that `write_codes` wrote. Different patients or features raise a `CohortError`.
+    The codes are read from a table that `write_codes` wrote. Other patients or features than in the cohort raise a
+    `CohortError`.
     """
     whole = pd.read_parquet(path)
     table = whole[whole[THRESHOLD] == threshold].set_index(PATIENT).drop(columns=THRESHOLD)
@@ -149,8 +150,8 @@ def with_code(cohort: Cohort, path: str | Path, threshold: float) -> Cohort:
 def load_cohort(folder: str | Path) -> Cohort:
     """Read a cohort from its folder. One `CohortError` lists all faults of the folder's files.
 
-    Only `name` is required in `cohort.yaml`. If `cohort.yaml` has digests, the Parquet files must match them. The table
-    of labels must have the same patients as the table of features, but it may list them in another order.
+    Only `name` is required in `cohort.yaml`. If `cohort.yaml` contains digests, the Parquet files must match the
+    digests. The tables of labels and features must contain the same patients, but the order of the patients may differ.
     """
     folder, files = Path(folder), (FEATURES_FILE, LABELS_FILE, CONTROLS_FILE)
     faults: list[Fault] = []
@@ -219,7 +220,7 @@ def _read_table(path: Path, faults: list[Fault]) -> pd.DataFrame | None:
 def parquet_table(
     path: Path, step: str, wanted: Collection[str] | None = None, most: int | None = None
 ) -> pd.DataFrame:
-    """Return the columns `wanted` of a Parquet file, by default all columns.
+    """Return the columns `wanted` of a Parquet file, or all columns if `wanted` is None.
 
     A column of any type other than numbers or text raises a `CohortError`.
 

@@ -202,7 +202,7 @@ INFLAMMATION = "inflammation"
 class SimulationConfig(Strict):
     """Parameters of a simulated cohort, given in the `simulation` mapping of its config. Expression is in log2 units.
 
-    A field that ends in `_spread` is a standard deviation on the natural-log scale.
+    A setting whose name ends in `_spread` is a standard deviation on the natural-log scale.
     """
 
     seed: int = Field(ge=0)

@@ -86,7 +86,7 @@ def counter_of(names: Collection[str]) -> Counter | None:
 
 
 def is_gene(row_id: str) -> bool:
-    """Return False for the id of a row that is not a gene.
+    """Return True unless the row id marks a row that is not a gene.
 
     Examples of ids that are not genes are `__no_feature` (a summary row) and `ERCC-00002` (RNA added by the
     laboratory).
@@ -139,7 +139,7 @@ def names_ids(name: str) -> bool:
 def is_header(fields: Sequence[str]) -> bool:
     """Return True if the first line of a table is a header.
 
-    A line is a header if neither its second nor its last field is a value. A line is also a header if its first field
-    suggests a column of gene ids, because samples may be called 1, 2 and 3. `NA` and similar texts count as values.
+    A line is a header if neither the second nor the last cell of the line is a value. Because samples may be named 1, 2
+    and 3, a line is also a header if its first cell names a column of gene ids. `NA` and similar texts count as values.
     """
     return names_ids(fields[0]) or not (_VALUE.fullmatch(fields[1]) or (fields[-1] and _VALUE.fullmatch(fields[-1])))

@@ -1,8 +1,8 @@
 """Download one file over HTTP, so that the target is either complete and correct, or unchanged.
 
-GEO could not be reached when this module was written: the module was tested with local servers that imitate the
-failures of public servers. The library pooch transfers the file. A broken transfer is not resumed: each attempt starts
-at the first byte. Every failure of an attempt raises a `ReplyError`, which records whether another attempt may succeed.
+GEO could not be reached when this module was written. The module was tested with local servers that imitate the
+failures of public servers. A broken transfer is not resumed, so each attempt starts at the first byte. Every failure of
+an attempt raises a `ReplyError`, which records whether another attempt may succeed.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def download(
     An existing complete file with the right hash is not downloaded again. Lost connections, truncated replies and the
     statuses 408, 425, 429 and 5xx are retried up to `retries` times. Waits begin at `backoff` seconds and double with
     each retry. The Retry-After header of a reply replaces the computed wait. No wait is longer than `LONGEST_WAIT`, and
-    each wait is logged as a warning. Several processes may download to the same folder: each process writes its own
-    temporary file and renames it. Temporary files of killed processes are removed.
+    each wait is logged as a warning. Several processes may download to the same folder, because each process writes its
+    own temporary file and renames it. Temporary files of killed processes are removed.
 
     Parameters
     ----------
@@ -130,14 +130,14 @@ def attempt(url: str, target: Path, sha256: str | None, timeout: float, clock: C
     found = f"no whole file in the {left:.3g} seconds that were left"
     late = ReplyError(found, "the whole file", f"check the speed of the network; {BY_HAND}")
     with atomic_file(target) as temporary:
-        # At the deadline the file is closed, so that the abandoned thread of the transfer ends at its next write.
+        # At the deadline the file is closed, so that the transfer's thread, if still running, fails at its next write.
         with temporary.open("wb") as stream:
             _explained(lambda: within(left, lambda: fetch(url, stream, None), late), reply, clock)
         _check_body(temporary, reply, sha256)
 
 
 class _Reply:
-    """Status and headers of the last HTTP reply; a redirect is also a reply."""
+    """Status and headers of the last HTTP reply, which may be a redirect."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -145,7 +145,7 @@ class _Reply:
 
     def note(self, response: requests.Response, *_: Any, **__: Any) -> None:
         self.status, self.headers = response.status_code, response.headers
-        # Some servers declare a .gz file as a content encoding, which would make the client save the unpacked file.
+        # Some servers declare gzip as the content encoding of a .gz file; the client would then save the unpacked file.
         response.raw.headers.pop("Content-Encoding", None)
         if self.length is None:
             # pooch fails with a ValueError if the length is not a number.
@@ -183,8 +183,8 @@ def _explained(call: Callable[[], None], reply: _Reply, clock: Clock) -> None:
     except (requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema):
         raise ReplyError("an address that is not http or https", "one that is", "correct the address") from None
     except ValueError as error:
-        # requests and urllib3 raise ValueError for an invalid header or address.
-        # The invalid address may also be that of a proxy or a redirect.
+        # requests and urllib3 raise ValueError for an invalid header or address. The invalid address may also be the
+        # address of a proxy or a redirect.
         found = f"an address or an answer that cannot be read ({_reason(error)})"
         raise ReplyError(found, "the file", f"check the address and the proxy; {BY_HAND}") from None
     except requests.RequestException as error:
@@ -231,7 +231,7 @@ def _is_cached(target: Path, sha256: str | None) -> bool:
     """Return True if `target` exists and is intact. A `target` that exists but is not intact is logged as a warning."""
     if not target.exists():
         return False
-    target.open("rb").close()  # an OSError here is a disk error, not a damaged file
+    target.open("rb").close()  # an OSError here means a disk error; the file may be intact
     try:
         check_intact(target, sha256)
     except DownloadError as error:

@@ -73,11 +73,11 @@ def read_transcripts(path: str | Path) -> dict[str, str]:
 
 
 def symbol_candidates(features: Iterable[str], aliases: Names) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """Return the candidate row ids of each feature, in tiers of decreasing precedence.
+    """Return lists of candidate row ids for each feature, the preferred list first.
 
-    The first tier is the feature's symbol. The next tiers are the aliases, and then the dates into which spreadsheets
-    convert gene symbols (MARCH1 becomes 3/1/2018). A later tier is used only if no earlier tier has a row, because a
-    gene's former symbol can be the present symbol of another gene.
+    The first list contains the feature's symbol. The next lists contain one alias each. The last lists contain the
+    dates into which spreadsheets convert gene symbols (MARCH1 becomes 3/1/2018). A list is used only if the file has no
+    row for any earlier list, because a gene's former symbol can be the present symbol of another gene.
     """
     tiers: dict[str, tuple[tuple[str, ...], ...]] = {}
     for feature in features:
@@ -90,9 +90,9 @@ def symbol_candidates(features: Iterable[str], aliases: Names) -> dict[str, tupl
 def ensembl_candidates(
     features: Iterable[str], aliases: Names, ensembl: Names
 ) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """Return the candidate Ensembl ids of each feature, in tiers of decreasing precedence.
+    """Return lists of candidate Ensembl ids for each feature, the preferred list first.
 
-    The first tier contains the ids of the feature's symbol, each later tier those of one alias.
+    The first list contains the Ensembl ids of the feature's symbol. Each later list contains the ids of one alias.
     """
     return {
         feature: tuple(tuple(ensembl[name]) for name in (feature, *aliases.get(feature, ())) if name in ensembl)
@@ -106,7 +106,7 @@ def row_ids(tiers: Tiers) -> set[str]:
 
 
 def first_tier_present(tiers: Tiers, rows: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return for each feature its candidate row ids, from the first tier that has at least one id in `rows`.
+    """Return, for each feature, the first list of candidate row ids with at least one id in `rows`.
 
     A feature without any id in `rows` has an empty tuple.
     """
@@ -162,10 +162,10 @@ def log_values(values: pd.DataFrame, unit: Unit, library_size: pd.Series[float])
 def choose_rows(
     values: pd.DataFrame, candidates: Mapping[str, Sequence[str]], controls: Sequence[str]
 ) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Return the values of each feature, (n_features, n_samples), and the row id from which each feature was read.
+    """Return the values, (n_features, n_samples), and the id of the row that was read for each feature.
 
-    If several rows have an id of the feature, the row with the highest mean over `controls` is used. Of rows with equal
-    means, the first row is used. Features without a row are excluded.
+    If several rows are candidates for a feature, the row with the highest mean over `controls` is used. If several rows
+    have the highest mean, the first of these rows is used. Features without a row are excluded.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ exactly.
 
 @dataclass(frozen=True)
 class Coding:
-    """Settings of the ternary encoding: a test against the controls, or the distance from the cohort's median.
+    """Settings of the ternary encoding, either by a test against controls or by distance from the cohort's median.
 
     Parameters
     ----------
@@ -285,10 +285,10 @@ def encode_controls(
 ) -> tuple[pd.DataFrame, Test]:
     """Return the ternary code of every control against the other controls, and the test that was used (decision F9).
 
-    A control is excluded from the mean, spread and ranks with which it is compared. Therefore `empirical` needs one
-    more control than for patients; with fewer controls, the predictive `t` test replaces it. A gene with the same value
-    in all other controls is tested by `empirical` only, and has code 0 if that test cannot reach the level. With fewer
-    than three controls, the returned code has no columns.
+    Each control is compared with the mean, spread and ranks of the other controls. For controls, `empirical` therefore
+    needs one control more than for patients. With fewer controls, the predictive `t` test is used. A gene with the same
+    value in all other controls is always tested by `empirical`. If there are too few controls to reach the level, the
+    gene has code 0. With fewer than three controls, the returned code has no columns.
 
     Parameters
     ----------
@@ -339,7 +339,7 @@ def encode_by_cohort(values: pd.DataFrame, *, threshold: float = 0.5) -> pd.Data
 
 
 def robust_reach(values: Floats, threshold: float) -> Floats:
-    """Return each gene's largest distance from the median that is encoded as 0.
+    """Return the largest distance from each gene's median that is still encoded as 0.
 
     Parameters
     ----------
@@ -391,7 +391,7 @@ def _slack(values: Floats) -> Floats:
 
 
 def reach(controls: Floats, test: Test, level: float) -> Floats:
-    r"""Return each gene's largest distance from the controls' mean that has `p >= level`.
+    r"""Return the largest distance from the controls' mean with `p >= level`, for each gene.
 
     - `empirical`: \[ p = \frac{1 + \#\{c : |c - \mu| \ge |x - \mu|\}}{n + 1} \] the share of controls at least as far
       from the mean, the sample included; distances equal up to rounding count as equal.

@@ -1,10 +1,10 @@
-"""Encode a table of numbers by the ranges of `features.csv`, by controls, or by the cohort.
+"""Encode a table of numbers with cut points from `features.csv`, from controls, or from the cohort.
 
 Every feature has two cut points. A value `x < low` becomes -1, and a value `x > high` becomes +1. Both comparisons are
-strict. The cut points are the feature's range in `features.csv`, or else computed from the controls or the cohort.
-Empty cells stay empty. Cells with a number that `features.csv` declares as *not measured* become empty. Units are not
-guessed, and values are not corrected. Values that `features.csv` rules out give errors or warnings
-(`afa.cohort.codes`).
+strict. The cut points are the ends of the feature's range in `features.csv`. Without a range, the cut points are
+computed from the controls or the cohort. Empty cells stay empty. If `features.csv` declares a number as a code for *not
+measured*, cells with this number become empty. Units are not guessed, and values are not corrected. Values that
+`features.csv` rules out give errors or warnings (`afa.cohort.codes`).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Encoded:
 
     @property
     def notes(self) -> list[str]:
-        """Return notes on unused columns, on features with no or one-sided values, and on doubtful values."""
+        """Return notes on unused columns, features without values, possibly wrong units, and doubtful values."""
         notes = [f"columns not used, since features.csv lacks them: {few(self.ignored)}"] if self.ignored else []
         measured = self.cuts[["down", "zero", "up"]].sum(axis=1)
         if empty := list(self.cuts["feature"][measured == 0]):
@@ -265,8 +265,8 @@ def encode_cells(
 def _looks_encoded(values: Floats, code: pd.DataFrame, features: Features) -> bool:
     """Return True if the table seems to be encoded already.
 
-    In an encoded table, all numbers of features with cut points are -1, 0 or 1, both -1 and 1 occur, and encoding would
-    change a number.
+    A table seems encoded if all numbers of features with cut points are -1, 0 or 1, both -1 and 1 occur, and encoding
+    would change a number.
 
     Parameters
     ----------
@@ -282,7 +282,9 @@ def _looks_encoded(values: Floats, code: pd.DataFrame, features: Features) -> bo
 
 
 def _doubts(cells: Cells, features: Features, values: Floats, dictionary: str) -> list[str]:
-    """Record a fault for each value that `features.csv` rules out. Return one line on each group of doubtful values.
+    """Record a fault for each value that `features.csv` rules out.
+
+    Return one line of text on each group of doubtful values.
 
     Parameters
     ----------
@@ -319,8 +321,8 @@ def write_encoded(encoded: Encoded, path: str | Path) -> Path:
     """Write the ternary codes as CSV, TSV or Parquet, and the cut points to a second file.
 
     Return the path of the file of cut points. The cut points of `<name>.csv` are in `<name>.cuts.csv`. Either both
-    files are written, or neither. An existing table without a `.cuts.csv` file is not a result of this function, so it
-    is kept and a `ConfigError` is raised.
+    files are written, or neither. An existing table without a `.cuts.csv` file was not written by this function. Such a
+    table is kept, and a `ConfigError` is raised.
     """
     path = Path(path)
     cuts = path.with_name(f"{path.stem}.cuts.csv")
@@ -340,9 +342,9 @@ def write_encoded(encoded: Encoded, path: str | Path) -> Path:
 def _cut_points(
     patients: Floats, controls: Floats, features: Features, coding: Coding
 ) -> tuple[Floats, Floats, list[str]]:
-    """Return the cut points `low` and `high`, (n_features,) each, and the source of each feature's cut points.
+    """Return three results for each feature: the cut points `low` and `high`, (n_features,), and their source.
 
-    A side (low or high) that cannot occur has the cut point NaN.
+    If low or high values of a feature cannot occur, the cut point is NaN.
     """
     low, high = features.low.copy(), features.high.copy()
     high[features.is_binary] = 0.5

@@ -1,9 +1,9 @@
 """Read the expression values of a series.
 
-The values are in one genes x samples table, or in a tar with one file for each sample. A table is read in blocks, so
-that memory holds only one block and the wanted rows. The fields of a table may be separated by tabs, commas, semicolons
-or single spaces. The header may lack the name of the first column, as in files of R's `write.table`. Members of GEO's
-`<series>_RAW.tar` are read from the stream, one at a time, and not extracted: no member name can become a path on disk.
+The values are in one table of genes x samples, or in a tar archive with one file for each sample. A table is read in
+blocks, so that memory holds only one block and the wanted rows. The cells of a table may be separated by tabs, commas,
+semicolons or single spaces. The header may lack the name of the first column, as in files of R's `write.table`. Members
+of GEO's `<series>_RAW.tar` are read one at a time and are not extracted, so that no member name becomes a path on disk.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def read_gene_matrix(
         raise CohortError(Fault(where, found, "a header and at least one row", "check that it is the series' table"))
     gene = 0 if gene_column is None else _place(where, gene_column, layout, "gene_column")
     position, notes = _positions(where, column_of, layout, gene)
-    # Columns are read in file order: in sample order, converting a block of GSE193677 takes four times as long.
+    # Columns are read in file order, because converting a block of GSE193677 in sample order takes four times as long.
     in_file_order = sorted(position.values())
     to_samples = np.searchsorted(in_file_order, list(position.values()))
     columns = [layout.names[place] for place in in_file_order]
@@ -182,7 +182,7 @@ class _Layout(NamedTuple):
 
 
 def _layout(where: str, opened: Opened, *, may_lack_header: bool = False) -> _Layout:
-    """Return the layout of the table that `opened` opens. Leading lines that begin with `#` are skipped."""
+    """Return the layout of the table in the file that `opened` opens. Leading lines that begin with `#` are skipped."""
     comment, above, head = _head(where, opened)
     separators = "\t" if any("\t" in line for line in head[:2]) else SEPARATORS
     choices = [_records(head, separator) for separator in separators]
@@ -252,14 +252,14 @@ def _records(head: Sequence[str], separator: str) -> _Records:
 def _fits(records: _Records) -> bool:
     """Return True if the first two rows have compatible numbers of fields.
 
-    The second row must have two or more fields, and the first row as many or one fewer.
+    The second row must have at least two fields. The first row must have the same number of fields, or one fewer.
     """
     widths = [*map(len, records.rows)]
     return not records.fault and widths[-1:] > [1] and widths[-1] - widths[0] in {0, 1}
 
 
 def _head(where: str, opened: Opened) -> tuple[str, int, list[str]]:
-    """Return the last `#` line and the number of lines above the table, and the first lines of the table."""
+    """Return three results: the last `#` line above the table, the number of lines above it, and its first lines."""
     comment, above, size = "", 0, 0
     head: list[str] = []
     with reading(where), opened() as stream, io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="") as text:
@@ -292,7 +292,7 @@ def _all_numbers(cells: Sequence[str]) -> bool:
 
 
 def _place(where: str, name: str, layout: _Layout, key: str) -> int:
-    """Return the index of a column that the cohort's file names under `key`."""
+    """Return the index of the column `name`, which the cohort's file gives in the setting `key`."""
     if name not in layout.names:
         found, expected = f"no column {quoted(name)}", f"one of {', '.join(filter(None, layout.names[:12]))}"
         raise CohortError(Fault(f"{where}, header", found, expected, f"correct `{key}` in the cohort's file"))
@@ -307,7 +307,7 @@ _FILE_ENDING = re.compile(
 
 
 def _names_within(column: str) -> set[str]:
-    """Return the sample names in a column name: the name without folders and file endings, and an accession."""
+    """Return the possible sample names in a column name: the name without folders and endings, and its accession."""
     accessions = set(_ACCESSION.findall(column))
     name = re.split(r"[/\\]", column)[-1]
     while (shorter := _FILE_ENDING.sub("", name)) not in {"", name}:
@@ -318,7 +318,7 @@ def _names_within(column: str) -> set[str]:
 def _positions(
     where: str, column_of: Mapping[str, str], layout: _Layout, gene: int
 ) -> tuple[dict[str, int], list[str]]:
-    """Return the index of each sample's column, and notes on columns that were matched by a part of their name."""
+    """Return the index of each sample's column, and notes on columns whose names match a sample only in part."""
     where = f"{where}, header"
     shared = [name for name, count in Tally(column_of.values()).items() if count > 1]
     if shared:
@@ -413,7 +413,7 @@ class _Genes:
 class _Scale:
     """Check that the values of a file fit their unit.
 
-    Counts must not be negative or look like logarithms, and logarithms must not look like counts.
+    Counts must not be negative or look like logarithms. Logarithms must not look like counts.
     """
 
     def __init__(self, unit: Unit) -> None:
@@ -446,7 +446,10 @@ class _Scale:
             raise CohortError(Fault(at, found, f"zero or more, the unit being {self.unit}", step))
 
     def notes(self, where: str, n_rows: int) -> list[str]:
-        """Return notes on a doubtful unit. A unit that contradicts the values raises a `CohortError`."""
+        """Return notes on values that do not seem to fit the unit.
+
+        If the values contradict the unit, a `CohortError` is raised.
+        """
         found, expected = f"values of at most {self.largest:g}", f"values of a table of {self.unit}"
         if self.unit == "log2" and self.largest > LARGEST_LOG:
             step = "set `unit: counts` or `unit: tpm`, as the series says"
@@ -467,7 +470,7 @@ class _Scale:
 def _blocks(
     where: str, opened: Opened, layout: _Layout, gene: int, read: Sequence[int]
 ) -> Iterator[tuple[list[str], Floats]]:
-    """Yield row ids and values, (rows, samples), of successive blocks of lines.
+    """Yield the row ids and the values, (rows, samples), of one block of lines after another.
 
     A `CohortError` names the first invalid cell.
 
@@ -538,7 +541,7 @@ def _step(cell: str) -> str:
 
 
 def endless(where: str) -> Fault:
-    """Return the fault for finite values whose sum is not finite."""
+    """Return the fault for values that are finite but have an infinite sum."""
     step = f"look for cells that are no values of expression, and correct them {_COPY}"
     return Fault(where, "values whose sum is not finite", "numbers of a sensible size", step)
 
@@ -562,7 +565,8 @@ def read_sample_files(
 ) -> Expression:
     """Read the files of the given samples from a tar archive. Archived files of other samples are skipped.
 
-    The result has the rows of the first sample's file. A file with another order of rows is joined by row id.
+    The result has the rows of the first sample's file. If a file has the rows in another order, the file's values are
+    matched by row id.
 
     Parameters
     ----------
@@ -604,7 +608,7 @@ def read_sample_files(
         elif not member.ids.equals(ids):
             column = _in_order(where, member.ids, column, ids)
         values[sample] = column[chosen]
-        # The sum is in file order, as in a genes x samples table, so that both layouts give equal library sizes.
+        # The sum is in file order, as for a table of genes x samples, so that both layouts give equal library sizes.
         with np.errstate(over="ignore"):
             total[sample] = float(np.cumsum(member.values)[-1])
         if not np.isfinite(total[sample]):
@@ -633,7 +637,7 @@ def read_sample_files(
 def _members(
     path: Path, samples: frozenset[str], pattern: str | None, passed: list[str]
 ) -> Iterator[tuple[str, str, bytes]]:
-    """Yield accession, name for messages and unpacked text of each archive member that belongs to `samples`.
+    """Yield the accession, the name for error messages and the unpacked text of each archive member of `samples`.
 
     Parameters
     ----------
@@ -666,7 +670,7 @@ def _members(
 
 
 class _Rows(NamedTuple):
-    """The row ids of a sample's file, and the gene of each row. Most files of a series have equal rows."""
+    """The row ids of a sample's file, and the gene of each row. Most files of a series have the same rows."""
 
     row_ids: list[str]
     names: list[str | None]
@@ -697,7 +701,10 @@ def _read_member(
     genes: _Genes,
     before: _Rows | None,
 ) -> _Member:
-    """Read one sample's file. If the file has the row ids of `before`, the genes of `before` are reused."""
+    """Read one sample's file.
+
+    If the file has the same row ids as the earlier file `before`, the genes of `before` are reused.
+    """
 
     def opened() -> BinaryIO:
         return io.BytesIO(text)
@@ -739,7 +746,7 @@ def _read_member(
 def _value_column(
     where: str, layout: _Layout, counter: Counter | None, gene: int, how: ExpressionSource
 ) -> tuple[int, list[str]]:
-    """Return the index of the column of values in a sample's file, and notes on how the column was chosen."""
+    """Return the index of the value column in a sample's file, and notes on how the column was chosen."""
     notes = [] if layout.has_header or layout.names == STAR else ["no header line: the first line is a row"]
     of = f"of {counter.name}, " if counter else ""
     if how.count_column is not None:

@@ -2,18 +2,18 @@
 
 The files come from GEO, a mirror or a bundled extract. GEO could not be reached when this module was written. The
 module was tested with local servers, with files generated in GEO's layout, and with a mirror that contains parts of two
-series in GEO's format. A cache has the same folders as GEO, so it can serve as a mirror.
+series in GEO's format. A cache has the same folders as GEO, so a cache can be used as a mirror.
 
 Files are downloaded over HTTPS by `afa.cohort.download`, never by GEOparse. GEOparse uses FTP without a time limit, can
-leave a partial file, and accepts a partial file as complete (decisions.md D8). GEOparse only reads the family SOFT
-file, which describes the samples and lists the supplementary files.
+leave a partial file, and accepts a partial file as complete (decisions.md D8). GEOparse is used only to read the family
+SOFT file, which describes the samples and lists the supplementary files.
 
-Extracts of series are bundled with the project. An extract contains, in three files, the genes of one bundle and the
-sample characteristics that one cohort's file reads. The file `samples.tsv` has one row for each sample, with the
-library size over *all* rows of the series. The file `expression.tsv.gz` has the expression values of the extract's
-genes, in the series' order. The file `extract.yaml` contains the accession, the citation, the digests of the extract's
-files and of their originals, and the row ids that the series lacks. A cohort built from an extract has the same values
-as a cohort built from the series.
+Extracts of series are bundled with the project. An extract consists of three files. The three files contain the genes
+of one bundle and the sample characteristics that one cohort's file reads. The file `samples.tsv` has one row for each
+sample, with the library size over *all* rows of the series. The file `expression.tsv.gz` has the expression values of
+the extract's genes, in the series' order. The file `extract.yaml` contains the accession, the citation, the digests of
+the extract's files and of GEO's files, and the row ids that the series lacks. A cohort built from an extract has the
+same values as a cohort built from the series.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Form = Literal["geo", "mirror", "mirror_joined", "extract"]
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One input file and its origin: GEO, a mirror's copy, a table that a mirror joined, or an extract."""
+    """One input file and its origin, which is GEO, a mirror's copy, a table that a mirror joined, or an extract."""
 
     path: Path
     sha256: str
@@ -63,7 +63,7 @@ class Source:
 
     @property
     def is_extract(self) -> bool:
-        """Return True if the files are an extract, with only the rows that one bundle needs."""
+        """Return True if the files are an extract, which contains only the rows that one bundle needs."""
         return self.expression.form == "extract"
 
     def write(self, path: Path) -> None:
@@ -106,7 +106,7 @@ class FilePlace(NamedTuple):
 
 
 def places(config: CohortConfig) -> tuple[list[FilePlace], list[FilePlace]]:
-    """Return the places where a mirror may have sample descriptions and values, beginning with GEO's own file."""
+    """Return the possible paths of sample descriptions and values in a mirror, the copies of GEO's files first."""
     kind, values = "soft" if config.metadata_file.endswith(SOFT) else "matrix", config.expression
     of_samples = [FilePlace(f"{kind}/{config.metadata_file}", None, "mirror")]
     of_values = [FilePlace(f"suppl/{values.file}", values.sha256, "mirror")]
@@ -129,8 +129,8 @@ def fetch(
 
     A mirror's copies of GEO's files have precedence over tables that the mirror joined from GEO's files. Files from GEO
     are stored in `cache`, in GEO's folders. An incomplete file in `cache` is fetched again. If a family SOFT file lists
-    supplementary files, the expression file must be among them. Every file must be complete, and match its hash if the
-    config has one.
+    supplementary files, the expression file must be among them. Every file must be complete. If the config has a hash
+    for the file, the file must match the hash.
 
     Raises
     ------
@@ -162,10 +162,10 @@ def fetch(
 def read_samples(source: Source) -> pd.DataFrame:
     """Return the samples of a series as a table of texts.
 
-    Rows are GSM accessions, and columns are `title` and the characteristics. A missing value is an empty text. A table
-    that a mirror joined gives the same columns as the series matrix. Tools of the mirror may have changed the texts of
-    a joined table: `2` may be `2.0`, and a literal `NA` may be empty. A table in an unknown layout raises a
-    `CohortError`.
+    Rows are GSM accessions, and columns are `title` and the characteristics. A missing value is an empty text. For a
+    table that a mirror joined, the result has the same columns as for a series matrix. Tools of the mirror may have
+    changed the texts of a joined table. For example, `2` may have become `2.0`, and a literal `NA` an empty text. A
+    table in an unknown layout raises a `CohortError`.
     """
     path = source.metadata.path
     if source.metadata.form == "extract":
@@ -377,7 +377,7 @@ def check_keys(folder: Path, config: CohortConfig, samples: pd.DataFrame) -> Non
 def check_genes(folder: Path, rows: Iterable[str], tiers: Tiers) -> None:
     """Raise a `CohortError` if the extract does not cover all features.
 
-    An extract covers a feature if the series was searched for the feature's row ids, up to the first tier with a row.
+    An extract covers a feature if it contains the feature's preferred row, or if the series has no row for the feature.
 
     Parameters
     ----------
@@ -415,12 +415,18 @@ def _is_known(choices: Sequence[Sequence[str]], present: set[str], absent: set[s
 
 
 def _cell(text: str) -> str:
-    """Return a cell of a tab-separated table, quoted if necessary. Python 3.11's `csv` does not quote a lone CR."""
+    """Return a cell of a tab-separated table, quoted if necessary.
+
+    Python 3.11's `csv` does not quote a lone carriage return.
+    """
     return f'"{text.replace(chr(34), 2 * chr(34))}"' if set(text) & set('\t\r\n"') else text
 
 
 def _lines(values: pd.DataFrame) -> Iterator[str]:
-    """Yield the rows as tab-separated text. Each number has the fewest digits that restore its value."""
+    """Yield the rows as tab-separated text.
+
+    Each number is written with the fewest digits from which the value can be restored.
+    """
     yield "\t".join(["row", *values.columns]) + "\n"
     for row_id, row in zip(values.index, values.to_numpy().tolist(), strict=True):
         yield "\t".join([str(row_id), *(repr(value).removesuffix(".0") for value in row)]) + "\n"

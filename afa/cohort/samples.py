@@ -9,8 +9,8 @@ A series matrix, which GEOparse does not read, has `!Series_` and `!Sample_` lin
 The cells of a series matrix are in double quotes, which GEO does not escape reliably. A quoted cell ends at a quote
 before a tab or a line end, and may contain other line ends.
 
-No original family SOFT file or series matrix was available when this module was written. The readers of both formats
-follow GEO's documented layout, and files generated in that layout.
+No original family SOFT file or series matrix was available when this module was written. Both readers were written for
+the layout in GEO's documentation, and tested with generated files.
 """
 
 from __future__ import annotations
@@ -85,14 +85,14 @@ def read_family(path: Path) -> Family:
     strict = {"encoding": "utf-8", "errors": "strict", "newline": "\n"}
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the warnings are on mixed types in unused tables
+            warnings.simplefilter("ignore")  # pandas warns about mixed types in tables that are not used
             series = GEOparse.get_GEO(filepath=str(path), geotype="GSE", silent=True, open_kwargs=strict)
     except MemoryError:
         raise
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise _soft_fault(path, f"text that GEOparse cannot read ({reason})", "a family SOFT file") from None
-    # GEOparse reports no error if reading fails midway.
+    # GEOparse reports no error if it reads only a part of the file.
     if list(series.gsms) != accessions:
         found = f"{len(accessions)} samples, of which GEOparse reads {len(series.gsms)}"
         raise _soft_fault(path, found, "a family SOFT file that can be read to its end")
@@ -147,7 +147,7 @@ def _check_family(path: Path) -> list[str]:
 
 
 def _soft_line(path: Path, content: bytes, number: int) -> str:
-    """Return the text of a line of a family SOFT file. A line that is too long or not UTF-8 raises a `CohortError`."""
+    """Return a line of a family SOFT file as text. A line that is too long or not UTF-8 raises a `CohortError`."""
     if len(content) == LONGEST_LINE:
         raise _soft_fault(path, f"a line of {LONGEST_LINE} bytes or more", "shorter ones", number)
     try:
@@ -185,7 +185,7 @@ def _soft_fault(path: Path, found: str, expected: str, line: int = 0) -> CohortE
 def read_series_matrix(path: Path) -> pd.DataFrame:
     """Return the samples of a series matrix, gzip or plain, in the form of `samples_frame`.
 
-    A `CohortError` names the line where the file breaks the layout or ends early, also inside the unused table.
+    If the file breaks the layout or ends early, even in the unused table, a `CohortError` names the line.
     """
     fields: dict[str, list[str]] = {}
     characteristics: list[tuple[str, list[str]]] = []
@@ -232,10 +232,10 @@ def samples_frame(
     """Return the samples as a table of texts.
 
     Rows are accessions, and columns are `title` and the characteristics. A missing value is an empty text.
-    Characteristics of different samples are matched by name, not by position. Names of characteristics of the second
-    channel of a two-colour array end in `_ch2`. A cell without a key is stored in the column `characteristics_ch1`, and
-    a characteristic called title in `title_ch1`. If a sample has a key twice with different values, the values are
-    joined by "; ".
+    Characteristics of different samples are matched by name, not by position. For two-colour arrays, the names of
+    second-channel characteristics end in `_ch2`. A cell without a key is stored in the column `characteristics_ch1`. A
+    characteristic named title is stored in the column `title_ch1`. If a sample has a key twice with different values,
+    the values are joined by "; ".
 
     Parameters
     ----------
@@ -310,9 +310,9 @@ def _records(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _ends_within_quotes(line: str, within: bool) -> bool:
-    """Return True if a quoted cell is still open at the end of a line.
+    """Return True if a quoted cell continues on the next line.
 
-    `within` is True if a quoted cell was open at the start of the line.
+    `within` is True if a quoted cell of an earlier line continues on this line.
     """
     if '"' not in line:
         return within
@@ -422,7 +422,8 @@ def select(samples: pd.DataFrame, config: CohortConfig) -> Selected:
 def _derive(samples: pd.DataFrame, derive: Mapping[str, Derived], where: str) -> pd.DataFrame:
     """Add each derived characteristic.
 
-    The value of a derived characteristic is the group that its pattern matches, or empty without a match.
+    The value of a derived characteristic is the text that the pattern's group matches. If the pattern does not match,
+    the derived value is empty.
     """
     samples = samples.copy()
     for name, rule in derive.items():
@@ -442,7 +443,8 @@ def _derive(samples: pd.DataFrame, derive: Mapping[str, Derived], where: str) ->
 def _one_per(samples: pd.DataFrame, rule: OnePer, where: str) -> pd.DataFrame:
     """Return one sample for each value of `rule.key`.
 
-    Samples are ranked by `prefer`, then by the smallest number in `then`, then by name, and the first sample is kept.
+    Samples are sorted by `prefer`, then by the number in `then`, then by name. For each value of `rule.key`, the first
+    sample is kept.
     """
     place = f"{where}, key select.one_per"
     owner = column(samples, rule.key, place)
@@ -508,7 +510,7 @@ def _refuse(names: Sequence[str] | pd.Index[str], where: str, found: str, expect
 
 
 def make_labels(samples: pd.DataFrame, rules: Mapping[str, LabelRule], entities: Sequence[str]) -> pd.DataFrame:
-    """Return the patients' labels, with one column for each active rule (D4).
+    """Return the patients' labels, with one column for each rule that is not switched off (D4).
 
     Label columns are in the bundle's order of entities. A rule for an entity that the bundle lacks is skipped, so that
     one cohort serves many bundles. `describe_labels` reports the skipped rules.
@@ -550,9 +552,9 @@ def rule_text(rule: LabelRule) -> str:
 def describe_labels(
     samples: pd.DataFrame, rules: Mapping[str, LabelRule], labels: pd.DataFrame
 ) -> dict[str, dict[str, object]]:
-    """Return the text, the reason and the label counts (1, 0, missing) of each label rule.
+    """Return the text of each label rule, its reason, and the numbers of patients with label 1, 0 and no label.
 
-    An inactive label rule has quantiles of its characteristic instead of label counts.
+    For a rule that is switched off, return quantiles of the rule's characteristic instead of label counts.
     """
     described: dict[str, dict[str, object]] = {}
     for entity, rule in rules.items():
@@ -573,7 +575,7 @@ def describe_labels(
 
 
 def _apply(samples: pd.DataFrame, rule: LabelRule, where: str) -> list[int | None]:
-    """Return the label of every sample by one rule, in the order of the samples."""
+    """Return the label that one rule gives to each sample, in the order of the samples."""
     values = column(samples, rule.key, where)
     if rule.positive is not None and rule.negative is not None:
         if both := sorted(set(rule.positive) & set(rule.negative)):

@@ -1,9 +1,9 @@
-"""Simulate the demo cohort: RNA-seq counts of biopsies, whose true effects contradict some potentials of a bundle.
+"""Simulate the demo cohort, which has RNA-seq counts of biopsies. Some true effects contradict the bundle's potentials.
 
-Phenotypes follow a Gaussian copula with factors; the factor `inflammation` also changes expression. A gene's log2
-abundance is its baseline plus contributions of inflammation, biopsy composition and the patient's phenotypes. Counts
-are negative binomial; their mean is the abundance scaled to an independent library size. The cohort is written in GEO's
-format, so that it is fetched, parsed and encoded like a real series.
+Phenotypes are sampled from a Gaussian copula with factors. The factor `inflammation` also changes gene expression. A
+gene's log2 abundance is its baseline plus contributions of inflammation, biopsy composition and the patient's
+phenotypes. Counts are negative binomial. The mean count is the abundance, scaled to a library size that is sampled
+independently. The cohort is written in GEO's format, so that it is fetched, parsed and encoded like a real series.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class SimulatedCohort:
 def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
     """Sample phenotypes, true effects and counts. Equal configs and bundles give equal cohorts.
 
-    Each sampling step has its own random stream, so that a change of one step leaves the samples of the other steps
-    unchanged. An entity of the bundle without a prevalence raises a `ConfigError`.
+    Each sampling step has its own random stream, so that changing one step does not change the samples of other steps.
+    An entity of the bundle without a prevalence raises a `ConfigError`.
     """
     lacking = [entity for entity in bundle.entities if entity not in config.prevalences]
     if config.default_prevalence is None and lacking:
@@ -64,8 +64,8 @@ def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
         raise ConfigError([Fault(f"simulation.prevalences.{name}", "nothing", expected, step) for name in lacking])
     people, scores = _people(config)
     phenotypes = pd.DataFrame(index=people.index)
-    # Phenotypes that only the config names are included, because label rules read them.
-    # A phenotype is present if factor scores plus an independent normal part exceed the quantile of the prevalence.
+    # Phenotypes that only the config names are included, because label rules read them. A phenotype is present if
+    # factor scores plus an independent normal part exceed the prevalence's normal quantile.
     for name, prevalence in (config.prevalences | dict.fromkeys(lacking, config.default_prevalence or 0.0)).items():
         loadings = {INFLAMMATION: config.default_loading}
         if name in config.prevalences:
@@ -80,7 +80,7 @@ def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
     mean = _mean_counts(config, genes, people, effects, phenotypes)
     shape = 1 / genes["dispersion"].to_numpy()[:, None]
     rate = mean * _stream(config, "biological noise").gamma(shape, 1 / shape, size=mean.shape)
-    # The rate is rounded to give equal counts on all processors, whose last bits of exp2 and gamma differ.
+    # The rate is rounded so that all processors give equal counts, although their last bits of exp2 and gamma differ.
     counts = _stream(config, "counting noise").poisson(rate.round(6))
 
     samples = _samples(config, people, phenotypes)
@@ -122,9 +122,9 @@ def _people(config: SimulationConfig) -> tuple[pd.DataFrame, dict[str, Floats]]:
 def _effects(config: SimulationConfig, bundle: Bundle) -> pd.DataFrame:
     """Return the true log2 effect of every non-zero potential of the bundle.
 
-    An effect has the sign of the potential, the opposite sign, or is zero. The shares of these three kinds of effects
-    equal those of the config, up to rounding. If n entities have a potential for a gene, the gene's effects are divided
-    by sqrt(n).
+    An effect has the sign of the potential, the opposite sign, or is zero. The config sets the proportions of the three
+    kinds of effects, which are reached up to rounding. If n entities have a potential for a gene, the gene's effects
+    are divided by sqrt(n).
     """
     entity, feature = np.nonzero(bundle.unary)
     n_flipped, n_null = (round(share * len(entity)) for share in (config.flipped_share, config.null_share))
@@ -155,7 +155,7 @@ def _genes(config: SimulationConfig, bundle: Bundle, effects: pd.DataFrame) -> p
 
     The bundle's genes come first, in the bundle's order. Background genes follow. A bundle gene's loading on
     inflammation has the sign of the sum of its true effects, because inflammation is a common cause of the phenotypes.
-    With the signs of the bundle's potentials, the simulated elicitation errors would cancel.
+    If the loadings had the signs of the bundle's potentials, the simulated elicitation errors would cancel.
     """
     named = _gene_group(config, "bundle", bundle.features, config.inflamed_share_bundle, config.inflamed_sd_bundle)
     net = np.sign(effects.groupby("feature")["effect"].sum()).reindex(named.index, fill_value=0.0)
@@ -178,7 +178,7 @@ def _genes(config: SimulationConfig, bundle: Bundle, effects: pd.DataFrame) -> p
 def _gene_group(
     config: SimulationConfig, group: str, names: Sequence[str], inflamed_share: float, inflamed_sd: float
 ) -> pd.DataFrame:
-    """Sample the parameters of a group of genes.
+    """Sample baselines, loadings and dispersion scores for a group of genes.
 
     The column `dispersion` is a standard normal score, not a dispersion.
     """
@@ -249,7 +249,7 @@ def write_geo_layout(cohort: SimulatedCohort, config: CohortConfig, folder: Path
     """Write the samples and counts in GEO's format, and the true parameters as CSV.
 
     Equal cohorts give files with equal bytes. The config's `metadata_file` decides between a family SOFT file and a
-    series matrix. A folder with other files is not changed, and raises a `ConfigError`.
+    series matrix. If the folder contains other files, it is not changed and a `ConfigError` is raised.
     """
     files = simulated_files(config)
     of_samples = _family if files[0].endswith(SOFT) else _series_matrix

@@ -1,4 +1,4 @@
-"""Build a cohort from a plain table: read its settings, find its files, and write the cohort's folder."""
+"""Build a cohort from a plain table: read the settings, find the files, and write the folder of the cohort."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class TableFiles:
 
 
 def load_field(folder: str | Path) -> tuple[StudySettings, TableSource]:
-    """Return the settings in a field's `study.yaml`, and the settings of the field's table.
+    """Return the settings in a data set's `study.yaml`, and the settings of the data set's table.
 
     One `ConfigError` lists all faults.
     """
@@ -108,9 +108,10 @@ def load_field(folder: str | Path) -> tuple[StudySettings, TableSource]:
 
 
 def field_cohort(folder: str | Path) -> TableCohort:
-    """Return the cohort settings of a field.
+    """Return the cohort settings of a data set.
 
-    The cohort is the field's table, encoded by the ranges in `features.csv`, with labels if there are any.
+    The cohort is the data set's table, encoded with the ranges in `features.csv`. Labels are included if the data set
+    has labels.
     """
     root = Path(folder)
     study, table = load_field(root)
@@ -129,7 +130,7 @@ def field_cohort(folder: str | Path) -> TableCohort:
 
 
 def load_cohort_file(path: str | Path) -> CohortConfig | TableCohort:
-    """Read a file of `config/cohorts`, or a field's `study.yaml`. One `ConfigError` lists all faults."""
+    """Read a cohort file of `config/cohorts`, or the `study.yaml` of a data set. One `ConfigError` lists all faults."""
     if Path(path).name == STUDY_FILE:
         return field_cohort(Path(path).parent)
     if read_mapping(path).get("origin") == "table":
@@ -169,7 +170,7 @@ def find_table(config: TableCohort, mirror: str | Path | None = None) -> TableFi
 
 
 def no_complete_patient(config: TableCohort, mirror: str | Path | None = None) -> bool:
-    """Return True if every patient lacks a value.
+    """Return True if each patient lacks the value of at least one feature.
 
     An unreadable table gives False, because a later job reports the error.
     """

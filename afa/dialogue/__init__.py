@@ -1,1 +1,1 @@
-"""Interfaces to a planner: in a terminal, in JSON lines from another program, or on a web page."""
+"""Use a planner in a terminal, on a web page, or from another program through JSON lines."""

@@ -1,4 +1,4 @@
-"""Hold a conversation with a planner by requests and answers, for the terminal, the page and other programs.
+"""Answer requests to a planner that come from the terminal, the web page or other programs.
 
 Other programs send requests as JSON. A request that fails is answered with `ok: false` and changes nothing. A step that
 cannot be carried out, saved or answered is undone.
@@ -131,7 +131,7 @@ READERS: Mapping[str, Callable[[Bundle, str, Any], ReadValue]] = {
 
 
 class Conversation:
-    """Answers requests to one planner. `keeper` saves the session after every step."""
+    """Object that answers the requests to one planner. `keeper` saves the session after every step."""
 
     def __init__(self, planner: Planner, keeper: SessionFile) -> None:
         self.planner, self.keeper = planner, keeper
@@ -226,7 +226,10 @@ class Conversation:
         return more
 
     def _read_values(self, request: _Observe) -> dict[str, ReadValue]:
-        """Return the readings of a request by feature. An invalid value or repeated feature raises a `PlannerError`."""
+        """Return the measured value of each feature in a request.
+
+        An invalid value or repeated feature raises a `PlannerError`.
+        """
         kinds: dict[str, Mapping[str, Any]] = {
             "value": request.values,
             "number": request.numbers,
@@ -245,7 +248,7 @@ class Conversation:
         return read_values
 
     def _correction(self, feature: str, request: _Correct) -> ReadValue:
-        """Return the `ReadValue` that replaces the value of a feature."""
+        """Return the corrected value of a feature, as a `ReadValue`."""
         given = {kind: getattr(request, kind) for kind in READERS if getattr(request, kind) is not None}
         if len(given) != 1:
             found = "no value" if not given else "several values"
@@ -255,7 +258,7 @@ class Conversation:
         return READERS[kind](self.planner.question_bundle, feature, value)
 
     def _echoed(self, read_values: Mapping[str, ReadValue]) -> list[dict[str, Any]]:
-        """Return the code, number and unit of each value that was read, and the words that a screen shows."""
+        """Return the code, number and unit of each value in a request, and the value in words for a screen."""
         bundle = self.planner.question_bundle
         return [
             {"feature": name, "value": read_value.code, "number": read_value.number, "unit": read_value.unit}
@@ -264,7 +267,7 @@ class Conversation:
         ]
 
     def _present(self) -> dict[str, Any]:
-        """Return the fields of every answer: the suggestion or the reason to stop, the answer so far, and the cost."""
+        """Return the common part of all answers: suggestion or reason to stop, the planner's answer, and the cost."""
         planner = self.planner
         item = planner.suggest()
         suggested = item and {"name": item.name, "features": item.features, "cost": item.cost, "reason": item.reason}
@@ -277,7 +280,7 @@ class Conversation:
         }
 
     def _view(self) -> dict[str, Any]:
-        """Return what a page shows: posteriors, values, skipped and available features, history, and outcomes."""
+        """Return the data for a page: posteriors, values, skipped and available features, history, and outcomes."""
         planner = self.planner
         item = planner.suggest()
         return {
@@ -302,7 +305,7 @@ class Conversation:
 
 
 def converse(planner: Planner, lines: Iterable[str], keeper: SessionFile) -> Iterator[str]:
-    """Yield the greeting, then one line with the answer to each line with a request."""
+    """Yield the greeting, and then, for each request line, one line with the answer."""
     conversation = Conversation(planner, keeper)
     yield as_text(conversation.greeting())
     for line in lines:

@@ -1,7 +1,7 @@
 """Serve a conversation with a planner as a local web page, which any number of browser tabs can show.
 
-The page sends requests to `afa.dialogue.conversation` and shows the answers. The page computes nothing itself. Requests
-without the secret token, which is part of the printed address, are refused.
+The page sends requests to `afa.dialogue.conversation` and shows the answers. Requests without the secret token, which
+is part of the printed address, are refused.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ HEADERS = {
 
 
 class Served:
-    """A conversation that several browser tabs share, and the number of its last step.
+    """A conversation that several browser tabs share, and the number of the conversation's last step.
 
     Attributes
     ----------
-    patient : values of an example's patient, by feature
+    patient : values of the example patient, by feature
 
     """
 
@@ -85,10 +85,10 @@ class Served:
         return {"answer": answer, "state": self.state()}
 
     def _another(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Begin a conversation on another patient.
+        """Begin a conversation on the next patient.
 
-        The other patient is new, or from a session that a tab has opened. The previous patient's session file is not
-        changed any more, and the other patient's session is saved only on request.
+        The next patient is a new patient, or is read from a session that a tab has opened. The session file of the
+        previous patient is not changed any more. The next patient's session is saved only on request.
         """
         planner, keeper = self.conversation.planner, SessionFile()
         try:
@@ -104,9 +104,9 @@ class Served:
         return {"ok": True, "changed": keeper.changes}
 
     def _replayable(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the changes that `replay_session` finds in a session that was refused.
+        """Return the changes that `replay_session` finds in a session that could not be opened.
 
-        If `replay_session` fails too, return an empty dict.
+        If `replay_session` also fails, return an empty dict.
         """
         changes = list[str]()
         with suppress(AfaError):
@@ -192,7 +192,7 @@ class _Session(_Said):
 
 
 class _Server(HTTPServer):
-    """A server that closes its oldest connection if there are more than `MOST_OPEN` connections."""
+    """A server that closes the oldest connection if more than `MOST_OPEN` connections are open."""
 
     def initialize(self, *given: Any, **options: Any) -> None:
         super().initialize(*given, **options)

@@ -67,7 +67,8 @@ def new_planner(
 ) -> Planner:
     """Return a planner for the top k entities or for one entity.
 
-    By default the planner asks for the best entity, or about the bundle's only entity.
+    By default, the planner searches for the most likely entity. In a bundle of one entity, the planner decides whether
+    this entity is present.
 
     Parameters
     ----------
@@ -92,7 +93,9 @@ def new_planner(
 def resumed_planner(
     path: str | Path, bundle: Bundle, given: Mapping[str, Any], changes: list[str] | None = None
 ) -> Planner:
-    """Return the planner of a session file. The session's settings apply, and options in `given` must agree with them.
+    """Return the planner of a session file.
+
+    The session's settings apply, and options in `given` must agree with these settings.
 
     Parameters
     ----------
@@ -155,10 +158,12 @@ def _costs(bundle: Bundle, costs: str | None, panels: Panels | None) -> Mapping[
 
 
 class SessionFile:
-    """Saves a planner's session in `path`, and copies of it in other files. If `path` is None, only copies are saved.
+    """Object that saves a planner's session in `path`, and copies of the session in other files.
 
-    A file that another program has changed since it was last read or saved is not overwritten, also on file systems
-    without locks.
+    If `path` is None, only copies are saved.
+
+    A file is not overwritten if another program has changed the file since it was last read or saved, even on file
+    systems without locks.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -217,7 +222,9 @@ class SessionFile:
 
 @contextmanager
 def open_session(path: Path | None) -> Iterator[SessionFile]:
-    """Yield the keeper of a session file. No other process can open the file until the end of the block.
+    """Open a session file, and yield the `SessionFile` that saves the session.
+
+    No other process can open the session file until the `with` block ends.
 
     Raises
     ------

@@ -167,7 +167,7 @@ class Terminal:
         return name if shown == name else f"{shown} ({name})"
 
     def _takes(self, feature: str) -> str:
-        """Return the definition of a feature and how to answer, or an empty text if both are unknown."""
+        """Return a feature's definition and how to enter its value, or an empty text if neither is known."""
         bundle = self.planner.question_bundle
         scale, usual = scale_of(bundle, feature), usual_range(bundle, feature)
         answer = f"{usual}; type the number" if usual else "yes or no?" if scale.kind == "binary" else ""
@@ -183,7 +183,7 @@ class Terminal:
         return f"[bold]{words}[/bold]  [dim]{len(self.planner.observed)} measured{spent}[/dim]"
 
     def _bars(self) -> None:
-        """Print the first entities, each with its number and a bar."""
+        """Print the entities ranked first, each with its probability or score and a bar."""
         shown = order_of(self.planner, BARS)
         numbers = [f"{place.number:.2f}" for place in shown]
         digits = max(map(len, numbers))
@@ -196,7 +196,7 @@ class Terminal:
             self._say(f"  {escape(entity.ljust(width))}  {number.rjust(digits)}  {bar}".rstrip())
 
     def _hear(self, line: str, item: Suggestion | None) -> None:
-        """Carry out one line, which is a command that shows something, a step, or values."""
+        """Carry out one input line: a command that shows something, a command that makes a step, or measured values."""
         words = _words(line)
         match [words[0].lower(), *words[1:]] if words else []:
             case []:
@@ -232,7 +232,7 @@ class Terminal:
                 self._say(f"  {escape(read_value['words'])}")
 
     def _taken(self, **request: Any) -> None:
-        """Carry out a request with typed values, and print how each number was read."""
+        """Carry out a request with typed values, and print how each number was interpreted."""
         for read_value in self.talk.do(**request)["read"]:
             if read_value["number"] is not None:
                 self._say(f"  [dim]{escape(read_value['words'])}[/dim]")
@@ -277,7 +277,7 @@ class Terminal:
         return same_unit(text, scale_of(self.planner.question_bundle, feature).unit)
 
     def _pairs(self, words: list[str]) -> list[tuple[str, str]]:
-        """Split the words into pairs NAME=VALUE; without `=`, return an empty list.
+        """Split the words into pairs NAME=VALUE. If there is no `=`, return an empty list.
 
         Names and units may contain blanks.
         """
@@ -294,7 +294,7 @@ class Terminal:
                 name, _, value = text.rpartition("=")
                 pairs.append((name.strip(), value.strip()))
                 open_words = []
-        if open_words and pairs:  # words after the last value are rejected together with it
+        if open_words and pairs:  # words after the last value become part of the value, which is then rejected
             pairs[-1] = pairs[-1][0], " ".join([pairs[-1][1], *open_words])
         return pairs
 
@@ -394,7 +394,7 @@ class Terminal:
             self._hang(f"[bold]{escape(' '.join(row[:names]))}[/bold]  {escape(', '.join(parts))}", first="")
 
     def _hang(self, text: str, first: str = "  ") -> None:
-        """Print a line whose continuation lines are indented by two characters."""
+        """Print a text whose continuation lines are indented by two characters."""
         lines = Text.from_markup(text).wrap(self.console, max(self.console.width - len(first) - 2, 1))
         for place, line in enumerate(lines):
             line.rstrip()

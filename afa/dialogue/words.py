@@ -1,4 +1,4 @@
-"""Look up typed names, and put the planner's answer in words, for the terminal, the page and the JSON lines."""
+"""Look up typed names and describe the planner's answer in words, for the terminal, the web page and JSON lines."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def question_of(planner: Planner) -> str:
 
 
 def assumption_of(planner: Planner) -> str:
-    """Return a sentence that explains the numbers beside the entities."""
+    """Return a sentence that explains which probabilities or scores are shown beside the entities."""
     if isinstance(planner, BinaryPlanner):
         one, other = map(planner.question_bundle.shown, planner.bundle.entities)
         words = f"Probabilities are of {one} and of {other}."
@@ -135,14 +135,15 @@ def ending_of(planner: Planner) -> str:
 def answer_of(planner: Planner) -> dict[str, Any]:
     """Return the planner's answer so far: `top_k`, or `entity` and `decision`, and further fields.
 
-    `ordered_by` is the quantity that orders entities, `probability` or `score`. `probability` is the posterior of the
-    answer, `Planner.answer_probability`. If entities are ordered by score, another answer can be more probable, and
-    `ahead` is the lead in score. If entities are ordered by probability, `ahead` is null. `undecided` lists tied
-    entities. `certain` is true if no further measurement can change the answer. `words` is the whole answer as text.
+    `ordered_by` is the quantity by which entities are ranked, `probability` or `score`. `probability` is the posterior
+    probability of the answer, `Planner.answer_probability`. If entities are ranked by score, another answer can be more
+    probable, and `ahead` is the answer's lead in score. If entities are ranked by probability, `ahead` is null.
+    `undecided` lists tied entities. `certain` is true if no further measurement can change the answer. `words` is the
+    whole answer as text.
 
-    `none` is true if all measured values are usual. Without any unusual value, no entity is supported. For a bundle
-    with class-conditional probabilities, `none` is the result of `Planner.none_is_likelier`, and `none_between` is the
-    range of the probability that no entity is present.
+    `none` is true if all measured values are usual (code 0). For a bundle with class-conditional probabilities, `none`
+    is the result of `Planner.none_is_likelier`, and `none_between` is the range of the probability that no entity is
+    present.
     """
     answer: dict[str, Any] = {"top_k": planner.answer()}
     if isinstance(planner, BinaryPlanner):
@@ -161,7 +162,7 @@ def answer_of(planner: Planner) -> dict[str, Any]:
 
 
 class RankedEntity(NamedTuple):
-    """One row of the ranking on a screen: the entity, its number, and the length of its bar as a share."""
+    """One row of the ranking on a screen: the entity, its probability or score, and the bar's length from 0 to 1."""
 
     entity: str
     number: float
@@ -169,7 +170,7 @@ class RankedEntity(NamedTuple):
 
 
 def order_of(planner: Planner, most: int) -> list[RankedEntity]:
-    """Return the first `most` entities in the planner's order, with their probabilities or mean scores."""
+    """Return the `most` entities that the planner ranks highest, with their probabilities or mean scores."""
     if isinstance(planner, BinaryPlanner):
         shares = sorted(planner.probabilities().items(), key=lambda pair: -round(pair[1], 9))
         return [RankedEntity(name, share, share) for name, share in shares]
@@ -187,9 +188,9 @@ def order_of(planner: Planner, most: int) -> list[RankedEntity]:
 def ranking_rows(planner: TopKPlanner) -> list[dict[str, Any]]:
     """Return one row for every entity, best entity first.
 
-    A row has `entity`, `wins` (a tie counts half), `certain` (duels resolved) and `posterior`. If `ordered_by` is
-    `score`, a row also has `score`, the mean score against the other entities. If `ordered_by` is `score`, the
-    posteriors can be in another order than the rows.
+    A row contains `entity`, `wins` (number of duels won, a tie counts half), `certain` (number of resolved duels) and
+    `posterior`. If `ordered_by` is `score`, a row also contains `score`, the mean score against the other entities. The
+    rows are then sorted by score, not by posterior.
     """
     wins = dict(zip(planner.bundle.entities, planner.wins(), strict=True))
     by_score = planner.ordered_by == "score"
@@ -204,7 +205,7 @@ def ranking_rows(planner: TopKPlanner) -> list[dict[str, Any]]:
 
 
 def outcomes_of(planner: Planner, item: Suggestion | None) -> dict[str, list[dict[str, Any]]]:
-    """Return the effect of each value of each suggested feature on the answer, or {} if there are too many entities."""
+    """Return how each value of each suggested feature would change the answer, or {} if there are too many entities."""
     if item is None or len(planner.bundle.entities) > ALL_DUELS_UP_TO:
         return {}
     return {feature: outcomes(planner, feature) for feature in item.features}

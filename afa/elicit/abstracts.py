@@ -1,8 +1,7 @@
 """Prepare abstracts of publications as plain text for prompts, and cache abstracts and searches on disk.
 
 Markup and runs of dashes are removed from an abstract, so that its text cannot imitate the surrounding lines of a
-prompt. The file name of an abstract is the hash of its content, and the path of a search is made from its query and
-date.
+prompt. Each abstract is stored under the hash of its content, and each search under its query and date.
 """
 
 from __future__ import annotations
@@ -97,7 +96,7 @@ class Abstract:
 
     @property
     def document(self) -> dict[str, Any]:
-        """Return the abstract's fields, as they are saved."""
+        """Return the abstract as a mapping, in the form in which abstracts are saved."""
         return asdict(self)
 
     @property
@@ -123,7 +122,7 @@ def written(document: Any) -> str:
 def without_markup(text: str) -> str:
     """Return the plain text of HTML or JATS markup. Each heading begins a line and ends in a colon."""
     text = _HEADING.sub(r"\n\2: ", text[:LONGEST_MARKUP])
-    # Some records contain tags that were escaped twice, which appear only after the first pass.
+    # Some abstracts contain tags that were escaped twice; such tags appear only after the first pass.
     for _ in range(2):
         text = html.unescape(_TAG.sub("", _BLOCK.sub("\n", text)))
     return _TAG.sub("", text)
@@ -139,7 +138,9 @@ def one_line(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text in lower case without accents. A hyphenated word gives its parts and the joined word.
+    """Return the words of a text in lower case without accents.
+
+    For a hyphenated word, the result contains the parts and the joined word.
 
     >>> words("Mucosal IL-1β")
     ['mucosal', 'il', '1b', 'il1b']

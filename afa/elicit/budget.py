@@ -1,9 +1,9 @@
-"""Limit the number and cost of calls to models.
+"""Limit the number and cost of requests to language models.
 
-Caps on calls, tokens and money apply to all processes and runs of a record together. Before each call, the largest
-number of tokens that it may use is written to a `.tries` file of the record. After the reply, a second line states the
-tokens that the endpoint counted. A call without a second line, for example of a killed process, counts with its largest
-number of tokens. Only one process at a time makes calls for a record (`Budget.alone`).
+Caps on requests, tokens and money apply to all processes and runs of a record (a folder of recorded answers) together.
+Before each request, its largest possible number of tokens is written to a `.tries` file of the record. After the reply,
+a second line is written with the tokens that the endpoint counted. If the process was killed and the second line is
+missing, the largest number is used. Only one process at a time sends requests for a record (`Budget.alone`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Caps:
-    """Limits on the calls to language models, their tokens and their cost. None means no limit.
+    """Limits on the number, tokens and cost of requests to language models. None means no limit.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Prices:
 
 @dataclass(frozen=True)
 class Usage:
-    """Number, tokens and cost of calls, either actual or the largest possible."""
+    """Number, tokens and cost of requests, which are actual values or upper bounds."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -82,7 +82,7 @@ NO_CAPS, NO_PRICES = Caps(), Prices()
 
 
 class BudgetError(ElicitationError):
-    """Error that is raised in place of a call that would exceed a cap."""
+    """Error that is raised before a request that could exceed a cap."""
 
 
 @dataclass
@@ -94,10 +94,12 @@ class _Call:
 
 
 class Budget:
-    """Caps and prices of a record, and the tokens and cost so far. Several threads may share a `Budget`.
+    """Caps and prices for a folder of recorded answers, and the tokens and cost so far.
 
-    A prompt counts one token per byte. No token is shorter than a byte, so that the caps hold for any endpoint that
-    counts correctly.
+    Several threads may share a `Budget`.
+
+    The upper bound on a prompt's tokens is one token per byte. No token is shorter than a byte, so that the caps hold
+    for any endpoint that counts correctly.
     """
 
     def __init__(self, record: Record, caps: Caps = NO_CAPS, prices: Prices = NO_PRICES) -> None:
@@ -109,16 +111,16 @@ class Budget:
 
     @property
     def used(self) -> Usage:
-        """Return the number, tokens and cost of all calls of the record, including calls of other processes.
+        """Return the number, tokens and cost of all recorded requests, including requests of other processes.
 
-        An open call counts with its largest number of tokens.
+        A request without a reply yet counts with its largest possible number of tokens.
         """
         with self._mutex:
             self._read()
             return self._sum(each.tokens for each in self._calls.values()) + self._used_before_calls()
 
     def expected(self, prompt: str, most_answer_tokens: int) -> Usage:
-        """Return upper bounds on the tokens and cost of a call. `prompt` contains all text that the call sends."""
+        """Return upper bounds on the tokens and cost of one request. `prompt` contains all text of the request."""
         tokens = len(prompt.encode(errors="surrogatepass")) + OVERHEAD
         return Usage(1, tokens, most_answer_tokens, self.prices.of(tokens, most_answer_tokens))
 
@@ -139,9 +141,9 @@ class Budget:
             lock.release()
 
     def begin(self, key: str, expected: Usage) -> str:
-        """Record a call before it is made, and return the call's name for `end`.
+        """Record a request before it is sent, and return the request's name for `end`.
 
-        If open calls may yet leave room under the caps, the function waits.
+        If a cap is reached only because unfinished requests count with their upper bounds, the function waits.
 
         Raises
         ------
@@ -154,21 +156,21 @@ class Budget:
                 fault = self._passed(used + expected)
                 if not fault:
                     return self._write(key, expected)
-                # Open calls may turn out to use no tokens, but still count as calls.
+                # Unfinished requests may turn out to use no tokens, but still count as requests.
                 least = self._sum((0, 0) if each.is_open else each.tokens for each in calls)
                 if self._passed(least + self._used_before_calls() + expected):
                     raise BudgetError(fault)
             time.sleep(POLL)
 
     def end(self, name: str, tokens: tuple[int, int] | None) -> None:
-        """Record the tokens of a call that has ended.
+        """Record the tokens of a finished request.
 
-        If `tokens` is None, the call keeps its largest number of tokens.
+        If `tokens` is None, the request counts with its largest possible number of tokens.
         """
         with self._mutex:
             given = self._calls[name]
             given.is_open, given.tokens = False, tokens or given.tokens
-            # If a power failure loses the line, the call counts with its largest number of tokens.
+            # If a power failure loses the line, the largest possible number of tokens is used.
             self._lines.append({"try": name, "used": tokens}, durable=False)
 
     def _write(self, key: str, expected: Usage) -> str:
@@ -201,9 +203,9 @@ class Budget:
         return Usage(len(counts), prompt, answer, self.prices.of(prompt, answer))
 
     def _used_before_calls(self) -> Usage:
-        """Return tokens and cost of entries without recorded calls.
+        """Return tokens and cost of recorded answers whose requests were not recorded.
 
-        Uncounted answers have their largest number of tokens.
+        An answer without a token count counts with its largest possible number of tokens.
         """
         if self._before is None:
             first: dict[str, str] = {}
@@ -211,7 +213,7 @@ class Budget:
                 first[each.key] = min(each.time, first.get(each.key, each.time))
             spent = []
             for entry in self.record.entries():
-                # The time `unknown` sorts after all dates.
+                # As a text, the time `unknown` is sorted after all dates.
                 if entry.time < first.get(entry.key, "9"):
                     asked = {} if isinstance(entry.parameters, str) else entry.parameters
                     spent.append((0, asked.get("most_tokens", 0)) if isinstance(entry.tokens, str) else entry.tokens)
@@ -234,11 +236,11 @@ class Budget:
 
 
 def account_table(record: Record, prices: Prices) -> pd.DataFrame:
-    """Return a table of the tokens and cost of a record, with the columns `ACCOUNT_COLUMNS`.
+    """Return a table of the tokens and cost of recorded answers, with the columns `ACCOUNT_COLUMNS`.
 
     The table has one row for each prompt, run, model and outcome. The last row, `tries`, contains the sums that are
-    compared with the caps, including failed calls. A call without a token count adds its largest number of tokens. The
-    column `uncounted` is the number of attempts for which the endpoint gave no token count.
+    compared with the caps, including failed requests. A request without a token count adds its largest possible number
+    of tokens. The column `uncounted` is the number of attempts for which the endpoint gave no token count.
     """
     rows = []
     for entry in record.entries():

@@ -1,4 +1,4 @@
-"""Make one bounded call to a chat endpoint with the `openai` client, and parse the replies that endpoints send.
+"""Send one request, limited in time and size, to a chat endpoint with the `openai` client, and parse the reply.
 
 Only this module imports the `openai` client, which `pip install 'afa[elicitation]'` installs.
 """
@@ -36,7 +36,7 @@ FIRST, LONGEST_PAGE = 200, 10_000
 
 @dataclass(frozen=True)
 class Reply:
-    """The parsed reply of one call.
+    """The parsed reply to one request.
 
     Parameters
     ----------
@@ -59,12 +59,12 @@ class Reply:
 class Chat:
     """Client of one chat endpoint, which several threads may share.
 
-    Failed calls are not repeated, and redirects are not followed. The environment variables of the `openai` client are
-    ignored, so that only our own key and headers are sent.
+    Failed requests are not repeated, and redirects are not followed. The environment variables of the `openai` client
+    are ignored, so that only our own key and headers are sent.
     """
 
     def __init__(self, endpoint: Endpoint, bounds: Bounds) -> None:
-        # Both loggers write the headers of replies, in which an endpoint may repeat the key.
+        # The two loggers write the headers of replies, in which an endpoint may repeat the key.
         for name in ("httpcore", "httpcore2"):
             logging.getLogger(name).setLevel(logging.WARNING)
         self._bounds = bounds
@@ -81,9 +81,9 @@ class Chat:
             raise ElicitationError(Fault(endpoint.base_url, found, "an address to ask", step)) from None
 
     def called(self, document: Mapping[str, Any]) -> HttpReply:
-        """Make one call, and return its reply of any HTTP status.
+        """Send one request, and return the reply whatever its HTTP status.
 
-        A reply that is not complete within the bounds raises a `ReplyError`.
+        A reply that exceeds the limits of time or size raises a `ReplyError`.
         """
         late = _late(self._bounds)
         return within(self._bounds.deadline, lambda: self._called(document, late), late)
@@ -105,7 +105,7 @@ class Chat:
 
 
 class _Bounded(openai.DefaultHttpxClient):
-    """HTTP client that sends only our own headers, and stops reading a reply at the bounds."""
+    """HTTP client that sends only our own headers, and stops reading a reply at the limits of time and size."""
 
     def __init__(self, key: str, bounds: Bounds) -> None:
         super().__init__(follow_redirects=False)
@@ -116,7 +116,7 @@ class _Bounded(openai.DefaultHttpxClient):
             "Content-Type": "application/json",
             # A compressed reply could unpack to more bytes than the limit allows.
             "Accept-Encoding": "identity",
-            # Each call uses a new connection, because an endpoint may have closed an idle one.
+            # Each request uses a new connection, because an endpoint may have closed an idle connection.
             "Connection": "close",
             "User-Agent": "afa",
             "Authorization": f"Bearer {self.key}",
@@ -147,10 +147,10 @@ def _late(bounds: Bounds) -> ReplyError:
 
 
 def read_reply(text: str) -> Reply:
-    """Return the parsed body of the reply to a call.
+    """Return the parsed body of the reply to a request.
 
     The body is one JSON document or server-sent events, and contains an answer or an error. If the body is not a
-    completion, `error` is its error message, or else its kind and first characters.
+    completion, `error` is the body's error message or, without a message, the body's kind and first characters.
     """
     text = text.removeprefix("\ufeff").strip()
     reply, arguments, is_completion = Reply(), "", False
@@ -183,9 +183,9 @@ def read_reply(text: str) -> Reply:
 
 
 def reason_of(text: str) -> tuple[str, str]:
-    """Return message and code of the body of an error reply.
+    """Return the error message and the error code in the body of a reply.
 
-    The message of a body of unknown form is the kind and first characters of the body.
+    For a body of unknown form, the message consists of the body's kind and first characters.
     """
     what, start = "JSON without a message", text.strip()[:FIRST]
     try:
@@ -236,7 +236,10 @@ def _arguments(message: Mapping[str, Any]) -> str:
 
 
 def _reason(document: Any) -> tuple[str, str]:
-    """Return message and code of an error in any form that endpoints use, or two empty texts without an error."""
+    """Return the error message and the error code in any form that endpoints use.
+
+    Without an error, return two empty texts.
+    """
     if isinstance(document, list):
         document = document[0] if document else None
     if not isinstance(document, dict):
@@ -251,7 +254,7 @@ def _reason(document: Any) -> tuple[str, str]:
 
 
 def _tokens(usage: Any) -> tuple[int, int] | None:
-    """Return the tokens of prompt and answer, or None if the endpoint did not count both."""
+    """Return the numbers of prompt tokens and answer tokens, or None if the endpoint did not count both."""
     try:
         tokens = int(usage["prompt_tokens"]), int(usage["completion_tokens"])
     except (KeyError, TypeError, ValueError, OverflowError):

@@ -46,7 +46,10 @@ LONGEST_DETAIL = 500
 
 
 class Client:
-    """Client that asks one model and records every prompt, call and attempt. Several threads may share a `Client`."""
+    """Client that asks one model and records every prompt, request and attempt.
+
+    Several threads may share a `Client`.
+    """
 
     def __init__(self, endpoint: Endpoint, budget: Budget, manner: Manner) -> None:
         self.endpoint, self.budget, self.record, self.manner = endpoint, budget, budget.record, manner
@@ -57,7 +60,7 @@ class Client:
     def _chat(self) -> Chat:
         """Return the chat client, which is created at the first question.
 
-        The import of `openai` is slow, and a run that only estimates costs does not need it.
+        The import of `openai` is slow, and a run that only estimates costs needs no chat client.
         """
         from afa.elicit.chat import Chat  # noqa: PLC0415
 
@@ -65,25 +68,28 @@ class Client:
         return Chat(self.endpoint, bounds)
 
     def key(self, request: Request) -> str:
-        """Return the key of the request in the record."""
+        """Return the key under which the request is recorded."""
         return key_of(request, self.endpoint.model, self.manner)
 
     def recorded(self, request: Request) -> Entry | None:
-        """Return the recorded answer, or the last attempt if no further attempt is allowed, else None."""
+        """Return the recorded answer.
+
+        Without an answer, return the last reply if no further attempt is allowed, else None.
+        """
         return self.record.settled(self.key(request), self.manner.answers)
 
     def expected(self, request: Request) -> Usage:
-        """Return upper bounds on the tokens and cost of one call for the request."""
+        """Return upper bounds on the tokens and cost of sending the request once."""
         messages = request.messages
         text = messages.system + messages.user + json.dumps(answer_schema(request.question.prompt))
         return self.budget.expected(text, self.manner.most_tokens)
 
     def ask(self, request: Request, *, stop: threading.Event | None = None) -> Entry | None:
-        """Return the answer to a request, from the record or from the model.
+        """Return the recorded answer to a request, or ask the model for an answer.
 
         If there is no answer, return the last attempt. Attempts of earlier runs count towards `Manner.answers`, but
-        failures of the endpoint do not. After `stop` is set, no new call begins, and without an earlier attempt the
-        result is None.
+        failures of the endpoint do not. After `stop` is set, nothing more is sent; the result is then the last attempt,
+        or None if no attempt was made.
 
         Raises
         ------
@@ -102,9 +108,10 @@ class Client:
         return known
 
     def _attempt(self, request: Request, stop: threading.Event) -> Entry | None:
-        """Make and record one more attempt. If `stop` is set before any call, return None.
+        """Make and record one more attempt. If `stop` is set before anything is sent, return None.
 
-        The prompt quotes the fault of the last answer. At most `Manner.calls` calls are made, until one has a reply.
+        The prompt quotes the fault of the last answer. The prompt is sent up to `Manner.calls` times, until the
+        endpoint replies without an error.
         """
         chat, key, prompt = self._chat, self.key(request), request.question.prompt
         earlier = self.record.replies(key)
@@ -134,7 +141,7 @@ class Client:
                 continue
             self.budget.end(name, reply.tokens)
             self._failures = 0
-            # The text is judged in its recorded form, so that every recorded answer can be parsed again.
+            # The text is parsed as it will be recorded, so that every recorded answer can be parsed again.
             reply = replace(reply, text=self._writable(reply.text))
             outcome, detail = judged(reply, ANSWERS[prompt], request.question.values)
             said = reply.text or reply.refusal or ""
@@ -144,7 +151,7 @@ class Client:
         return self._recorded(request, len(earlier) + 1, "failed", failure.found, failure.body)
 
     def _count(self, failure: ReplyError) -> None:
-        """Count a failed call, and make all threads wait as long as the endpoint asks.
+        """Count a failed request, and make all threads wait as long as the endpoint asks.
 
         Raises
         ------
@@ -178,9 +185,9 @@ class Client:
                 self._closed_until = 0.0 if self._closed_until == until else self._closed_until
 
     def _reply(self, chat: Chat, prompt: str, messages: Messages) -> Reply:
-        """Return the reply to one call.
+        """Send the prompt once and return the reply.
 
-        A failure of the endpoint raises a `ReplyError` with the endpoint's own words.
+        A failure of the endpoint raises a `ReplyError` with the endpoint's error message.
         """
         from afa.elicit.chat import read_reply, reason_of  # noqa: PLC0415
 
@@ -213,7 +220,7 @@ class Client:
         raise ReplyError(detail, again=not fatal, wait=wait, fatal=fatal, used=reply.tokens, body=reply.text or body)
 
     def _document(self, prompt: str, messages: Messages) -> dict[str, Any]:
-        """Return the JSON body of a call to the endpoint."""
+        """Return the JSON body of a request to the endpoint."""
         manner, bounds = self.manner, self.manner.structured != "bare_schema"
         schema = answer_schema(prompt, bounds=bounds)
         document: dict[str, Any] = {"model": self.endpoint.model, manner.limit: manner.most_tokens}
@@ -287,15 +294,15 @@ def judged(reply: Reply, schema: type[Answer], values: Mapping[str, str]) -> tup
     try:
         answer, notes = read_wrapped(schema, reply.text)
     except ValueError as error:
-        # Some endpoints give no reason for the end of an answer, so that an answer counts as complete if it parses.
+        # Some endpoints do not say why an answer ended, so an answer that can be parsed counts as complete.
         return ("incomplete", "the answer broke off") if reply.finish is None else ("unparsable", str(error))
     other = beside_the_question(answer, values)
     return ("unparsable", other) if other else ("answered", "; ".join(notes))
 
 
 def _back_off(turn: int) -> float:
-    """Return the waiting time before the next call, in seconds.
+    """Return the waiting time before the next request, in seconds.
 
-    The waiting time doubles with each call, and is random so that clients do not call at the same moment.
+    The waiting time doubles with each request, and is random so that clients do not send requests at the same moment.
     """
     return float(2**turn * random.uniform(0.5, 1.0))  # noqa: S311 (not used for secrets)

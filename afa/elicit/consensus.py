@@ -1,4 +1,4 @@
-"""Compute the consensus of several voters: select genes by agreement and literature, and pool probabilities (F7)."""
+"""Select genes by the agreement of several voters (models or runs) and by literature, and pool probabilities (F7)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SAME_MODEL = "The voters are runs of one model, so that their agreement is weak 
 def consensus(
     answers: pd.DataFrame, *, min_agree: int, runs: Collection[str] | None = None
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the genes that at least `min_agree` runs name with the same direction, and the genes that are dropped.
+    """Return two tables: genes that at least `min_agree` runs name with the same direction, and all dropped genes.
 
     A gene is dropped for a phenotype if two runs give it opposite directions. The potential of a kept gene is +1 for
     Upregulated and -1 for Downregulated. The confidence is the mean `lit_prob` of the runs that name the gene.
@@ -93,13 +93,14 @@ def check_voters(models: Mapping[str, str], study: Study) -> None:
 
 
 def agreement(named: pd.DataFrame, study: Study) -> pd.DataFrame:
-    """Return a table of the agreement of voters, with the columns `AGREEMENT_COLUMNS`.
+    """Return a table of how often the voters name the same genes, with the columns `AGREEMENT_COLUMNS`.
 
-    There is one row for each phenotype, and one row for all phenotypes. The column `voters` names the voters of a row:
-    all voters, or two voters. `genes` is the number of genes that at least one voter of the row names. `agreed` is the
-    number of genes that all voters of the row name with the same direction. `share` is `agreed` divided by `genes`.
-    `kappa` is Fleiss' kappa over all genes in the study's answers, with the categories *up*, *down* and *not named*;
-    random naming gives about 0. If all voters give all genes the same category, `kappa` is empty.
+    There is one row for each phenotype, and one row for all phenotypes. The column `voters` names the voters that a row
+    compares, which are all voters or two voters. `genes` is the number of genes that at least one voter of the row
+    names. `agreed` is the number of genes that all voters of the row name with the same direction. `share` is `agreed`
+    divided by `genes`. `kappa` is Fleiss' kappa over all genes in the study's answers, with the categories *up*, *down*
+    and *not named*. For random answers, `kappa` is about 0. If all voters give all genes the same category, `kappa` is
+    empty.
     """
     voters, genes = study.settings.voters, sorted(named["gene"].unique())
     signs = np.zeros((len(study.names), len(voters), len(genes)), dtype=np.int64)
@@ -143,7 +144,8 @@ def evidence_filter(
     """Return the genes of `kept` that literature supports (paragraph "Consensus-and-evidence filtering").
 
     A gene is supported by an answer that gives `literature` as the source of the gene and cites a retrieved abstract.
-    The cited abstract must be of one of the `kinds`, and contain the gene's symbol or an alias in its title or text.
+    The cited publication must be of one of the `kinds`, and its title or abstract must contain the gene's symbol or an
+    alias.
 
     Parameters
     ----------
@@ -240,7 +242,7 @@ SHARES = ("p_high_with", "p_high_without", "p_low_with", "p_low_without")
 def pool_cuts(cuts: pd.DataFrame, names: Sequence[str], kinds: Sequence[str]) -> pd.DataFrame:
     """Return the median cut points of each feature.
 
-    A side (low or high) needs cut points of more than half of the voters.
+    A low or high cut point is NaN unless more than half of the voters give a cut point.
 
     Parameters
     ----------
@@ -370,7 +372,7 @@ def pooled_shares(voters: pd.DataFrame, pairs: pd.MultiIndex, possible: Bools) -
 
 
 def pool_answers(answers: pd.DataFrame, features: Features) -> pd.DataFrame:
-    """Return one row for each entity and feature, pooled over voters, with the columns of a bundle's `unary.csv`.
+    """Return one row of pooled answers for each entity and feature, in the form of a bundle's `unary.csv`.
 
     Parameters
     ----------

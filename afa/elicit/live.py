@@ -41,7 +41,7 @@ LONGEST_NUMBER = -1.2345678901234567e-300
 
 @dataclass(frozen=True)
 class Terms:
-    """Limits of a live run: its caps and prices, and the largest number of open calls.
+    """Limits of a run that asks live models: caps, prices, and the largest number of simultaneous requests.
 
     Parameters
     ----------
@@ -65,7 +65,9 @@ class Terms:
 
 
 class Live:
-    """Source of answers that asks the models of a study's voters. All models share one record and one budget.
+    """Source of answers that asks the models of a study's voters.
+
+    All models share one folder of recorded answers and one budget.
 
     Parameters
     ----------
@@ -133,8 +135,8 @@ class Live:
         the study allows. A study of features instead of genes has one row for cut points, and one row for
         probabilities.
 
-        The column `pairs` is the mode of asking for pairs that the row assumes; `*` marks the study's own mode. The
-        column `calls` counts one call for each unanswered question, without repeated calls.
+        The column `pairs` is the mode of asking about pairs of genes. A `*` marks the mode of the study. The column
+        `calls` counts one request for each unanswered question, without repeated requests.
         """
         if self.study.features is not None:
             return self._outlook_of_rates(self.study.features)
@@ -167,7 +169,7 @@ class Live:
     def _row(
         self, prompt: str, questions: Sequence[Question], pairs: str = "", how: str = EXACT, times: int = 1
     ) -> tuple[object, ...]:
-        """Return the row of one prompt.
+        """Return the row of the table `outlook` for one prompt.
 
         Each question in `questions` stands for `times` questions of the same length.
         """
@@ -193,11 +195,11 @@ class Live:
 
 
 def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4, progress: bool = True) -> list[Entry]:
-    """Return the result of every request, in the order of `requests`: the answer, or else the last attempt.
+    """Return one result for each request, in the same order: the answer or, without an answer, the last attempt.
 
-    Requests with a recorded answer are not asked again, and equal requests are asked once. Whenever the function ends,
-    all answers so far are recorded, so that a rerun asks only the unanswered requests. If another process asks with the
-    same record, the function waits until that process ends.
+    Requests with a recorded answer are not sent again, and equal requests are sent once. Whenever the function ends,
+    all answers so far are recorded, so that a rerun sends only the unanswered requests. If another process sends
+    requests for the same record, the function waits until the other process ends.
 
     Parameters
     ----------
@@ -229,13 +231,13 @@ def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4
 
 
 def estimate(requests: Iterable[Request], client: Client) -> Usage:
-    """Return upper bounds on the tokens and cost of one call for each unanswered request."""
+    """Return upper bounds on the tokens and cost of sending each unanswered request once."""
     _, waiting = _split(((client.key(request), request) for request in requests), client)
     return sum((client.expected(request) for request in waiting.values()), Usage())
 
 
 def shown(used: Usage, prices: Prices) -> str:
-    """Return the number, tokens and cost of calls as one line of text."""
+    """Return the number, tokens and cost of requests as one line of text."""
     tokens = f"{used.prompt_tokens:,} + {used.answer_tokens:,} tokens of prompts and answers"
     money = f", {used.money:,.2f} {prices.currency}" if prices.of(1, 1) > 0 else ""
     return f"{used.calls:,} calls, {tokens}{money}"
@@ -264,7 +266,7 @@ def reasons(attempts: Iterable[Sequence[Entry]]) -> Iterator[str]:
 
 
 def _split(keyed: Iterable[tuple[str, Request]], client: Client) -> tuple[dict[str, Entry], dict[str, Request]]:
-    """Split requests into recorded results and requests still to ask, both by key."""
+    """Return two mappings by key: the results of recorded requests, and the requests still to send."""
     requests = dict(keyed)
     known = {key: entry for key, each in requests.items() if (entry := client.recorded(each)) is not None}
     return known, {key: each for key, each in requests.items() if key not in known}

@@ -72,7 +72,7 @@ def feature_rows(study: Study, ends: Mapping[str, Sequence[float | None] | None]
 
 
 def no_abstracts(question: Question) -> Sequence[Mapping[str, Any]]:
-    """Return an empty tuple, for questions that are asked without abstracts."""
+    """Return no abstracts, as an empty tuple, for studies that do not retrieve abstracts."""
     del question
     return ()
 

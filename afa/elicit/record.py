@@ -1,8 +1,8 @@
 """Store the questions and replies of an elicitation as JSON lines in append-only files.
 
-The folder of a record contains entries (`*.jsonl`), the rendered prompts (`*.wordings`) and the calls (`*.tries`, see
-`afa.elicit.budget`). Each process writes its own files and reads all files: records of several people can be put into
-one folder, and an interrupted run resumes where it stopped.
+The folder, called a record, contains attempts to answer (entries, `*.jsonl`), rendered prompts (`*.wordings`) and
+requests (`*.tries`, see `afa.elicit.budget`). Each process writes its own files and reads all files. Several people's
+records can therefore be put into one folder, and an interrupted run resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RESTORE = "restore the file, or take it out of the folder"
 
 
 class JsonLines:
-    """The JSON-lines files with one suffix in a folder: all files are read, and one file is appended to.
+    """The JSON-lines files with one suffix in a folder, of which all are read and one is appended to.
 
     An incomplete last line, which a killed process may leave, is skipped.
     """
@@ -49,8 +49,8 @@ class JsonLines:
         with self._lock:
             path = self._mine or self.folder / f"{uuid.uuid4().hex}{self.suffix}"
             path.parent.mkdir(parents=True, exist_ok=True)
-            # A failure may leave half a line, which must remain the last of its file.
-            # The next line is therefore written to a new file.
+            # A failure may leave half a line, which must remain the last line of its file. The next line is therefore
+            # written to a new file.
             self._mine = None
             with path.open("ab") as stream:
                 stream.write(line)
@@ -60,7 +60,7 @@ class JsonLines:
             self._mine = path
 
     def new(self, faults: list[Fault]) -> Iterator[tuple[str, bytes]]:
-        """Yield every JSON line added since the last call, with its place.
+        """Yield every JSON line that was added since `new` was last called, with the line's place.
 
         Lines that are not JSON are added to `faults`.
         """
@@ -86,7 +86,7 @@ class JsonLines:
                 yield f"{path}, line {number + 1}", tail
 
     def forget(self) -> None:
-        """Make the next call of `new` read all files from the start."""
+        """Forget how far files were read, so that `new` reads all files from the start."""
         self._read.clear()
 
 
@@ -122,7 +122,7 @@ ASKED = ["prompt", "phenotype", "gene1", "gene2"]
 
 @dataclass(frozen=True)
 class Question:
-    """A question without its wording: the name of the prompt, the identifying values, and the run (the voter).
+    """A question without its text, which consists of the prompt's name, identifying values, and the voter (`run`).
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class Question:
 
     @property
     def document(self) -> dict[str, Any]:
-        """Return the question's fields as they are recorded."""
+        """Return the question as a mapping, in the form in which questions are recorded."""
         return {"prompt": self.prompt, "values": self.values, "run": self.run}
 
     def __str__(self) -> str:
@@ -229,7 +229,10 @@ class Entry:
 
     @property
     def document(self) -> dict[str, Any]:
-        """Return the entry's fields as they are recorded. An unknown endpoint is omitted, as in earlier records."""
+        """Return the entry as a mapping, in the form in which entries are recorded.
+
+        An unknown endpoint is omitted, as in earlier records.
+        """
         document = {**vars(self), "question": self.question.document}
         return {name: document[name] for name in document if name != "endpoint" or self.endpoint != UNKNOWN}
 
@@ -250,7 +253,7 @@ def request_key(
 
 
 def first_answer(entries: Sequence[Entry]) -> Entry | None:
-    """Return the first entry with an answer, else the last entry, or None if there are no entries.
+    """Return the first entry with an answer. Without an answer, return the last entry, or None if there are no entries.
 
     Later answers never replace the first answer.
     """
@@ -259,9 +262,11 @@ def first_answer(entries: Sequence[Entry]) -> Entry | None:
 
 
 class Record:
-    """Entries and prompts in a folder, read when first needed. Several threads and processes may use the folder.
+    """Recorded attempts (entries) and prompts in a folder, which are read when first needed.
 
-    An entry in several files counts once. One `ElicitationError` lists all lines that are not entries.
+    Several threads and processes may use the folder.
+
+    An entry that occurs in several files counts once. One `ElicitationError` lists all lines that are not entries.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -293,7 +298,7 @@ class Record:
         return [entry for entry in self.attempts(key) if entry.outcome != "failed"]
 
     def settled(self, key: str, most: int) -> Entry | None:
-        """Return the answer to a request; without an answer, return the last of at least `most` replies, else None."""
+        """Return the answer to a request, or else the last reply, or None if there are fewer than `most` replies."""
         replies = self.replies(key)
         answered = (entry for entry in replies if entry.outcome == "answered")
         return next(answered, replies[-1] if len(replies) >= most else None)
@@ -306,7 +311,7 @@ class Record:
     def keep(self, messages: Messages) -> None:
         """Save a rendered prompt.
 
-        Each part is saved once, under its SHA-256, and the prompt as the digests of its parts.
+        Each part of the prompt is saved once, under its SHA-256. The prompt is saved as the digests of its parts.
         """
         parts = {"system": _sha256(messages.system), "user": _sha256(messages.user)}
         lines = [(parts["system"], {"text": messages.system}), (parts["user"], {"text": messages.user})]
@@ -338,9 +343,9 @@ class Record:
 
 
 class Recorded:
-    """Source of answers that looks up the entries of a record by question.
+    """Source of answers that looks up recorded answers by question.
 
-    The record must have answers of only one model, and to only one wording, for each question.
+    For each question, all recorded answers must come from one model and reply to one wording of the question.
 
     Parameters
     ----------
@@ -383,10 +388,10 @@ class Recorded:
 
 
 def merge(records: Sequence[Path], destination: Path, *, model: str = "", prompt: str = "") -> int:
-    """Write the entries of several records into one folder, and return the number of entries.
+    """Write the recorded attempts of several folders into one folder, and return the number of attempts.
 
-    The order of the records does not matter. The calls of all entries are merged, whichever entries are selected, so
-    that caps still count all calls.
+    The order of the records does not matter. The requests of all attempts are merged, even if only some attempts are
+    selected, so that caps still count all requests.
 
     Parameters
     ----------

@@ -107,10 +107,10 @@ class Literature:
             return [longest] * self.most
 
     def check(self, questions: Iterable[Question], entries: Iterable[Entry], study: Study) -> None:
-        """Raise an `ElicitationError` for an answer whose prompt had other abstracts.
+        """Raise an `ElicitationError` for an answer that was given to a prompt with other abstracts.
 
-        The reference numbers in such an answer mean other publications. Answers to an earlier template are not
-        compared, because the template can no longer be rendered.
+        In such an answer, the reference numbers refer to other publications. Answers to an earlier template are not
+        checked, because the earlier template can no longer be rendered.
         """
         for question, entry in zip(questions, entries, strict=True):
             is_rendered = entry.prompt_digest == prompt_digest(question.prompt)
@@ -175,7 +175,7 @@ def distinct(abstracts: Iterable[Abstract]) -> list[Abstract]:
 def literature(study: Study, folder: Path, record: Path, *, online: bool) -> Literature:
     """Return the `Literature` of a study.
 
-    The search uses `keywords.csv` if there is one, and the cache in the record's folder.
+    The search uses the study's `keywords.csv`, if this file exists, and the cache in the folder of recorded answers.
 
     Parameters
     ----------
@@ -197,8 +197,8 @@ def literature(study: Study, folder: Path, record: Path, *, online: bool) -> Lit
 def ranked(abstracts: Iterable[Abstract], phrases: Iterable[str], most: int) -> Ranking:
     """Return the `most` abstracts that best match the words of the phrases, best first.
 
-    Abstracts without a match are excluded. The result does not depend on the order of abstracts or phrases. Ties are
-    sorted by source and number.
+    Abstracts without a match are excluded. The result does not depend on the order of abstracts or phrases. Abstracts
+    with equal scores are sorted by source and number.
     """
     texts = sorted(abstracts, key=lambda each: (each.source, each.id))
     asked = sorted({word for phrase in phrases for word in words(phrase)})

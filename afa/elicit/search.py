@@ -1,8 +1,8 @@
 """Search Europe PMC for publications on a phenotype, a disease and genes.
 
-A query includes all names of a gene. The REST service of Europe PMC has the abstracts of PubMed, and the preprints of
-bioRxiv, medRxiv and others. The service could not be reached when this module was written. The module was tested only
-with a local server that sends the documented replies and errors.
+A query includes all names of a gene. The REST service of Europe PMC provides abstracts from PubMed, and preprints from
+bioRxiv, medRxiv and other servers. The service could not be reached when this module was written. The module was tested
+only with a local server that sends the documented replies and errors.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Keywords:
         self._names = {plain(name).casefold(): tuple(map(plain, phrases)) for name, phrases in names.items()}
 
     def phrases(self, name: str) -> tuple[str, ...]:
-        """Return the search phrases for a name; an unknown name is its own phrase."""
+        """Return the search phrases for a name. For an unknown name, return the name."""
         own = plain(name)
         return self._names.get(own.casefold(), (own,))
 
@@ -130,7 +130,10 @@ class Found(NamedTuple):
 
 
 class EuropePmc:
-    """Client of Europe PMC at the address `url`, else `AFA_EUROPEPMC_URL`, else the public address."""
+    """Client of Europe PMC.
+
+    By default, the address is `AFA_EUROPEPMC_URL` if this variable is set, else the public address.
+    """
 
     def __init__(self, url: str = "", *, bounds: Bounds = USUAL, clock: Clock = time) -> None:
         self._url = (url or os.environ.get(URL) or EUROPEPMC).rstrip("/")

@@ -1,8 +1,8 @@
 """Run the stages of an elicitation, from questions to a bundle (appendix `supp:llm-elicitation`).
 
-Each stage takes and returns tables by name. The stages `unary` and `pairwise` ask questions, or look up recorded
-answers. The stages `consensus` and `evidence` filter the genes that `unary` found. The last stage writes the bundle of
-the kept genes and judged pairs, with its provenance.
+The stages exchange tables by name. The stages `unary` and `pairwise` ask questions, or look up recorded answers. The
+stages `consensus` and `evidence` filter the genes that `unary` found. The last stage writes the bundle, which contains
+the kept genes, the answered pairs of kept genes and the provenance.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ COUPLINGS: Mapping[PairMode, str] = {
 
 
 def unary_stage(study: Study, source: Source, literature: Literature | None) -> Tables:
-    """Ask every voter for the genes of every phenotype.
+    """Ask every voter for the genes that shift under each phenotype.
 
     Returns
     -------
@@ -149,8 +149,8 @@ def consensus_stage(study: Study, named: pd.DataFrame, *, min_agree: int) -> Tab
 def evidence_stage(study: Study, named: pd.DataFrame, kept: pd.DataFrame, references: pd.DataFrame) -> Tables:
     """Select genes by the cited literature, and return the tables `kept`, `dropped` and `references`.
 
-    The table `references` has a verdict on each reference. If the study does not filter by references, all genes are
-    kept.
+    The table `references` says for each reference whether it supports its gene, or why not. If the study does not
+    filter by references, all genes are kept.
 
     Raises
     ------
@@ -166,7 +166,7 @@ def evidence_stage(study: Study, named: pd.DataFrame, kept: pd.DataFrame, refere
 
 
 def pairwise_stage(study: Study, source: Source, literature: Literature | None, kept: pd.DataFrame) -> Tables:
-    """Ask how the genes of every pair of kept genes of a phenotype shift together.
+    """Ask, for each phenotype and each pair of its kept genes, whether the two genes shift together.
 
     Returns
     -------
@@ -194,11 +194,11 @@ def bundle_stage(
     min_agree: int,
     probabilities: str | Path | None = None,
 ) -> tuple[Bundle, pd.DataFrame]:
-    """Write the bundle of the stages `unary`, `consensus`, `evidence` and `pairwise`.
+    """Write the bundle that results from the stages `unary`, `consensus`, `evidence` and `pairwise`.
 
     Equal answers give a bundle with equal bytes. Unary potentials are +1 and -1. Pairwise potentials are +1 and -1, or
-    log ratios if the study asks for conditional probabilities. An `unclear` pair is excluded, which equals a potential
-    of 0, and is counted in the provenance.
+    log ratios if the study asks for conditional probabilities. An `unclear` pair has no potential, which is equivalent
+    to a potential of 0. The provenance counts these pairs.
 
     Parameters
     ----------
@@ -254,10 +254,10 @@ def all_stages(study: Study, source: Source, literature: Literature | None, *, m
 
 
 def of_one_voter(study: Study, stages: Mapping[str, Tables], voter: str) -> tuple[Study, dict[str, Tables]]:
-    """Return a study and its stages with the answers of one voter only, as arguments for `bundle_stage`.
+    """Return two arguments of `bundle_stage`, the study and its stages' tables, with only one voter's answers.
 
-    All genes that the voter names are kept. Pairs were asked only for genes on which the voters agree, so that a gene
-    that the other voters do not name has no coupling. A coupling is kept if the voter names both genes.
+    All genes that the voter names are kept. The voters were asked only about pairs of genes on which they agree, so a
+    gene without agreement has no coupling. A coupling is kept if the voter names both genes.
 
     Parameters
     ----------
@@ -281,10 +281,11 @@ def of_one_voter(study: Study, stages: Mapping[str, Tables], voter: str) -> tupl
 def build_recorded_bundle(
     folder: str | Path, destination: str | Path, *, min_agree: int, probabilities: str | Path | None = None
 ) -> tuple[Bundle, pd.DataFrame]:
-    """Write the bundle of a recorded study by the consensus of `min_agree` runs.
+    """Write the bundle of a study from its recorded answers, with the genes on which `min_agree` runs agree.
 
-    Equal records give a bundle with equal bytes. The name of the bundle ends in the consensus, as in `recorded-2of3`.
-    The second result is the table of dropped genes, with the columns phenotype, gene and reason.
+    Equal recorded answers give a bundle with equal bytes. The name of the bundle ends in `min_agree` and the number of
+    runs, as in `recorded-2of3`. The second result is the table of dropped genes, with the columns phenotype, gene and
+    reason.
 
     Parameters
     ----------
@@ -303,7 +304,10 @@ def build_recorded_bundle(
 
 
 def recorded_answers(study: Study, record: Path) -> Recorded:
-    """Return the answers in a record. If the study names a voter's model, only answers of this model count."""
+    """Return the source of the answers recorded in a folder.
+
+    If the study names the model of a voter, only answers of this model count for the voter.
+    """
     return Recorded(Record(record).entries(), study.settings.known_models, str(record))
 
 
@@ -347,7 +351,7 @@ def _retrieved(
 
 
 def _mechanisms(named: pd.DataFrame, kept: pd.DataFrame, voters: int) -> list[str]:
-    """Return, for each kept gene, the number of runs that named the gene, and the mechanism in the first run."""
+    """Return a text for each kept gene: how many runs named the gene, and the mechanism that the first run gave."""
     first = named.drop_duplicates(["phenotype", "gene"])
     merged = kept.merge(first, on=["phenotype", "gene"], how="left", validate="one_to_one")
     return [f"named by {row.n_runs} of {voters} runs; {row.run}: {row.mechanism}" for row in merged.itertuples()]
@@ -356,7 +360,7 @@ def _mechanisms(named: pd.DataFrame, kept: pd.DataFrame, voters: int) -> list[st
 def _provenance(study: Study, asked: pd.DataFrame, counts: Mapping[str, int], min_agree: int) -> dict[str, Any]:
     """Return the provenance of a bundle.
 
-    Fields of `provenance` in study.yaml replace the fields that are derived from the answers.
+    Entries under `provenance` in study.yaml replace entries that are derived from the answers.
     """
     settings = study.settings
     days = sorted({time[:10] for time in asked["time"] if time != UNKNOWN})

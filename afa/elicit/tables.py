@@ -1,4 +1,4 @@
-"""Convert answers to tables of question outcomes, named genes and judged pairs.
+"""Convert answers to tables of question outcomes, named genes and pairs of genes.
 
 The tables are also written and read as CSV files. Fixed rules, which do not depend on the results, decide which named
 genes are used:
@@ -116,8 +116,8 @@ def genes_named(entries: Sequence[Entry | None], place: str = RECORD) -> pd.Data
     Rows are in the order of entries and answers. All named genes are included; `usable_genes` selects the genes that
     are used.
 
-    The column `references` contains the numbers of the cited abstracts, separated by blanks, or `UNKNOWN` for a record
-    without references.
+    The column `references` contains the numbers of the cited abstracts, separated by blanks, or `UNKNOWN` if references
+    were not recorded.
     """
     rows = []
     for entry in _answered(entries):
@@ -167,7 +167,7 @@ def retrieved_references(references: str, shown: int) -> str:
 
 
 def pairs_judged(entries: Sequence[Entry | None], place: str = RECORD) -> pd.DataFrame:
-    """Return one row for each answered pair of genes, whichever prompt asked for the pair.
+    """Return one row for each pair of genes that a voter answered, whichever prompt asked about the pair.
 
     The columns are `PAIR_COLUMNS`. The column `sign` is the sign of `coupling`: +1 (same), -1 (opposite) or 0. For
     conditional probabilities, `coupling` is ln(p_with / p_without), with both probabilities clipped to [`RAREST`, 1 -
@@ -180,7 +180,7 @@ def pairs_judged(entries: Sequence[Entry | None], place: str = RECORD) -> pd.Dat
 def usable_genes(
     named: pd.DataFrame, *, most_genes: int, vocabulary: Collection[str] = ()
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the named genes that are used, and the dropped genes with a reason.
+    """Return two tables: the named genes that are used, and the dropped genes with reasons.
 
     Both tables are in the order of `named`.
 
@@ -221,7 +221,10 @@ def usable_genes(
 
 
 def write_stage(folder: str | Path, tables: Mapping[str, pd.DataFrame]) -> None:
-    """Write each table as `<name>.csv`, all or none. An existing folder is replaced only if a stage wrote it."""
+    """Write all tables of a stage into a folder, each as `<name>.csv`, completely or not at all.
+
+    An existing folder is replaced only if a stage wrote it.
+    """
     with atomic_folder(folder, STAGE_FILES) as temporary:
         for name, table in tables.items():
             # All texts are quoted, because an unquoted carriage return would end the row.

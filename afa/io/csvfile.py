@@ -1,4 +1,7 @@
-"""Read CSV files strictly. Every row keeps its line number, and all faults of a file are collected in one list."""
+"""Read CSV files strictly.
+
+Each row is stored with its line number, and all faults of a file are collected in one list.
+"""
 
 from __future__ import annotations
 
@@ -44,15 +47,14 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u
 _LINES = re.compile(r"[^\r\n]++(?:\r\n|\r|\n)?|\r\n|\r|\n")
 _THOUSAND_OR_DECIMAL = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?(?!\d)", re.ASCII)
 _LONGEST_SHOWN = 60
-_MOST_COMPARED = 5_000  # largest number of known names compared with a misspelt name
+_MOST_COMPARED = 5_000  # only so many known names are compared with a misspelt name
 
 
 class RowFaults:
     """The faults of one file, in line order.
 
     Faults with the same column and the same expected value are one kind. The first `SHOWN_PER_KIND` rows of a kind have
-    a line each, and one line counts the other rows of the kind. The list of faults stays readable even if a million
-    rows of a column are wrong.
+    a line each, and one line counts the other rows of the kind.
 
     Parameters
     ----------
@@ -64,7 +66,7 @@ class RowFaults:
 
     def __init__(self, path: str | Path, brief: bool = False, names: Sequence[str] = ()) -> None:
         self.path, self.brief, self.names = str(path), brief, names
-        # key: column and expected value; items: line, text found and advice
+        # maps (column, expected value) to the line, text found and advice of each fault
         self._shown: dict[tuple[str, str], list[tuple[int, str, str]]] = {}
         self._count: Counter[tuple[str, str]] = Counter()
 
@@ -75,11 +77,14 @@ class RowFaults:
             self._shown.setdefault((column, expected), []).append((line, found, next_step))
 
     def place(self, line: int) -> str:
-        """Return the name of the row at a line: the given name, or else `line N`."""
+        """Return the row's name, if `names` are given, else the text `line N`."""
         return self.names[line - 2] if self.names and line > 1 else f"line {line}"
 
     def listed(self) -> list[Fault]:
-        """Return all faults in line order. If a kind has more rows than are shown, a further fault counts them."""
+        """Return all faults in line order.
+
+        If not all rows of a kind are shown, a further fault counts the other rows.
+        """
         numbered, unshown = list[tuple[int, Fault]](), list[Fault]()
         for (column, expected), rows in self._shown.items():
             at, count = f", column {column}" if column else "", self._count[column, expected]
@@ -210,8 +215,8 @@ def read_table(
     """Read a UTF-8 CSV file with a header.
 
     A `.tsv` file is separated by tabs, and a `.gz` file is compressed. Faults are in `CsvTable.faults`. Blank lines are
-    skipped. A row longer than the header is a fault and is skipped. A file that cannot be read, or that lacks a
-    required column, gives a table without rows.
+    skipped. A row longer than the header is a fault and is skipped. If the file cannot be read or lacks a required
+    column, the table has no rows.
 
     Parameters
     ----------
@@ -260,7 +265,9 @@ def table_of_frame(
     names: Sequence[str] = (),
     brief: bool = False,
 ) -> CsvTable:
-    """Return a DataFrame as the `CsvTable` of a CSV file with the same content. Truth values become 0 and 1.
+    """Return the `CsvTable` of a DataFrame, as if it were read from a CSV file with the same content.
+
+    Truth values become 0 and 1.
 
     Parameters
     ----------
@@ -313,7 +320,7 @@ def number_column(
 def name_column(
     table: CsvTable, column: str, known: Mapping[str, int] | None = None, known_from: str = ""
 ) -> NDArray[np.int64]:
-    """Return the index in `known` of each name in a column. An invalid name is recorded as a fault, with index -1.
+    """Return, for each name in a column, its index in `known`. An invalid name is recorded as a fault, with index -1.
 
     A name must not be empty, longer than `LONGEST_NAME`, surrounded by spaces, or contain invisible characters.
 
@@ -495,7 +502,7 @@ def number(text: str) -> float:
 
 
 def numbers_with_commas(text: str) -> list[str]:
-    """Return the possible numbers at the start of a text with commas before three digits, else an empty list.
+    """Return the numbers that a text beginning like `1,058` can mean, or an empty list for other texts.
 
     >>> numbers_with_commas("1,058 K"), numbers_with_commas("1,058.5"), numbers_with_commas("1,5")
     (['1058', '1.058'], ['1058.5'], [])

@@ -1,4 +1,4 @@
-"""Read whole files, and write files and folders so that a killed run leaves nothing that looks complete.
+"""Read whole files, and write files and folders so that a killed run leaves no partial result under the final name.
 
 A temporary file is created beside its target, with the name `.<stem>.afa-<8 characters><suffix>`. The writer locks the
 temporary file, and the kernel releases the lock when the process ends for any reason. The next writer of the same
@@ -93,8 +93,9 @@ def atomic_folder(path: str | Path, ours: Collection[str] = (), card: str = "") 
             yield temporary
             temporary.chmod(0o777 & ~_umask())
             if target.exists():
-                check_place(target, ours, card)  # check `target` again: writing may have taken hours
-                # Rename first: a process killed during removal would leave half of the earlier folder at `path`.
+                check_place(target, ours, card)  # check `target` again, as writing may have taken hours
+                # Rename the earlier folder first, because a process killed during removal would leave half of the
+                # folder at `path`.
                 earlier = target.replace(_new_folder(target.parent, prefix, ""))
             temporary.replace(target)
         finally:
@@ -196,7 +197,7 @@ def sha256_of(path: str | Path) -> str:
 
 
 def digest_faults(card: Path, digests: Mapping[str, Any], known: Sequence[str], step: str) -> Iterator[Fault]:
-    """Yield a fault for each SHA-256 in the file `card` that does not match the named file in the same folder.
+    """Yield a fault for each SHA-256 listed in the file `card` that does not match the listed file in the same folder.
 
     Parameters
     ----------
@@ -217,7 +218,7 @@ def digest_faults(card: Path, digests: Mapping[str, Any], known: Sequence[str], 
 
 
 def _give_as(target: Path, temporary: Path) -> None:
-    """Give a temporary file the owner and mode of the file that it replaces.
+    """Set the owner and mode of a temporary file to those of the file that is replaced.
 
     A file that replaces no other file keeps mode 600.
     """

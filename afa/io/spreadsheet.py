@@ -29,7 +29,7 @@ def marked(text: str) -> str:
 
 
 def unmarked(text: str) -> str:
-    """Undo `marked`: return the text without the apostrophe that `marked` put in front.
+    """Return the text without the apostrophe that `marked` put in front.
 
     >>> unmarked(marked("=1")), unmarked(marked("'=1")), unmarked("'s")
     ('=1', "'=1", "'s")
@@ -40,8 +40,7 @@ def unmarked(text: str) -> str:
 def marked_table(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table with all texts escaped, including column names. Columns without formulas are not copied.
 
-    Carriage returns become line feeds, because pandas does not quote a carriage return and readers would begin a new
-    row.
+    Carriage returns become line feeds, because pandas does not quote them and a reader would begin a new row there.
     """
     return _mapped(table, table.columns, lambda text: marked(text.replace("\r\n", "\n").replace("\r", "\n"))).rename(
         columns=lambda name: marked(name) if isinstance(name, str) else name
@@ -49,7 +48,7 @@ def marked_table(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def unmarked_table(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
-    """Return the table with the escapes that `marked_table` added to the given columns removed."""
+    """Return the table after removing the escapes that `marked_table` added to the given columns."""
     return _mapped(table, columns, unmarked)
 
 

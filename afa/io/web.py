@@ -1,4 +1,4 @@
-"""Make HTTP calls with a deadline and a largest reply size, and for public services with a rate limit and retries.
+"""Send HTTP requests with limits on time and reply size, and with a rate limit and retries for public services.
 
 Redirects are not followed, because a redirect would send the request to another host, or drop its body.
 """
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 class Clock(Protocol):
-    """The functions of a clock that this module calls, as in the module `time`."""
+    """A clock with the functions of the module `time` that this module calls."""
 
     def monotonic(self) -> float: ...
     def time(self) -> float: ...
@@ -177,7 +177,7 @@ def _called(url: str, fields: Mapping[str, str], bounds: Bounds, late: ReplyErro
 def _as_given(request: requests.PreparedRequest) -> requests.PreparedRequest:
     """Return the request unchanged, as the `auth` argument of requests.
 
-    Without an `auth` argument, requests would look for credentials in ~/.netrc.
+    Without an `auth` argument, the library requests would look for credentials in ~/.netrc.
     """
     return request
 
@@ -198,7 +198,7 @@ def tried(
     clock: Clock,
     deadline: float = math.inf,
 ) -> Parsed:
-    """Return the result of `once(seconds left)`, called up to `retries` more times while its error allows a retry.
+    """Return the result of `once(seconds left)`, which is repeated up to `retries` times if its error allows a retry.
 
     Waits begin at `backoff` seconds and double with each retry. A wait that the service asks for replaces the computed
     wait. No wait is longer than `longest`, and each wait is logged as a warning. All attempts and waits take at most
@@ -252,7 +252,7 @@ class Web:
     def asked(self, url: str, fields: Mapping[str, str], parse: Callable[[bytes], Parsed]) -> Parsed:
         """Return `parse(body)` of the reply to a GET request with `fields` in the address.
 
-        `parse` may raise a `ReplyError`. Failed attempts are repeated within the bounds.
+        `parse` may raise a `ReplyError`. Failed attempts are repeated within the limits of `Bounds`.
 
         Raises
         ------
@@ -300,7 +300,7 @@ def unreadable(body: bytes, form: str) -> str:
 
 
 def seconds_asked_for(headers: Mapping[str, str], now: float) -> float | None:
-    """Return the seconds to wait of a Retry-After header, which is a number or a date.
+    """Return the number of seconds to wait that a Retry-After header states as a number or a date.
 
     If the header is missing or the number is too large, return None.
     """

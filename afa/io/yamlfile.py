@@ -70,7 +70,7 @@ class Strict(BaseModel):
 
 
 class _Refused(yaml.MarkedYAMLError):
-    """Error for a text that this loader refuses, with a message in our own words."""
+    """Error for YAML that the strict loader of this module refuses."""
 
     def __init__(self, found: str, mark: Any) -> None:
         super().__init__(problem=found, problem_mark=mark)
@@ -172,7 +172,7 @@ def _is_endless(document: Any) -> bool:
 
 
 def _no_yaml(error: yaml.YAMLError, path: Path, text: str) -> Fault:
-    """Return the fault for a text that is not YAML, with the line and what the line should be."""
+    """Return the fault for a text that is not valid YAML, with the wrong line and the expected content."""
     if isinstance(error, yaml.reader.ReaderError):
         line = text.count("\n", 0, error.position)
         found, expected, step = f"the character {chr(error.character)!r}", "text that can be printed", "remove it"
@@ -244,7 +244,7 @@ def _short(value: Any) -> str:
 
 
 def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """Return the keys that `model` allows at a location inside it, or no keys if the location is not a model."""
+    """Return the keys that `model` allows at a location in a document, or no keys if the location contains no model."""
     for part in location:
         field = model.model_fields.get(str(part))
         kinds = [field.annotation, *get_args(field.annotation)] if field else []
