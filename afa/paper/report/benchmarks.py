@@ -63,7 +63,7 @@ def read_jobs(folder: Path, *, shards: int | None = None) -> pd.DataFrame:
 
 
 def by_rule(jobs: pd.DataFrame) -> pd.DataFrame:
-    """Return the time and memory of jobs by workflow rule, sorted by total time, longest first.
+    """Return the time and memory of the jobs of each workflow rule, sorted by total time, longest first.
 
     `seconds` and `cpu_seconds` are sums over the rule's jobs. `longest_seconds` and `max_rss_mb` are maxima over the
     jobs.
