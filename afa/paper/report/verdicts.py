@@ -208,7 +208,7 @@ def _judge_effect(printed: float, ours: Number, error: float) -> Verdict:
 
 
 def outcome(row: Mapping[Any, Any]) -> str:
-    """Return the outcome of a line of the comparison or first screen, or "" if its verdict is missing or in `UNJUDGED`."""
+    """Return the outcome of a line of the comparison or first screen, or "" for no verdict or one of `UNJUDGED`."""
     verdict, size = row["verdict"], row["size"]
     if verdict in UNJUDGED or not (verdict or size):
         return ""
