@@ -111,7 +111,7 @@ def _reached(sizes: Sequence[int], reached: pd.Series) -> str:
 
 
 def ladder_at(ladder: pd.DataFrame, t: int) -> pd.DataFrame:
-    """Return a table of the metric after t features: a row for each count of labelled patients, a column for each model.
+    """Return a table of the metric after t features: a row for each number of labels, a column for each model.
 
     The column `BEST` contains the largest value of any classifier. Columns with the suffix ` low` or ` high` contain
     ends of intervals. The table is empty if `ladder` has no rows at t.
