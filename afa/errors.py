@@ -14,9 +14,9 @@ LONGEST_PART = 4_000
 class Fault:
     """One error in an input: its place, what was found, what was expected, and how to correct it.
 
-    `where` names the file and the row, column or key; `found` and `expected` are short phrases; `next_step` is an
-    instruction. `str(fault)` is one printable line: other characters are escaped, and a part of more than
-    `LONGEST_PART` characters is cut.
+    The attribute `where` names the file and the row, column or key. `found` and `expected` are short phrases, and
+    `next_step` is an instruction. `str(fault)` is one printable line: other characters are escaped, and a part of more
+    than `LONGEST_PART` characters is cut.
     """
 
     where: str

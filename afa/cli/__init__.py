@@ -1,4 +1,4 @@
-"""Define the command line `afa`; each rule of the Snakemake workflow calls one of its commands.
+"""Define the command line `afa`. Each rule of the Snakemake workflow runs a command of `afa`.
 
 Slow modules are imported inside the commands that need them. Therefore `afa --help` is quick, and the code digest of a
 command covers only the modules that the command runs.

@@ -47,7 +47,7 @@ def bundle_copy(bundle: options.BundleArgument, out: options.Out) -> None:
 
 @app.command("validate")
 def bundle_validate(bundle: options.BundleArgument, json: options.AsJson = False) -> None:
-    """Report every error of a bundle by file, row and column; exit with code 2 if the bundle has errors."""
+    """Report file, row and column of every error in a bundle. Exit with code 2 if the bundle has errors."""
     from afa.model.bundle.priors import starting_point
     from afa.model.bundle.read import read_folder
 

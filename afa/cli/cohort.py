@@ -47,7 +47,7 @@ def encode(
     level: options.Level = 0.05,
     threshold: options.Threshold = 0.5,
 ) -> None:
-    """Encode each number of a table by its feature's cut points as -1, 0 or 1. Write the points to NAME.cuts.csv."""
+    """Encode a table's numbers as -1, 0 or 1 with each feature's cut points. Write the cut points to NAME.cuts.csv."""
     from afa.cohort.encode import Coding
     from afa.cohort.encode_table import control_rows, read_and_encode, write_encoded
     from afa.model.features import read_features

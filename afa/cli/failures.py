@@ -142,7 +142,7 @@ def installing(error: ModuleNotFoundError) -> str | None:
 
     If one extra installs only a part of another extra's packages, the larger extra is excluded. Of the remaining
     extras, the function chooses the extra named after the importing folder of afa (`elicitation` for `elicit`), else
-    the last extra by name.
+    the alphabetically last extra.
     """
     module = (error.name or "").partition(".")[0]
     extras = {name: packages for name, packages in _extras().items() if any(_brings(p, module) for p in packages)}

@@ -144,7 +144,7 @@ class TaskOptions:
     ] = None
     tau: Annotated[
         str | None,
-        typer.Option("--tau", help="factor that multiplies evidence: at most 1, or effective (docs/decisions.md)"),
+        typer.Option("--tau", help="factor on the evidence: a number up to 1, or `effective` (docs/decisions.md)"),
     ] = None
 
 

@@ -261,7 +261,7 @@ def _serve(
 
 
 def forwarding(address: str, folder: Path) -> Path:
-    """Write an HTML page that redirects to `address`, readable only by its owner, and return its path.
+    """Write an HTML page that redirects to `address`, and return its path. Only the page's owner can read the page.
 
     The browser is started with the page's path, because every user of the machine could read the address on a command
     line.

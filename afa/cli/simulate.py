@@ -63,7 +63,7 @@ def simulate(
         str | None,
         typer.Option(
             help=(
-                "value frequencies for the score `background` and the rule `frontier`: patients (the others of "
+                "value frequencies for the score `background` and the rule `frontier`: patients (all other patients of "
                 "this cohort), a table of other patients, elicited, or uniform; the default is elicited if the bundle "
                 "has probabilities"
             )

@@ -34,7 +34,7 @@ Inputs = Annotated[list[str] | None, typer.Option("--input", help="NAME=PATH, an
 RowsToo = Annotated[
     Path | None, options.written(".csv", ".parquet", to="--rows", about="where to write rows of summary.csv")
 ]
-Parts = Annotated[list[Path], typer.Argument(help="output paths of the earlier jobs, in order")]
+Parts = Annotated[list[Path], typer.Argument(help="paths of the outputs to join, in order")]
 
 
 @app.command("stage", hidden=True)
@@ -150,7 +150,7 @@ def kernels(
 
 
 def _module(name: str) -> ModuleType:
-    """Return the Python module of a stage; raise a `ConfigError` for an unknown stage."""
+    """Return the Python module of a stage. Raise a `ConfigError` for an unknown stage."""
     if not _is_stage(name):
         raise ConfigError(
             Fault("afa stage", repr(name), "the name of a stage", "see afa/paper/experiments/declared.py")

@@ -79,7 +79,7 @@ class Reader:
         return float(np.fmin(ours.n, self.facts["patients"]))
 
     def fact(self, name: str, unit: str) -> Number:
-        """Return a number that describes the cohort, such as `patients`; a share is converted to per cent."""
+        """Return a number that describes the cohort, such as `patients`. A share is converted to per cent."""
         value = self.facts[name]
         return Number(100 * value, unit="percent") if unit == "share" else Number(value)
 
@@ -267,7 +267,7 @@ def printed_difference(first: Mapping[str, Any], second: Mapping[str, Any], read
 def _statement(answer: ClaimAnswer, reader: Reader, unit: str, *, has_number: bool) -> tuple[Verdict, Number | None]:
     """Return two results: the verdict on a statement in words, and the number in the statement's first relation.
 
-    The number gets the unit `unit` if the claim contains a number or if a relation lacks a number.
+    The number gets the unit `unit` if the claim contains a number, or if a number is missing in a relation.
     """
     relations = [reader.relation(text) for text in answer.holds]
     whole = [relation for relation in relations if not isinstance(relation, str)]

@@ -50,7 +50,7 @@ LINES = {
 
 
 def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return a table with one row for each field's main prediction task (question).
+    """Return a table with one row for the main prediction task (question) of each field (data set).
 
     A row contains facts about the question, and the main metric after 3, 5 and all observed features. Columns of
     metrics are named `<quantity>_<t>`, where t is 3, 5 or all.
@@ -239,7 +239,7 @@ def write_league(fields: Sequence[Path], out: str | Path) -> None:
 
 
 def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, path: str | Path = "") -> str:
-    """Return a figure as SVG with one panel for each question: the main metric by number of observed features.
+    """Return an SVG figure with a panel for each question: the main metric against the number of observed features.
 
     A panel has three lines (planner's order, one fixed order, random orders) and a band for shuffled bundles. If a
     path is given, the figure is also saved as a file.
@@ -276,7 +276,7 @@ def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, 
 
 
 def draw_ladder(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, path: str | Path = "") -> str:
-    """Return a figure as SVG with one panel for each question: the main metric by number of labelled patients.
+    """Return an SVG figure with a panel for each question: the main metric against the number of labelled patients.
 
     A panel shows the metric after `LADDER_AT` features for each model in `RUNGS`. If a path is given, the figure is
     also saved as a file.

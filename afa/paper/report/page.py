@@ -173,7 +173,10 @@ def _figures(
 
 
 def upstream(output: str, jobs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the jobs on which `output` depends, from a provenance file; the job that wrote `output` is last."""
+    """Return the jobs on which `output` depends, from a provenance file.
+
+    The last job is the job that wrote `output`.
+    """
     jobs = list(jobs)
     wanted, found = {output}, []
     for job in reversed(jobs):

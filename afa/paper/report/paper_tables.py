@@ -44,7 +44,7 @@ calls every pair, but the paper prints few calls.
 class PrintedCell:
     """Keys of the summary line that contains this run's value for a cell of the paper's table.
 
-    The key columns of the line have the values in `where`; all other key columns are empty.
+    The key columns named in `where` have the given values. All other key columns of the line are empty.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
 """Write CSV tables for readers, and a data dictionary with type, unit and meaning of each table column.
 
 The meanings of columns are in `afa/paper/experiments/columns.csv`. In the dictionary, a table of a workflow stage is
-named `stage/table`. A CSV table for readers is named by its file.
+named `stage/table`. A CSV table for readers has the name of its file.
 """
 
 from __future__ import annotations

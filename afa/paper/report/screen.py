@@ -177,7 +177,7 @@ def _filled(text: str, row: Row, reader: Reader) -> str:
 
 
 def spoken(value: float) -> str:
-    """Return a number as text: one decimal below ten, else no decimals; halves are rounded up.
+    """Return a number as text, with one decimal below ten, else without decimals. Halves are rounded up.
 
     >>> spoken(3.185), spoken(10.5), spoken(-0.053), spoken(-0.01)
     ('3.2', '11', '−0.1', '0')
@@ -190,7 +190,7 @@ def spoken(value: float) -> str:
 
 
 def _numbers(statement: Statement, places: Mapping[str, Row], reader: Reader) -> dict[str, Any]:
-    """Return the paper's number, this run's number and the verdict for an effect; shares are in per cent.
+    """Return the paper's number, this run's number and the verdict for an effect. Shares are in per cent.
 
     The verdict on a claim or a printed cell is copied from the line of the comparison. If the effect is a difference of
     two printed shares, the printed difference is compared with the paired difference of this run.

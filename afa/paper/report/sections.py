@@ -358,7 +358,7 @@ def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _side_by_side(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield column names in parts of at most `WIDEST` columns; columns of the same t are in the same part.
+    """Yield column names in parts of at most `WIDEST` columns. Columns of the same t are in the same part.
 
     >>> list(_side_by_side(["t=1 a", "t=1 b", "t=2 a", "t=2 b", "t=3 a", "t=3 b", "t=4 a", "t=4 b"]))
     [('t=1 a', 't=1 b', 't=2 a', 't=2 b', 't=3 a', 't=3 b'), ('t=4 a', 't=4 b')]
@@ -386,7 +386,7 @@ def _cell(cell: Mapping[Any, Any]) -> ShownCell:
 
 
 def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the accuracy of the planner and of the language model `mrf_llm`, by task, target and t.
+    """Return the accuracy of the planner and of the language model `mrf_llm`, for each task, target and t.
 
     `planner` and `model` are shares between 0 and 1. `gap` is `model` minus `planner` in percentage points, with an
     interval over patients. The list is empty if no language model was run.
@@ -583,7 +583,7 @@ def not_run(comparison: pd.DataFrame, cohort: str) -> list[str]:
 
 
 def findings(summary: pd.DataFrame) -> dict[str, str]:
-    """Return a mapping of figures to a sentence on the main numbers; figures with missing numbers are skipped."""
+    """Return a mapping of each figure to a sentence on its main numbers. Figures with missing numbers are skipped."""
     lines, said = SummaryLines(summary), {}
     for name, (words, readings) in SENTENCES.items():
         values = [np.nan if (line := lines.find(keys)) is None else 100 * line["value"] for keys in readings]

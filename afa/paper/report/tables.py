@@ -84,9 +84,10 @@ def work_of(solves: pd.DataFrame, *keys: str) -> pd.DataFrame:
 
 
 def contraction_by_entity(contraction: pd.DataFrame) -> pd.DataFrame:
-    """Return beta L^2 of each entity's model (`alone`), of the entity's `closure`, and of the entity's duels.
+    """Return the convergence criterion beta L^2 for each entity: for its model (`alone`), its `closure` and its duels.
 
-    Rows are sorted by the column `alone`. The values of the duels are summarised by minimum, median and maximum.
+    Rows are sorted by the column `alone`. The columns `min`, `median` and `max` summarise the values of the entity's
+    duels.
     """
     duels = contraction[contraction["model"] == "duel"]
     sides = [duels[[side, "contraction"]].set_axis(["name", "contraction"], axis=1) for side in ("entity", "opponent")]
