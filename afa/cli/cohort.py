@@ -37,7 +37,7 @@ league = typer.Typer(help="Evaluate zero-shot feature acquisition on fields with
 
 def encode(
     values: Annotated[
-        Path, typer.Argument(help="table (.csv, .tsv, .gz or .parquet): a column of patients' names, then of numbers")
+        Path, typer.Argument(help="table (.csv, .tsv, .gz or .parquet): patients' names, then columns of numbers")
     ],
     features: FeaturesFile,
     out: Annotated[Path, options.written(".csv", ".tsv", ".parquet")],

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Ask language models, or read recorded answers, and build a bundle.", no_args_is_help=True)
 
 StudyFolder = Annotated[Path, typer.Argument(help="folder with study.yaml and phenotypes.csv")]
-RecordFolder = Annotated[Path | None, typer.Option("--record", help="recorded answers; by default STUDY/record")]
+RecordFolder = Annotated[
+    Path | None, typer.Option("--record", help="folder of recorded answers; by default STUDY/record")
+]
 UnaryTables = Annotated[Path, typer.Option("--unary", help="folder written by `afa elicit unary`")]
 ConsensusTables = Annotated[Path, typer.Option("--consensus", help="folder written by `afa elicit consensus`")]
 EvidenceTables = Annotated[Path, typer.Option("--evidence", help="folder written by `afa elicit evidence`")]

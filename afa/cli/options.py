@@ -63,7 +63,10 @@ Reference = Annotated[
     typer.Option("--reference", help="compare values with the controls, or with the cohort's median"),
 ]
 Threshold = Annotated[
-    float, typer.Option("--threshold", min=0, help="with --reference cohort: cut points, as robust SDs from the median")
+    float,
+    typer.Option(
+        "--threshold", min=0, help="with --reference cohort: distance of cut points from the median, in robust SDs"
+    ),
 ]
 AliasFile = Annotated[Path | None, typer.Option("--aliases", help="CSV of alternative symbols of each gene")]
 EnsemblFile = Annotated[Path | None, typer.Option("--ensembl", help="CSV of Ensembl ids of each gene")]
@@ -174,7 +177,9 @@ class Asks:
     ] = None
     tokens: Annotated[int | None, typer.Option(min=0, help="cap on the total tokens of prompts and answers")] = None
     money: Annotated[float | None, typer.Option(min=0, help="cap on the cost, in the currency of the prices")] = None
-    no_caps: Annotated[bool, typer.Option("--no-caps", help="ask a model without any cap")] = False
+    no_caps: Annotated[bool, typer.Option("--no-caps", help="ask a model, with no cap on calls, tokens and cost")] = (
+        False
+    )
     prompt_price: PromptPrice = 0.0
     answer_price: AnswerPrice = 0.0
     at_once: Annotated[int, typer.Option(min=1, help="number of concurrent model calls")] = 4

@@ -78,7 +78,8 @@ class PlanOptions(options.TaskOptions):
         float | None, typer.Option(help="stop when the answer has at least this posterior probability")
     ] = None
     probability: Annotated[
-        float | None, typer.Option(help="stop when more values keep the answer with at least this probability")
+        float | None,
+        typer.Option(help="stop when further measurements leave the answer unchanged with at least this probability"),
     ] = None
     min_gain: Annotated[float | None, typer.Option(help="stop when the gain of every feature is at most this")] = None
     patient: Annotated[str | None, typer.Option(help="name of the patient, saved in the session")] = None

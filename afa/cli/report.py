@@ -122,7 +122,7 @@ def store_benchmarks(
     run: options.RunArgument,
     out: Annotated[Path, options.written(".csv", about="such as resources/benchmarks/COHORT.csv")],
 ) -> None:
-    """Save the time and memory of a run's jobs. Later runs use them to request time and memory on a cluster."""
+    """Save the time and memory of a run's jobs. Later runs use the numbers for requests to a cluster."""
     from afa.paper.report.benchmarks import store_run
 
     store_run(run, out)

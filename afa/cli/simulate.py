@@ -91,7 +91,10 @@ def simulate(
     ] = 8,
     json: options.AsJson = False,
 ) -> None:
-    """Simulate feature acquisition on measured patients: write accuracy curves and the number of features needed."""
+    """Simulate feature acquisition on measured patients.
+
+    Write accuracy curves, and the number of features needed for an accuracy.
+    """
     import numpy as np
     from tqdm import tqdm  # type: ignore[import-untyped]
 

@@ -232,7 +232,7 @@ def experiment_baselines(
         source = recorded(Record(record), chosen.model, manner, prompts_of(plan))
 
     abstracts = None
-    if "rag_llm" in chosen.methods:  # abstracts come from the folder's cache, with --live also from online services
+    if "rag_llm" in chosen.methods:  # abstracts come from the cache in `record`, with --live also from the web
         from afa.elicit.retrieval import literature
 
         with_most = replace(about, settings=about.settings.model_copy(update={"abstracts": chosen.abstracts}))

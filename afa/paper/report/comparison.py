@@ -84,7 +84,7 @@ class Reader:
         return Number(100 * value, unit="percent") if unit == "share" else Number(value)
 
     def line(self, reading: str, *, complement: bool = False) -> Number | None:
-        """Return the number in the summary line that a reading names, or None if the line or its number is missing."""
+        """Return the number that a reading (short name of a summary line) refers to, or None if it is missing."""
         line = self.summary.find(self._where(reading))
         if line is None or pd.isna(line["value"]):
             return None
@@ -95,7 +95,7 @@ class Reader:
         return found.scaled(100) if unit else found
 
     def missing(self, reading: str) -> str:
-        """Return the reason why summary.csv contains no number for a reading."""
+        """Return the reason why summary.csv contains no number for a reading (short name of a line)."""
         table = self._where(reading)["table"]
         is_there = (self.summary.rows["table"] == table).any()
         return f"no number for {reading}" if is_there else f"no table {table} in this run"
@@ -153,7 +153,7 @@ def compare(reader: Reader, printed: Mapping[str, pd.DataFrame]) -> pd.DataFrame
 def count_verdicts(comparison: pd.DataFrame) -> pd.DataFrame:
     """Return how many verdicts have each direction and each size, for each printed table and each kind of claim.
 
-    A difference of two shares has a direction and a size, and is counted under both. Any other number has only a size,
+    A difference of two shares is counted under its direction and under its size. Any other number has only a size,
     and a statement in words has only a direction.
     """
     source = comparison["table"].where(comparison["kind"] == CELL, "claims: " + comparison["kind"] + "s")

@@ -193,7 +193,7 @@ def _within(path: str, folder: str) -> bool:
 def _compared(
     run: Path, paper: Path, left_out: Mapping[str, str], cohort: Cohort, summary: pd.DataFrame
 ) -> dict[str, Any]:
-    """Return the template values on the comparison with the paper. The lists are empty if the run was not compared."""
+    """Return the template values on the comparison with the paper. The lists are empty without a comparison."""
     if "comparison" in left_out:
         return {"lines": [], "not_run": []}
     comparison, counts, screen, voters = (read_table(run / "comparison", name) for name in COMPARED)

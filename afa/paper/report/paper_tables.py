@@ -180,8 +180,8 @@ def _answered(cell: PrintedCell, paper: float | None, summary: SummaryLines) -> 
 def _random_sign(row: str, _: str) -> PrintedCell | None:
     method = "kl_nonzero" if row == "kl" else METHODS[row]
     keys = EVERY | {"table": "sign_accuracy_random", "metric": "accuracy", "method": method, "allocation": "random"}
-    # The paper says that a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle). The printed row
-    # `kl` is compared with `kl_nonzero`; the value that counts zero votes is also shown.
+    # The paper says that a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle). The paper's row
+    # `kl` is compared with `kl_nonzero`. The value that counts zero votes is also shown.
     also = {"zero votes counted": {"method": "kl"}} if row == "kl" else {}
     return PrintedCell(keys | {"target": "likelihood"}, also=also)
 

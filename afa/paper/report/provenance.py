@@ -148,7 +148,7 @@ def _time(seconds: float | None) -> str:
 
 
 def trace(targets: Iterable[str], job_of: Callable[[str], Job | None]) -> list[Job]:
-    """Return each job on which `targets` depend once. A job follows the jobs whose outputs it needs.
+    """Return the jobs on which `targets` depend, without duplicates. A job follows the jobs whose outputs it needs.
 
     Parameters
     ----------

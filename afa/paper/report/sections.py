@@ -542,7 +542,7 @@ def rounds_said(features: int) -> str:
 
 
 def f_target_said(summary: pd.DataFrame, jobs: pd.DataFrame, patients: int) -> str:
-    """Return a sentence on the accuracy and run time of the gain `f_target` on all patients, or "" without such a run.
+    """Return a sentence on accuracy and run time of the gain `f_target` on all patients, or "" if the run lacks them.
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ def named_solves(rounds: pd.DataFrame, convergence: pd.DataFrame) -> pd.DataFram
 
 
 def work_of(solves: pd.DataFrame, *keys: str) -> pd.DataFrame:
-    """Return, for each group by `keys`, the sums of `WORK`, the mean `sweeps` of a solve, and the `capped_share`."""
+    """Return, for rows with equal `keys`, the sums of `WORK`, the mean `sweeps` of a solve, and the `capped_share`."""
     work = solves.groupby(list(keys), sort=False)[WORK].sum()
     return work.assign(sweeps=work["iterations"] / work["solves"], capped_share=work["capped"] / work["solves"])
 
@@ -197,7 +197,7 @@ def rules_under(rows: pd.DataFrame, gain: str, schedule: str) -> dict[str, pd.Da
 def few(parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """Return at most four rules, because a figure panel with more lines is hard to read.
 
-    The rules are those of the paper's table, or the first four rules if the paper's own rule is missing.
+    The function returns the rules of the paper's table, or the first four rules if the paper's own rule is missing.
     """
     known = {rule: part for rule, part in parts.items() if rule in ALLOCATIONS.values()}
     chosen = known if PRIORITY in known else parts

@@ -8,9 +8,9 @@ docs/comparison.md).
 
 `resources/paper/answers.yaml` lists the cells of the paper's printed tables and the claims that this run is compared
 with. A *reading* is a short name of a line of the summary, such as `chaos t=10 stratum=chaotic`. A reading begins with
-a name in `lines` of answers.yaml, which stands for values of key columns. Values to add or change follow. `t=M` means
-full observation. A *relation* compares a reading with another reading or with a number, using `>`, `<` or `=`. In a
-relation, `2 *` before a reading doubles the reading's number.
+a name in `lines` of answers.yaml, which stands for values of key columns. Key values to add or change follow the name.
+`t=M` means full observation. A *relation* compares a reading with another reading or with a number, using `>`, `<` or
+`=`. In a relation, `2 *` before a reading doubles the reading's number.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def _judge_effect(printed: float, ours: Number, error: float) -> Verdict:
 
 
 def outcome(row: Mapping[Any, Any]) -> str:
-    """Return the outcome of a comparison's or first screen's line, or "" if its verdict is empty or in `UNJUDGED`."""
+    """Return the outcome of a line with a verdict, or "" if the verdict is empty or in `UNJUDGED`."""
     verdict, size = row["verdict"], row["size"]
     if verdict in UNJUDGED or not (verdict or size):
         return ""
