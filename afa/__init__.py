@@ -1,4 +1,4 @@
-"""Zero-shot active feature acquisition: choose the next measurement by models elicited from experts or language models.
+"""Zero-shot active feature acquisition: choose the next measurement by models from experts or language models.
 
 `import afa` is quick because each public name is imported at its first use. The public interface also contains these
 modules: `afa.planner`, `afa.planner.rules`, `afa.planner.session`, `afa.model.bundle`, `afa.model.mrf`,

@@ -1,4 +1,4 @@
-"""Define the exceptions of afa: each message says where, what was found, what was expected, and the next step."""
+"""Define the exceptions of afa. A message names the place, what was found, what was expected, and the next step."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ LONGEST_PART = 4_000
 class Fault:
     """One error in an input: its place, what was found, what was expected, and how to correct it.
 
-    `where` names the file and the row, column or key; `found` and `expected` are short phrases; `next_step` is an
-    instruction. `str(fault)` is one printable line: other characters are escaped, and a part of more than
-    `LONGEST_PART` characters is cut.
+    The attribute `where` names the file and the row, column or key. `found` and `expected` are short phrases, and
+    `next_step` is an instruction. `str(fault)` is one printable line: other characters are escaped, and a part of more
+    than `LONGEST_PART` characters is cut.
     """
 
     where: str
@@ -37,7 +37,7 @@ def _shown(text: str) -> str:
 
 
 class AfaError(Exception):
-    """Base class of every error that afa raises on purpose; `faults` lists all errors found, in file order.
+    """Base class of every error that afa raises on purpose. `faults` lists all errors found, in file order.
 
     >>> try:
     ...     raise BundleError(Fault("unary.csv, line 9", "'low'", "a finite number", "correct the number"))
@@ -69,7 +69,7 @@ class BundleError(AfaError):
 
 
 class CohortError(AfaError):
-    """A table or GEO series of patients is invalid, or does not fit its settings."""
+    """A table or GEO series of patients is invalid, or contradicts the cohort's configuration."""
 
 
 class DownloadError(AfaError):
@@ -85,7 +85,7 @@ class InferenceError(AfaError):
 
 
 class PlannerError(AfaError):
-    """A request to a planner is not allowed by the planner's state or options."""
+    """The state or the options of a planner do not allow a request."""
 
 
 class SanityError(AfaError):

@@ -1,4 +1,4 @@
-"""Define the command line `afa`; each rule of the Snakemake workflow calls one of its commands.
+"""Define the command line `afa`. Each rule of the Snakemake workflow runs a command of `afa`.
 
 Slow modules are imported inside the commands that need them. Therefore `afa --help` is quick, and the code digest of a
 command covers only the modules that the command runs.
@@ -39,7 +39,7 @@ for command in (plan.demo, plan.plan, plan.serve, simulate.simulate, simulate.sc
 app.add_typer(bundle.app, name="bundle")
 app.add_typer(elicit.app, name="elicit")
 
-# The last line of `afa --help` names these command groups, which build data sets or run workflow rules.
+# The last line of `afa --help` lists the command groups that build data sets or run workflow rules.
 OTHERS = {
     "field": cohort.fields,
     "cohort": cohort.app,

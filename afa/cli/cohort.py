@@ -25,7 +25,7 @@ FeaturesFile = Annotated[
 ]
 TableReference = Annotated[
     Literal["controls", "cohort"] | None,
-    typer.Option("--reference", help="patients who define the cut points of features without a range"),
+    typer.Option("--reference", help="patients from whom cut points are computed, for features without a range"),
 ]
 ControlRows = Annotated[
     str | None, typer.Option("--controls", help="COLUMN=VALUE: rows with this value are controls and are not written")
@@ -37,7 +37,7 @@ league = typer.Typer(help="Evaluate zero-shot feature acquisition on fields with
 
 def encode(
     values: Annotated[
-        Path, typer.Argument(help="table (.csv, .tsv, .gz or .parquet): a column of patients' names, then numbers")
+        Path, typer.Argument(help="table (.csv, .tsv, .gz or .parquet): patients' names, then columns of numbers")
     ],
     features: FeaturesFile,
     out: Annotated[Path, options.written(".csv", ".tsv", ".parquet")],
@@ -47,7 +47,7 @@ def encode(
     level: options.Level = 0.05,
     threshold: options.Threshold = 0.5,
 ) -> None:
-    """Encode a table of numbers as -1, 0, +1 by cut points of each feature. Write the cut points to NAME.cuts.csv."""
+    """Encode a table's numbers as -1, 0 or 1 with each feature's cut points. Write the cut points to NAME.cuts.csv."""
     from afa.cohort.encode import Coding
     from afa.cohort.encode_table import control_rows, read_and_encode, write_encoded
     from afa.model.features import read_features
@@ -67,12 +67,12 @@ def cohort_fetch(
     config: options.CohortFile,
     out: Annotated[Path, options.written(".json")],
     cache: Annotated[Path, typer.Option(help="folder that caches files from GEO")] = Path("data/geo"),
-    mirror: Annotated[Path | None, typer.Option(help="folder with series in GEO's layout, read instead of GEO")] = None,
+    mirror: Annotated[Path | None, typer.Option(help="folder of series in GEO's layout, read instead of GEO")] = None,
     extract: Annotated[
         Path | None, typer.Option(help="folder written by `afa cohort extract`, read instead of GEO")
     ] = None,
 ) -> None:
-    """Download a GEO series, or find local files of a series or table, and write the paths of the files."""
+    """Download a GEO series, or find the local files of a series or table. Write the paths of the files."""
     from afa.cohort.geo import fetch
     from afa.cohort.table_cohort import TableCohort, find_table, load_cohort_file
 
@@ -119,7 +119,7 @@ def cohort_extract(
 
 @app.command("simulate")
 def cohort_simulate(config: options.CohortFile, bundle: options.BundleFolder, out: options.Out) -> None:
-    """Simulate a gene-expression series, and write it in GEO's file layout with the true parameters."""
+    """Simulate a gene-expression series. Write the series in GEO's file layout, and the simulation's parameters."""
     from afa.cohort.config import load_cohort_config, simulation_config
     from afa.cohort.simulate import simulate, write_geo_layout
     from afa.model.bundle import load_bundle
@@ -191,7 +191,7 @@ def cohort_by_cohort(
     ensembl: options.EnsemblFile = None,
     complete: Complete = False,
 ) -> None:
-    """Encode a cohort relative to its median, once for each threshold, and write all encodings to one table."""
+    """Encode a cohort relative to each feature's median, once for each threshold. Write all encodings to one table."""
     import pandas as pd
 
     from afa.cohort.build import assemble, read_values
@@ -222,7 +222,7 @@ def cohort_by_cohort(
 
 
 def _other_names(model: Bundle, aliases: Path | None, ensembl: Path | None) -> dict[str, Names]:
-    """Return alternative symbols and Ensembl ids of each gene; symbols in the bundle precede symbols in the file."""
+    """Return alternative symbols and Ensembl ids of each gene. Symbols in the bundle precede symbols in the file."""
     from afa.cohort.encode import read_aliases, read_ensembl
 
     table = read_aliases(aliases) if aliases else {}
@@ -290,10 +290,10 @@ def field_import(
     ] = "several",
     address: Annotated[
         str | None,
-        typer.Option(help="URL of the table if the table may not be copied; afa then writes only its digest"),
+        typer.Option(help="URL of a table that may not be copied; afa then writes only the table's digest"),
     ] = None,
 ) -> None:
-    """Check a folder with a table, its data dictionary and model answers, and write a field (benchmark data set)."""
+    """Check a table, its data dictionary and answers of language models. Write a field (benchmark data set)."""
     from afa.evaluate.field import import_field
 
     if address == "":
@@ -321,7 +321,7 @@ def field_bundle(
 
 @league.command("field")
 def league_field(field: options.FieldArgument, out: options.Out, tables: options.FieldTables = None) -> None:
-    """Evaluate feature acquisition on the patients of one field. If its table is missing, write only a note."""
+    """Evaluate feature acquisition on the patients of one field. If the field's table is missing, write only a note."""
     from afa.evaluate.entrants import read_entrant
     from afa.evaluate.long_tables import write_tables
     from afa.paper.experiments.league import LeagueSettings, follow_field

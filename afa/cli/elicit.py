@@ -1,4 +1,4 @@
-"""Define `afa elicit`, whose commands turn answers of language models, recorded or live, into a bundle."""
+"""Define `afa elicit`, whose commands build a bundle from recorded or live answers of language models."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Ask language models, or read recorded answers, and build a bundle.", no_args_is_help=True)
 
 StudyFolder = Annotated[Path, typer.Argument(help="folder with study.yaml and phenotypes.csv")]
-RecordFolder = Annotated[Path | None, typer.Option("--record", help="recorded answers; by default STUDY/record")]
+RecordFolder = Annotated[
+    Path | None, typer.Option("--record", help="folder of recorded answers; by default STUDY/record")
+]
 UnaryTables = Annotated[Path, typer.Option("--unary", help="folder written by `afa elicit unary`")]
 ConsensusTables = Annotated[Path, typer.Option("--consensus", help="folder written by `afa elicit consensus`")]
 EvidenceTables = Annotated[Path, typer.Option("--evidence", help="folder written by `afa elicit evidence`")]
@@ -65,7 +67,7 @@ def elicit_rates(
 
 @app.command("consensus")
 def elicit_consensus(study: StudyFolder, unary: UnaryTables, out: options.Out, min_agree: options.MinAgree = 2) -> None:
-    """Keep the genes that enough voters name with the same direction; drop genes with conflicting directions.
+    """Keep the genes that enough voters name with the same direction. Drop genes with conflicting directions.
 
     The command writes the tables `kept`, `dropped` and `agreement`.
     """
@@ -82,7 +84,7 @@ def elicit_consensus(study: StudyFolder, unary: UnaryTables, out: options.Out, m
 
 @app.command("evidence")
 def elicit_evidence(study: StudyFolder, unary: UnaryTables, consensus: ConsensusTables, out: options.Out) -> None:
-    """Keep only the genes that a retrieved abstract names, if the study filters by references.
+    """If the study filters by references, keep only the genes that a retrieved abstract names.
 
     The command writes the tables `kept`, `dropped` and `references`.
     """
@@ -152,7 +154,7 @@ def elicit_estimate(
     answer_price: options.AnswerPrice = 0.0,
     json: options.AsJson = False,
 ) -> None:
-    """Print an upper bound on the calls, tokens and cost of a live run, without calling a model."""
+    """Print an upper bound on the model calls, tokens and cost of a live run. No model is called."""
     from afa.elicit.budget import Prices
     from afa.elicit.live import Live, Terms
     from afa.elicit.prompts import no_abstracts
@@ -176,7 +178,7 @@ def elicit_account(
     answer_price: options.AnswerPrice = 0.0,
     json: options.AsJson = False,
 ) -> None:
-    """Print the calls, tokens and cost of recorded answers, by prompt, voter, model and outcome."""
+    """Print the model calls, tokens and cost of recorded answers, grouped by prompt, voter, model and outcome."""
     from afa.elicit.budget import Prices, account_table
     from afa.elicit.record import Record
 
@@ -201,7 +203,7 @@ def elicit_merge(
 
 
 def _opened(folder: Path, record: Path | None, asks: options.Asks) -> tuple[Study, Source, Literature | None]:
-    """Return the study, its source of answers (live models or recorded answers), and its literature."""
+    """Return three results: the study, its source of answers (live or recorded), and its literature or None."""
     from afa.elicit.live import Live
     from afa.elicit.prompts import no_abstracts
     from afa.elicit.stages import literature_of, recorded_answers

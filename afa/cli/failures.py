@@ -1,6 +1,6 @@
 """Convert exceptions such as mistyped commands, missing packages and full disks into an `AfaError`.
 
-The extra of afa that installs a missing package is found in the installed metadata, which come from pyproject.toml.
+The installed metadata (from pyproject.toml) show which extra of afa installs a missing package.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _mistyped(error: Any, words: Sequence[str]) -> Fault:
 
 
 def _refusal(error: OSError, path: Path) -> Fault:
-    """Return the `Fault` for a path that the operating system refuses.
+    """Return the `Fault` for a path that the operating system refuses to read or write.
 
     For a temporary file, the `Fault` names the folder of the file.
     """
@@ -140,9 +140,9 @@ _DECLARED = re.compile(r"""([\w.-]+)[^;]*; extra == ['"]([\w.-]+)['"]""")
 def installing(error: ModuleNotFoundError) -> str | None:
     """Return the pip command that installs a missing module, or None if no extra of afa installs the module.
 
-    An extra is excluded if another extra with the module needs only a part of its packages. Among several remaining
-    extras, the function prefers the extra named after the importing folder of afa (`elicit`: elicitation), then the
-    last extra by name.
+    If one extra installs only a part of another extra's packages, the larger extra is excluded. Of the remaining
+    extras, the function chooses the extra named after the importing folder of afa (`elicitation` for `elicit`), else
+    the alphabetically last extra.
     """
     module = (error.name or "").partition(".")[0]
     extras = {name: packages for name, packages in _extras().items() if any(_brings(p, module) for p in packages)}

@@ -1,7 +1,7 @@
 """Define command-line options that several commands share, and print tables as JSON.
 
-A command on one bundle, cohort, field, study or record takes the path of that folder as its argument. All other
-commands take the paths of bundle and cohort as the options `--bundle` and `--cohort`.
+A command on one bundle, cohort, field, study or set of recorded answers takes the folder's path as its argument. All
+other commands take the paths of bundle and cohort as the options `--bundle` and `--cohort`.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ CohortIfAny = Annotated[Path | None, typer.Option("--cohort", help=_COHORT)]
 CohortFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="a file of config/cohorts")]
 FieldArgument = Annotated[Path, typer.Argument(metavar="FIELD", help="field folder")]
 FieldTables = Annotated[
-    Path | None, typer.Option("--tables", help="folder of field tables that the repository lacks, as NAME/FILE")
+    Path | None, typer.Option("--tables", help="folder of tables that the repository lacks, as FIELD/FILE")
 ]
 RecordArgument = Annotated[Path, typer.Argument(metavar="RECORD", help="folder of recorded answers")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a finished run, results/<run>")]
-PaperFolder = Annotated[Path, typer.Option("--paper", help="the paper's tables, claims and answers.yaml")]
+PaperFolder = Annotated[Path, typer.Option("--paper", help="folder of the paper's tables, claims and answers.yaml")]
 Out = Annotated[Path, written()]
 Rows = Annotated[Path, written(".parquet", ".csv")]
 Page = Annotated[Path, written(".html")]
@@ -63,12 +63,15 @@ Reference = Annotated[
     typer.Option("--reference", help="compare values with the controls, or with the cohort's median"),
 ]
 Threshold = Annotated[
-    float, typer.Option("--threshold", min=0, help="with --reference cohort: cut points, in robust SDs from the median")
+    float,
+    typer.Option(
+        "--threshold", min=0, help="with --reference cohort: distance of cut points from the median, in robust SDs"
+    ),
 ]
 AliasFile = Annotated[Path | None, typer.Option("--aliases", help="CSV of alternative symbols of each gene")]
 EnsemblFile = Annotated[Path | None, typer.Option("--ensembl", help="CSV of Ensembl ids of each gene")]
 MinAgree = Annotated[
-    int, typer.Option(min=1, help="number of voters that must name a gene, all with the same direction")
+    int, typer.Option(min=1, help="number of runs of a language model that must name a gene with the same direction")
 ]
 DroppedFile = Annotated[
     Path | None, written(".csv", to="--dropped", about="where to write the excluded genes, with reasons")
@@ -99,7 +102,7 @@ Background = Annotated[
 
 
 def background_of(named: str | None, bundle: Bundle, patient: str | None = None) -> str | dict[str, Any] | None:
-    """Return the value frequencies that the option `--background` names, as plain values.
+    """Return the value frequencies that the option `--background` selects, as plain Python values.
 
     If the option names a table, `patient` is excluded from the table, and the values of fewer than 30 other patients
     are mixed with the bundle's probabilities (`Background.mixture`).
@@ -129,7 +132,7 @@ class TaskOptions:
         Literal["differential", "shared", "explicit"] | None,
         typer.Option(
             "--coupling",
-            help="definition of the two classes; explicit uses the bundle's probabilities; shared needs --entity",
+            help="definition of the two classes: explicit uses the bundle's probabilities, shared needs --entity",
         ),
     ] = None
     holds: Annotated[
@@ -144,7 +147,7 @@ class TaskOptions:
     ] = None
     tau: Annotated[
         str | None,
-        typer.Option("--tau", help="factor on the evidence: a number up to 1, or effective (docs/decisions.md)"),
+        typer.Option("--tau", help="factor on the evidence: a number up to 1, or `effective` (docs/decisions.md)"),
     ] = None
 
 
@@ -153,7 +156,7 @@ class Solves:
     """Options of the mean-field solver, and the number of threads."""
 
     damping: Annotated[float, typer.Option(help="weight of the new marginals in each mean-field sweep")] = 0.5
-    tolerance: Annotated[float, typer.Option(help="largest change of a probability at which a solve stops")] = 1e-4
+    tolerance: Annotated[float, typer.Option(help="a solve stops when no probability changes by more than this")] = 1e-4
     max_iterations: Annotated[int, typer.Option(help="largest number of damped sweeps")] = 200
     threads: Threads = 1
 
@@ -170,11 +173,13 @@ class Asks:
 
     live: Annotated[bool, typer.Option("--live", help="ask the model AFA_LLM_MODEL for unrecorded answers")] = False
     calls: Annotated[
-        int | None, typer.Option(min=0, help="cap on model calls, including earlier calls in the record")
+        int | None, typer.Option(min=0, help="cap on model calls, including earlier calls in the recorded answers")
     ] = None
     tokens: Annotated[int | None, typer.Option(min=0, help="cap on the total tokens of prompts and answers")] = None
     money: Annotated[float | None, typer.Option(min=0, help="cap on the cost, in the currency of the prices")] = None
-    no_caps: Annotated[bool, typer.Option("--no-caps", help="ask a model without any cap")] = False
+    no_caps: Annotated[bool, typer.Option("--no-caps", help="ask a model, with no cap on calls, tokens and cost")] = (
+        False
+    )
     prompt_price: PromptPrice = 0.0
     answer_price: AnswerPrice = 0.0
     at_once: Annotated[int, typer.Option(min=1, help="number of concurrent model calls")] = 4
@@ -189,7 +194,7 @@ class Asks:
 
 
 def prepared(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with each dataclass parameter replaced by one Typer option for each field.
+    """Return the command with each dataclass parameter replaced by Typer options, one for each dataclass field.
 
     The returned command raises a `ConfigError` if an output path would overwrite an input, or if a folder exists where
     a file is expected (or a file where a folder is expected).
@@ -220,7 +225,7 @@ def prepared(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _check_places(options: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Raise a `ConfigError` for an output path that is or contains another path of the command.
+    """Raise a `ConfigError` if an output path equals or contains another path of the command.
 
     An output folder must not be an existing file. An output file must not be a folder, and needs one of the option's
     suffixes.

@@ -50,14 +50,14 @@ class PlanOptions(options.TaskOptions):
 
     score: Annotated[
         str | None,
-        typer.Option(help="score of two entities: linearity, wald, two_elbo, stack_a, kl_nonzero or background"),
+        typer.Option(help="score that compares entities: linearity, wald, two_elbo, stack_a, kl_nonzero or background"),
     ] = None
     gain: Annotated[
         str | None, typer.Option(help="gain that ranks features: cmi, f_target, wald_magnitude or information")
     ] = None
     allocation: Annotated[
         str | None,
-        typer.Option(help="rule that chooses the next feature, such as frontier, or a class as module:Class"),
+        typer.Option(help="rule that chooses the next feature, such as frontier, or your own class as module:Class"),
     ] = None
     background: options.Background = None
     together: Annotated[int | None, typer.Option(min=1, help="number of features or panels to request at once")] = None
@@ -68,7 +68,7 @@ class PlanOptions(options.TaskOptions):
     costs: options.Costs = None
     panels: Annotated[
         Path | None,
-        typer.Option(help="YAML file of features measured together, with their cost (docs/plan.md)"),
+        typer.Option(help="YAML file of panels (features measured together) and their costs (docs/plan.md)"),
     ] = None
     budget: Annotated[float | None, typer.Option(help="largest total cost")] = None
     certain: Annotated[
@@ -78,7 +78,8 @@ class PlanOptions(options.TaskOptions):
         float | None, typer.Option(help="stop when the answer has at least this posterior probability")
     ] = None
     probability: Annotated[
-        float | None, typer.Option(help="stop when the answer stays unchanged with at least this probability")
+        float | None,
+        typer.Option(help="stop when further measurements leave the answer unchanged with at least this probability"),
     ] = None
     min_gain: Annotated[float | None, typer.Option(help="stop when the gain of every feature is at most this")] = None
     patient: Annotated[str | None, typer.Option(help="name of the patient, saved in the session")] = None
@@ -144,7 +145,7 @@ def serve(
 
 def demo(
     example: Annotated[
-        Literal["cooling", "anaemia"], typer.Option(help="faults of an air conditioner, or causes of anaemia")
+        Literal["cooling", "anaemia"], typer.Option(help="example: faults of an air conditioner, or causes of anaemia")
     ] = "cooling",
     patient: Annotated[
         str | None, typer.Option(help="one of the example's made-up cases; by default the first case")
@@ -199,7 +200,7 @@ def _opened(
 
     with ExitStack() as until_the_end:
         with Console(stderr=True).status(LOADING) as waiting, ExitStack() as loading:
-            gc.disable()  # garbage collection would take a third of the start-up time and free little
+            gc.disable()  # garbage collection would take a third of the start-up time and free little memory
             loading.callback(gc.enable)
             loading.callback(gc.freeze)
             from afa.model.bundle import load_bundle
@@ -216,7 +217,10 @@ def _opened(
 
 
 def _talk(planner: Planner, keeper: SessionFile, patient: Values | None = None) -> None:
-    """Run a planning session in the terminal. If `patient` is given, an empty line enters that patient's value."""
+    """Run a planning session in the terminal.
+
+    If `patient` is given, an empty input line enters that patient's measured value.
+    """
     from rich.console import Console
 
     from afa.dialogue.terminal import Terminal, line_reader
@@ -258,7 +262,7 @@ def _serve(
 
 
 def forwarding(address: str, folder: Path) -> Path:
-    """Write an HTML page that redirects to `address`, readable only by its owner, and return its path.
+    """Write an HTML page that redirects to `address`, and return its path. Only the page's owner can read the page.
 
     The browser is started with the page's path, because every user of the machine could read the address on a command
     line.

@@ -34,7 +34,7 @@ def publish_tables(
     paper: Annotated[Path | None, typer.Option(help="folder of the paper's tables, to compare with")] = None,
     stage: Annotated[list[Path] | None, typer.Option(help="folder of a stage's tables to describe; repeatable")] = None,
 ) -> None:
-    """Write CSV tables with the paper's numbers beside this run's numbers, and a dictionary of columns with units."""
+    """Write CSV tables that compare this run's numbers with the paper's, and a dictionary with each column's unit."""
     from afa.cohort.cohort import load_cohort
     from afa.evaluate.inputs import paper_tables
     from afa.evaluate.summary import read_summary
@@ -101,7 +101,7 @@ def explorer_page(
     out: options.Page,
     solves: options.Solves,
     patients: Annotated[int, typer.Option(min=1, max=40, help="largest number of patients to show")] = 12,
-    k: Annotated[int, typer.Option("--k", min=1, help="k, as in the stage `allocation`")] = 5,
+    k: Annotated[int, typer.Option("--k", min=1, help="k, the number of entities in the answer")] = 5,
 ) -> None:
     """Write an offline HTML page that shows which features each rule acquires for some patients, step by step."""
     from afa.evaluate.explorer import explore, write_explorer
@@ -122,7 +122,7 @@ def store_benchmarks(
     run: options.RunArgument,
     out: Annotated[Path, options.written(".csv", about="such as resources/benchmarks/COHORT.csv")],
 ) -> None:
-    """Save the time and memory of a run's jobs, from which later runs compute their requests to a cluster."""
+    """Save the time and memory of a run's jobs. Later runs use the numbers for requests to a cluster."""
     from afa.paper.report.benchmarks import store_run
 
     store_run(run, out)
@@ -157,7 +157,7 @@ def crate(
     run: options.RunArgument,
     license_url: Annotated[str, typer.Option("--license", help="URL of the licence under which you publish the run")],
 ) -> None:
-    """Turn a finished run into an RO-Crate for an archive, by a file that describes the run's files and jobs."""
+    """Describe a finished run's files and jobs in a file, so that an archive can read the run as an RO-Crate."""
     from afa.paper.report.provenance import write_crate
 
     typer.echo(write_crate(run, license_url))
@@ -168,10 +168,10 @@ def report_page(
     run: options.RunArgument,
     paper: options.PaperFolder,
     docs: Annotated[Path, typer.Option(help="folder with decisions.md, errata.md and past_the_paper.md")],
-    part: Annotated[list[str], typer.Option(help="NAME=CHAPTER: TITLE of each figure, in page order")],
+    part: Annotated[list[str], typer.Option(help="NAME=CHAPTER: TITLE for each figure, in page order")],
     out: options.Page,
     left_out: Annotated[
-        list[str] | None, typer.Option(help="NAME=WHY: a missing part of the report, and the reason; repeatable")
+        list[str] | None, typer.Option(help="missing part of the report, with the reason, as NAME=WHY; repeatable")
     ] = None,
     readme: Annotated[
         Path | None, options.written(".md", to="--readme", about="where to write a description of the run's files")

@@ -1,6 +1,6 @@
 """Define `afa simulate` and `afa score`, which read patients with measured values.
 
-`afa simulate` counts the measurements that each rule for choosing features needs.
+`afa simulate` counts how many measurements each rule for choosing features needs to reach a given accuracy.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def simulate(
         str | None,
         typer.Option(
             help=(
-                "gains to compare, comma-separated: cmi, f_target, wald_magnitude, information; the "
-                "default is the planner's default gain, and cmi for the other rules"
+                "gains to compare, comma-separated: cmi, f_target, wald_magnitude, information; "
+                "defaults are the planner's default gain and, for the other rules, cmi"
             )
         ),
     ] = None,
@@ -63,7 +63,7 @@ def simulate(
         str | None,
         typer.Option(
             help=(
-                "value frequencies for the score `background` and the rule `frontier`: patients (the others of "
+                "value frequencies for the score `background` and the rule `frontier`: patients (all other patients of "
                 "this cohort), a table of other patients, elicited, or uniform; the default is elicited if the bundle "
                 "has probabilities"
             )
@@ -86,12 +86,15 @@ def simulate(
         typer.Option(
             min=0,
             max=40,
-            help="number of patients on the page explorer.html; 0 or --entity: no page",
+            help="number of patients on the page explorer.html; 0 or --entity omits the page",
         ),
     ] = 8,
     json: options.AsJson = False,
 ) -> None:
-    """Simulate feature acquisition on measured patients: write accuracy curves and the number of features needed."""
+    """Simulate feature acquisition on measured patients.
+
+    Write accuracy curves, and the number of features needed for an accuracy.
+    """
     import numpy as np
     from tqdm import tqdm  # type: ignore[import-untyped]
 

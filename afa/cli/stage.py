@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 Name = Annotated[str, typer.Argument(help="a module of afa/paper/experiments")]
-Chosen = Annotated[str, typer.Option("--settings", help="JSON of settings in config.yaml that the stage reads")]
+Chosen = Annotated[str, typer.Option("--settings", help="settings of config.yaml that the stage reads, as JSON")]
 Inputs = Annotated[list[str] | None, typer.Option("--input", help="NAME=PATH, another input; repeatable")]
 RowsToo = Annotated[
     Path | None, options.written(".csv", ".parquet", to="--rows", about="where to write rows of summary.csv")
 ]
-Parts = Annotated[list[Path], typer.Argument(help="output paths of the earlier jobs, in order")]
+Parts = Annotated[list[Path], typer.Argument(help="paths of the outputs to join, in order")]
 
 
 @app.command("stage", hidden=True)
@@ -150,7 +150,7 @@ def kernels(
 
 
 def _module(name: str) -> ModuleType:
-    """Return the Python module of a stage; raise a `ConfigError` for an unknown stage."""
+    """Return the Python module of a stage. Raise a `ConfigError` for an unknown stage."""
     if not _is_stage(name):
         raise ConfigError(
             Fault("afa stage", repr(name), "the name of a stage", "see afa/paper/experiments/declared.py")
@@ -170,7 +170,7 @@ def _is_stage(name: str) -> bool:
 
 
 def _settings(keys: Sequence[str], document: Any) -> dict[str, Any]:
-    """Return a mapping of each section to the settings that a stage reads."""
+    """Return a mapping of each section of config.yaml to the settings that a stage reads."""
     from afa.paper.experiments.base import chosen
 
     return chosen(keys, import_module("afa.paper.experiments.settings").StageSettings, document)
@@ -200,7 +200,7 @@ def experiment_baselines(
     out: options.Out,
     asks: options.Asks,
     solves: options.Solves,
-    settings: Annotated[str, typer.Option(help="JSON of settings in section `baselines` of config.yaml")] = "{}",
+    settings: Annotated[str, typer.Option(help="settings in section `baselines` of config.yaml, as JSON")] = "{}",
     k: Annotated[int, typer.Option("--k", min=1, help="k, the number of entities in the answer")] = 5,
 ) -> None:
     """Let a language model (recorded or live) and the planner choose features of the same patients."""
@@ -232,7 +232,7 @@ def experiment_baselines(
         source = recorded(Record(record), chosen.model, manner, prompts_of(plan))
 
     abstracts = None
-    if "rag_llm" in chosen.methods:  # abstracts are read from the record's cache, with --live also from online services
+    if "rag_llm" in chosen.methods:  # abstracts come from the cache in `record`, with --live also from the web
         from afa.elicit.retrieval import literature
 
         with_most = replace(about, settings=about.settings.model_copy(update={"abstracts": chosen.abstracts}))
@@ -267,7 +267,7 @@ def summary_baselines(
     currency: Annotated[str, typer.Option(help="currency of the prices")] = "USD",
     table: Annotated[str, typer.Option(help="value of the column `table` in the summary")] = "llm_baselines",
 ) -> None:
-    """Summarise experiments with language models that plan.
+    """Summarise experiments with language models that choose the features.
 
     The models' decisions are compared with the planner's decisions, and the costs of the models are listed.
     """

@@ -26,7 +26,7 @@ def update(
     ],
     out: options.Out,
     couplings: Annotated[
-        bool, typer.Option("--couplings/--no-couplings", help="keep the elicited couplings (labels never change them)")
+        bool, typer.Option("--couplings/--no-couplings", help="keep the elicited couplings, which labels never change")
     ] = True,
     json: options.AsJson = False,
 ) -> None:

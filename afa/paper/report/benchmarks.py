@@ -63,7 +63,7 @@ def read_jobs(folder: Path, *, shards: int | None = None) -> pd.DataFrame:
 
 
 def by_rule(jobs: pd.DataFrame) -> pd.DataFrame:
-    """Return the time and memory of jobs by workflow rule, sorted by total time, longest first.
+    """Return the time and memory of the jobs of each workflow rule, sorted by total time, longest first.
 
     `seconds` and `cpu_seconds` are sums over the rule's jobs. `longest_seconds` and `max_rss_mb` are maxima over the
     jobs.
@@ -144,12 +144,12 @@ class Need:
     longest_seconds: float
 
     def mem_mb(self, attempt: int) -> int:
-        """Return the memory in MB to request for a job; the request doubles at each attempt (1, 2, ...)."""
+        """Return the memory in MB to request for a job. The request doubles at each attempt (1, 2, ...)."""
         asked = (WORKFLOW_MB + MARGIN * self.max_rss_mb) * 2.0 ** (attempt - 1)
         return STEP_MB * math.ceil(asked / STEP_MB)
 
     def runtime(self, attempt: int) -> int:
-        """Return the minutes to request for a job; the request doubles at each attempt (1, 2, ...)."""
+        """Return the minutes to request for a job. The request doubles at each attempt (1, 2, ...)."""
         return max(LEAST_MINUTES, math.ceil(SLOWER * self.longest_seconds / 60)) << (attempt - 1)
 
 
@@ -168,7 +168,7 @@ def read_needs(folder: str | Path) -> dict[str, Need]:
 
 
 def _measured(path: Path, inside: Path) -> tuple[str, str, float, float, float]:
-    """Return rule, job and measurements from one of Snakemake's benchmark files, where NA or - means not measured."""
+    """Return rule, job and measurements from a benchmark file of Snakemake. In the file, NA or - means not measured."""
     rule, *job = inside.with_suffix("").parts
     try:
         last = pd.read_csv(path, sep="\t", na_values=["-"]).iloc[-1]

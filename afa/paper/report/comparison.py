@@ -39,7 +39,7 @@ SHARES = ("accuracy", "balanced_accuracy", "rate", "p_at_k", "r_precision", "pre
 
 @dataclass(frozen=True)
 class Reader:
-    """Look-up of a run's numbers by readings, which are short names of lines of summary.csv.
+    """Look up a run's numbers in summary.csv by readings, which are short names of its lines.
 
     Shares are returned in per cent, and differences of shares in percentage points.
 
@@ -75,16 +75,16 @@ class Reader:
         return int(self.facts["features"])
 
     def patients_behind(self, ours: Number) -> float:
-        """Return the number of patients from whom `ours` was computed: its `n`, at most all patients of the cohort."""
+        """Return the number of patients from whom `ours` was computed: `ours.n`, or the whole cohort if smaller."""
         return float(np.fmin(ours.n, self.facts["patients"]))
 
     def fact(self, name: str, unit: str) -> Number:
-        """Return a number that describes the cohort, such as `patients`; a share is converted to per cent."""
+        """Return a number that describes the cohort, such as `patients`. A share is converted to per cent."""
         value = self.facts[name]
         return Number(100 * value, unit="percent") if unit == "share" else Number(value)
 
     def line(self, reading: str, *, complement: bool = False) -> Number | None:
-        """Return the number that a reading names, or None if summary.csv lacks the line or the line has no number."""
+        """Return the number that a reading (short name of a summary line) refers to, or None if it is missing."""
         line = self.summary.find(self._where(reading))
         if line is None or pd.isna(line["value"]):
             return None
@@ -95,13 +95,13 @@ class Reader:
         return found.scaled(100) if unit else found
 
     def missing(self, reading: str) -> str:
-        """Return the reason why summary.csv contains no number for a reading."""
+        """Return the reason why summary.csv contains no number for a reading (short name of a line)."""
         table = self._where(reading)["table"]
         is_there = (self.summary.rows["table"] == table).any()
         return f"no number for {reading}" if is_there else f"no table {table} in this run"
 
     def relation(self, text: str) -> Relation | str:
-        """Return a relation with the numbers of both sides, or the reason why a number is missing."""
+        """Return the `Relation` that a text describes, with its numbers, or the reason why a number is missing."""
         left, operator, right = verdicts.relation_of(text)
         if isinstance(found := self._scaled(left), str):
             return found
@@ -115,7 +115,7 @@ class Reader:
         return Relation(found, operator, read, f"{text}: {found} against {read}", difference)
 
     def _scaled(self, side: str) -> Number | str:
-        """Return the number on one side of a relation, or the reason why that number is missing."""
+        """Return the number left or right of a relation's operator, or the reason why that number is missing."""
         factor, reading = verdicts.scaled_reading(side)
         found = self.line(reading)
         return self.missing(reading) if found is None else found.scaled(factor)
@@ -126,7 +126,7 @@ class Reader:
 
 
 def compare(reader: Reader, printed: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return a table of every printed cell, followed by every claim, with the columns `COLUMNS`.
+    """Return a table of all cells of the paper's tables, then all claims, with the columns `COLUMNS`.
 
     `difference` is this run's number minus the paper's number, or empty if the numbers are not comparable.
 
@@ -153,8 +153,8 @@ def compare(reader: Reader, printed: Mapping[str, pd.DataFrame]) -> pd.DataFrame
 def count_verdicts(comparison: pd.DataFrame) -> pd.DataFrame:
     """Return how many verdicts have each direction and each size, for each printed table and each kind of claim.
 
-    A difference of two shares is counted once by direction and once by size. Any other number has only a size, and a
-    statement in words has only a direction.
+    A difference of two shares is counted under its direction and under its size. Any other number has only a size,
+    and a statement in words has only a direction.
     """
     source = comparison["table"].where(comparison["kind"] == CELL, "claims: " + comparison["kind"] + "s")
     directions, sizes = (pd.crosstab(source, comparison[column]) for column in ("verdict", "size"))
@@ -194,7 +194,7 @@ def load_printed(folder: Path) -> dict[str, pd.DataFrame]:
 
 
 def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[str, Any]]:
-    """Yield a comparison line for each printed number of a table, excluding lines that `paper_table` adds at t = 0."""
+    """Yield a comparison line for each printed number of a table, without lines that `paper_table` adds at t = 0."""
     patients = reader.answers.patients.get(name)
     texts = printed[~printed["column"].isin(TEXT_COLUMNS)].set_index(["row", "column"])["value"]
     table = paper_table(name, printed, reader.summary, n_features=reader.n_features).dropna(subset=["paper"])
@@ -265,9 +265,9 @@ def printed_difference(first: Mapping[str, Any], second: Mapping[str, Any], read
 
 
 def _statement(answer: ClaimAnswer, reader: Reader, unit: str, *, has_number: bool) -> tuple[Verdict, Number | None]:
-    """Return the verdict on a statement in words, and the number of its first relation.
+    """Return two results: the verdict on a statement in words, and the number in the statement's first relation.
 
-    The number gets the unit `unit` if the claim contains a number or if a relation lacks a number.
+    The number gets the unit `unit` if the claim contains a number, or if a number is missing in a relation.
     """
     relations = [reader.relation(text) for text in answer.holds]
     whole = [relation for relation in relations if not isinstance(relation, str)]
@@ -283,7 +283,7 @@ def _statement(answer: ClaimAnswer, reader: Reader, unit: str, *, has_number: bo
 def _number(
     answer: ClaimAnswer, printed: Printed, reader: Reader, cell: Mapping[str, Any] | None
 ) -> tuple[Verdict, Number | None]:
-    """Return the verdict on a claim about a number, and this run's number.
+    """Return two results: the verdict on a claim about a number, and this run's number.
 
     `cell` is the comparison line of the printed cell that the claim is about, or None.
     """

@@ -50,7 +50,7 @@ LINES = {
 
 
 def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return a table with one row for each field's main prediction task (question).
+    """Return a table with one row for the main prediction task (question) of each field (data set).
 
     A row contains facts about the question, and the main metric after 3, 5 and all observed features. Columns of
     metrics are named `<quantity>_<t>`, where t is 3, 5 or all.
@@ -89,7 +89,7 @@ def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def labels_needed(trained: pd.DataFrame, metric: str, t: int) -> str:
-    """Return, as text, how many labelled patients the best classifier needs to be as good as the bundle."""
+    """Return, as text, how many labelled patients the best classifier needs to reach the bundle's metric at t."""
     at = trained[(trained["metric"] == metric) & (trained["t"] == t)]
     if at.empty:
         return "not measured"
@@ -100,9 +100,9 @@ def labels_needed(trained: pd.DataFrame, metric: str, t: int) -> str:
 
 
 def _reached(sizes: Sequence[int], reached: pd.Series) -> str:
-    """Return, as text, the two sizes of training data between which a condition becomes true.
+    """Return, as text, the two numbers of labelled patients between which a condition becomes true.
 
-    `reached` contains the truth value of the condition at each size.
+    `reached` contains the truth value of the condition for each number in `sizes`.
     """
     if not reached.any():
         return f"more than {sizes[-1]}"
@@ -111,7 +111,7 @@ def _reached(sizes: Sequence[int], reached: pd.Series) -> str:
 
 
 def ladder_at(ladder: pd.DataFrame, t: int) -> pd.DataFrame:
-    """Return the metric of each model (column) by number of labelled patients (row), after t observed features.
+    """Return a table of the metric after t features: a row for each number of labels, a column for each model.
 
     The column `BEST` contains the largest value of any classifier. Columns with the suffix ` low` or ` high` contain
     ends of intervals. The table is empty if `ladder` has no rows at t.
@@ -135,7 +135,7 @@ def passed(rungs: pd.DataFrame, rival: str) -> str:
 
 
 def calibration(reliability: pd.DataFrame) -> pd.DataFrame:
-    """Return two measures of calibration by field, task, model and t.
+    """Return two measures of calibration for each field, task, model and t.
 
     `stated_less_observed` is the mean over cases of predicted probability minus observed frequency. `mean_distance` is
     the mean over cases of the absolute difference in the case's bin (expected calibration error).
@@ -148,9 +148,9 @@ def calibration(reliability: pd.DataFrame) -> pd.DataFrame:
 
 
 def measured(folder: Path) -> dict[str, Any]:
-    """Return the template values for the first part of a field's report, from the folder of `afa league field`.
+    """Return the template values for the first part of a field's report, read from the output of `afa league field`.
 
-    `said` contains a paragraph for each question. The template `league_tables.html` uses all other values. The mapping
+    `said` contains a paragraph for each question. The template `league_tables.html` uses all other values. The result
     is empty if the field has no prediction task (question).
     """
     tables = read_fields([folder])
@@ -217,7 +217,7 @@ def _shown(
 def write_league(fields: Sequence[Path], out: str | Path) -> None:
     """Write the tables, the figures and the page `league.html` from the results of `afa league field` for each field.
 
-    The page lists a field whose table is missing as not fetched. Each figure states how many fields it shows.
+    If a field's table is missing, the page lists the field as not fetched. Each figure states how many fields it shows.
     """
     absent = {}
     for path in fields:
@@ -239,9 +239,9 @@ def write_league(fields: Sequence[Path], out: str | Path) -> None:
 
 
 def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, path: str | Path = "") -> str:
-    """Return a figure as SVG with one panel for each question: the main metric by number of observed features.
+    """Return an SVG figure with a panel for each question: the main metric against the number of observed features.
 
-    A panel has lines for the planner's order, one fixed order and random orders, and a band for shuffled bundles. If a
+    A panel has three lines (planner's order, one fixed order, random orders) and a band for shuffled bundles. If a
     path is given, the figure is also saved as a file.
     """
     columns = min(4, len(rows))
@@ -276,7 +276,7 @@ def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, 
 
 
 def draw_ladder(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, path: str | Path = "") -> str:
-    """Return a figure as SVG with one panel for each question: the main metric by number of labelled patients.
+    """Return an SVG figure with a panel for each question: the main metric against the number of labelled patients.
 
     A panel shows the metric after `LADDER_AT` features for each model in `RUNGS`. If a path is given, the figure is
     also saved as a file.
@@ -312,7 +312,7 @@ def draw_ladder(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields
 
 
 def _rungs(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return rows with the metric of each model, by field, question, t and number of labelled patients."""
+    """Return the metric of each model for each field, question, t and number of labelled patients."""
     found = []
     for row in rows.to_dict("records"):
         for t in dict.fromkeys([*(t for t in (3, 5, 8) if t < row["features"]), row["features"]]):
@@ -333,7 +333,7 @@ def of_task(table: pd.DataFrame, fact: Mapping[Any, Any]) -> pd.DataFrame:
 
 
 def _models(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return table rows with every metric after 3, 5 and all observed features, by question and model."""
+    """Return every metric after 3, 5 and all observed features, with one row for each question and model."""
     found = []
     for row in rows.to_dict("records"):
         own = of_task(tables["curves"], row)

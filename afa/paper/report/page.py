@@ -1,6 +1,6 @@
 """Write the report of a run as one self-contained HTML page.
 
-The page is assembled from the files of a run and from the project's documents; this module computes no numbers. The
+The page is assembled from the files of a run and from the project's documents. This module computes no numbers. The
 notebooks and the explorer are embedded in the page as gzip-compressed base64.
 """
 
@@ -173,7 +173,10 @@ def _figures(
 
 
 def upstream(output: str, jobs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the jobs on which `output` depends, from a provenance file; the job that wrote `output` is last."""
+    """Return the jobs on which `output` depends, from a provenance file.
+
+    The last job is the job that wrote `output`.
+    """
     jobs = list(jobs)
     wanted, found = {output}, []
     for job in reversed(jobs):
@@ -190,7 +193,7 @@ def _within(path: str, folder: str) -> bool:
 def _compared(
     run: Path, paper: Path, left_out: Mapping[str, str], cohort: Cohort, summary: pd.DataFrame
 ) -> dict[str, Any]:
-    """Return the template values on the comparison with the paper; they are empty if the run was not compared."""
+    """Return the template values on the comparison with the paper. The lists are empty without a comparison."""
     if "comparison" in left_out:
         return {"lines": [], "not_run": []}
     comparison, counts, screen, voters = (read_table(run / "comparison", name) for name in COMPARED)

@@ -1,8 +1,8 @@
-"""Put this run's numbers beside the printed numbers of the paper's tables.
+"""Compute tables that contain the numbers of the paper's tables and this run's numbers.
 
-A table has one line for each printed cell, and lines at t = 0, which the paper does not print. A printed cell is named
-by its row and column (`resources/paper`). The functions in `TABLES` map a printed cell's name to the line of
-summary.csv with this run's value. If no stage of the run computes a cell, the line contains only the paper's number.
+A table has one line for each cell of the paper's table, and lines at t = 0, which the paper does not print. A row name
+and a column name identify a cell (`resources/paper`). The functions in `TABLES` map a cell to the line of summary.csv
+with this run's value. If no stage of the run computes the value, the line contains only the paper's number.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ calls every pair, but the paper prints few calls.
 
 @dataclass(frozen=True)
 class PrintedCell:
-    """Address of the summary line that contains this run's value of a printed cell.
+    """Keys of the summary line that contains this run's value for a cell of the paper's table.
 
-    The key columns of the line have the values in `where`; all other key columns are empty.
+    The key columns named in `where` have the given values. All other key columns of the line are empty.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class SummaryLines:
 
 
 def paper_table(name: str, printed: pd.DataFrame, summary: SummaryLines, *, n_features: int) -> pd.DataFrame:
-    """Return one table of the paper with one row for each printed cell, and the columns `COLUMNS`.
+    """Return a table with one row for each cell of a table of the paper, and the columns `COLUMNS`.
 
     The paper's column t = 216 is full observation, and is compared with this run's value at t = `n_features`.
     `difference` is this run's value minus the paper's value.
@@ -118,8 +118,8 @@ def paper_table(name: str, printed: pd.DataFrame, summary: SummaryLines, *, n_fe
 def beside_paper(name: str, paper: str | Path, rows: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:
     """Return `paper_table` for a notebook, with the printed table read from the folder `paper`.
 
-    Names of columns at full observation contain this cohort's number of features instead of 216. For a table that the
-    paper did not study, the values of `paper` and `difference` are missing.
+    Names of columns at full observation contain this cohort's number of features instead of 216. For a cohort from a
+    table, which the paper did not study, the values of `paper` and `difference` are missing.
     """
     printed = pd.read_csv(Path(paper) / f"{name}.csv")
     cells = paper_table(name, printed, SummaryLines(rows), n_features=len(cohort.features))
@@ -134,7 +134,7 @@ def at_full_observation(columns: pd.Series, cohort: Cohort) -> pd.Series:
 
 
 def _cells(printed: pd.DataFrame) -> list[tuple[str, str, float | None]]:
-    """Return (row, column, number) of every printed number, and cells at t = 0 without a number."""
+    """Return (row, column, number) of every printed number, and (row, column, None) of cells at t = 0."""
     cells: list[tuple[str, str, float | None]] = []
     printed = printed[~printed["column"].isin(TEXT_COLUMNS)]
     for row, part in printed.groupby("row", sort=False):
@@ -148,7 +148,7 @@ def _cells(printed: pd.DataFrame) -> list[tuple[str, str, float | None]]:
 
 
 def _answered(cell: PrintedCell, paper: float | None, summary: SummaryLines) -> dict[str, Any]:
-    """Return this run's values for a printed cell; `unit` contains the reason if the numbers are not comparable."""
+    """Return this run's values for a cell. If the numbers are not comparable, `unit` also contains the reason."""
     answer, warning, constant, below = (
         None if where is None else summary.find(where) for where in (cell.where, cell.unless, cell.constant, cell.over)
     )
@@ -180,8 +180,8 @@ def _answered(cell: PrintedCell, paper: float | None, summary: SummaryLines) -> 
 def _random_sign(row: str, _: str) -> PrintedCell | None:
     method = "kl_nonzero" if row == "kl" else METHODS[row]
     keys = EVERY | {"table": "sign_accuracy_random", "metric": "accuracy", "method": method, "allocation": "random"}
-    # The paper says that a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle). The printed row
-    # `kl` is compared with `kl_nonzero`; the value that counts zero votes is also shown.
+    # The paper says that a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle). The paper's row
+    # `kl` is compared with `kl_nonzero`. The value that counts zero votes is also shown.
     also = {"zero votes counted": {"method": "kl"}} if row == "kl" else {}
     return PrintedCell(keys | {"target": "likelihood"}, also=also)
 
@@ -257,7 +257,7 @@ def _layer_zero(row: str, column: str) -> PrintedCell | None:
 
 
 def _grid(rule: str, gain: str, schedule: str) -> dict[str, str | None]:
-    """Return the key columns of a rule, gain and schedule; random orders have no gain and only one schedule."""
+    """Return the key columns of a rule, gain and schedule. Random orders have no gain and only one schedule."""
     allocation = ALLOCATIONS[rule]
     if allocation == "random":
         where = {"allocation": allocation, "gain": None, "schedule": "every"}
@@ -299,12 +299,12 @@ TABLES: Mapping[str, Callable[[str, str], PrintedCell | None]] = {
 
 
 def binary_form(rows: pd.DataFrame, *, rounds: Sequence[int], variant: str | None = None) -> pd.DataFrame:
-    """Return one line for each (target, method) and one column for each t, as in tab:classification_with_llm.
+    """Return a table with a line for each (target, method) and a column for each t, as tab:classification_with_llm.
 
     A cell such as `0.53 (+29.7 / +30.6)` contains the accuracy under random order and, in brackets, the percentage
-    points added by choosing features with `f_target` and with `cmi`. The gain `f_target` looks ahead to the row's own
-    score, or to `two_elbo` in the row `wald`. A target without cases has no line. A cell is empty if the summary has no
-    value at t.
+    points added by choosing features with `f_target` and with `cmi`. The gain `f_target` predicts the score of the row,
+    or `two_elbo` in the row `wald`. A target without cases has no line. A cell is empty if the summary has no value at
+    t.
 
     Parameters
     ----------

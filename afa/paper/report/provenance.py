@@ -67,7 +67,7 @@ class Job:
 
 
 class Records:
-    """Look-up of the record that Snakemake saved for a job, by the path of an output.
+    """Find the record that Snakemake saved for a job by the path of one of the job's outputs.
 
     `folder` is a project's folder `.snakemake`.
 
@@ -93,7 +93,7 @@ class Records:
             self._records = DbPersistence(nolock=True, path=place)
 
     def job(self, output: str) -> Job | None:
-        """Return the job that wrote `output`, without output digests, or None if the job has no record."""
+        """Return the job that wrote `output` (without the digests of its outputs), or None if the job has no record."""
         record = None if self._records is None else self._records.metadata(IOFile(output))
         if record is None:
             return None
@@ -148,7 +148,7 @@ def _time(seconds: float | None) -> str:
 
 
 def trace(targets: Iterable[str], job_of: Callable[[str], Job | None]) -> list[Job]:
-    """Return every job on which `targets` depend, each once and after the jobs that it needs.
+    """Return the jobs on which `targets` depend, without duplicates. A job follows the jobs whose outputs it needs.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def trace(targets: Iterable[str], job_of: Callable[[str], Job | None]) -> list[J
 def write_provenance(jobs: Iterable[Job], path: Path, *, root: Path, lock: Path) -> None:
     """Write JSON with the jobs, the SHA-256 of every file that the jobs wrote, and the environment.
 
-    `made_with` maps package versions (`Job.packages`) to the rules that ran with these versions; parts of a run may
+    `made_with` maps package versions (`Job.packages`) to the rules that ran with these versions. Parts of a run may
     have been computed earlier with other versions. `environment` describes the environment in which this function is
     called.
 
@@ -222,7 +222,7 @@ def write_crate(run: Path, license_url: str) -> Path:
     """Write `ro-crate-metadata.json`, which turns a folder of results into an RO-Crate, and return the file's path.
 
     The file follows the profile Process Run Crate, and describes each job of `provenance.json` as an action with inputs
-    and outputs. Files outside the folder and files that no longer exist are only listed with their digests.
+    and outputs. A file that is outside the folder, or no longer exists, is only listed with its digest.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Write CSV tables for readers, and a data dictionary with type, unit and meaning of every column of a run.
+"""Write CSV tables for readers, and a data dictionary with type, unit and meaning of each table column.
 
-The meanings of columns are in `afa/paper/experiments/columns.csv`. The dictionary names a table of a workflow stage
-`stage/table`, and a CSV table for readers by its file name.
+The meanings of columns are in `afa/paper/experiments/columns.csv`. In the dictionary, a table of a workflow stage is
+named `stage/table`. A CSV table for readers has the name of its file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compute the report's first screen: twelve effects, with the values in the paper, in this run and in other runs."""
+"""Compute the report's first screen: values of twelve effects in the paper, in this run and in other runs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ EFFECT_ROUNDING = 0.015
 
 
 class Statement(Strict):
-    """One effect: where the paper's number and this run's number are found, and why the two numbers differ.
+    """Describe one effect: the sources of the paper's number and of this run's number, and why the two numbers differ.
 
     `claim` or `cell` names the line of the comparison with both numbers. Alternatively, the printed number is the
     difference of the two cells in `less`, and this run's number is in the summary line `line`.
@@ -128,7 +128,7 @@ def of_voters(
     answers: Mapping[str, pd.DataFrame],
     reader: Reader,
 ) -> pd.DataFrame:
-    """Return the effects as computed from the answers of each voter (one run of a language model) alone.
+    """Return the effects computed from the answers of each voter (run of a language model) alone.
 
     The table has one row for each voter and each effect that has a number.
 
@@ -177,7 +177,7 @@ def _filled(text: str, row: Row, reader: Reader) -> str:
 
 
 def spoken(value: float) -> str:
-    """Return a number as text: one decimal below ten, else no decimals; halves are rounded up.
+    """Return a number as text, with one decimal below ten, else without decimals. Halves are rounded up.
 
     >>> spoken(3.185), spoken(10.5), spoken(-0.053), spoken(-0.01)
     ('3.2', '11', '−0.1', '0')
@@ -190,7 +190,7 @@ def spoken(value: float) -> str:
 
 
 def _numbers(statement: Statement, places: Mapping[str, Row], reader: Reader) -> dict[str, Any]:
-    """Return the paper's number, this run's number and the verdict for an effect; shares are in per cent.
+    """Return the paper's number, this run's number and the verdict for an effect. Shares are in per cent.
 
     The verdict on a claim or a printed cell is copied from the line of the comparison. If the effect is a difference of
     two printed shares, the printed difference is compared with the paired difference of this run.

@@ -130,7 +130,7 @@ NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight",
 
 
 def tallies(table: pd.DataFrame) -> list[Tally]:
-    """Return the judged effects of the first screen, grouped by outcome, in the order of `OUTCOMES`.
+    """Return the first screen's effects that have an outcome, grouped by outcome, in the order of `OUTCOMES`.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def counted_as(n: int) -> str:
 
 
 def sentences(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
-    """Return the paragraphs of the first screen, each as its first sentence and its other sentences.
+    """Return the paragraphs of the first screen. A paragraph is a first sentence and a list of further sentences.
 
     The first paragraph counts the effects that reproduce. One paragraph for each group of `tallies` follows. The last
     paragraph explains why effects differ from the paper.
@@ -194,7 +194,7 @@ def spread(voters: pd.DataFrame) -> dict[str, tuple[float, float]]:
 def voters_said(table: pd.DataFrame, voters: pd.DataFrame) -> tuple[str, list[str]] | None:
     """Return a paragraph on the effects whose outcome changes if only one voter's answers are used.
 
-    The function returns None if no effect can be judged from one voter's answers.
+    The function returns None if no effect has an outcome from one voter's answers.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ def voters_said(table: pd.DataFrame, voters: pd.DataFrame) -> tuple[str, list[st
 
 
 def _causes(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a sentence for each cause of a difference from the paper, the cause of the most effects first."""
+    """Yield a sentence for each cause of a difference from the paper, sorted by number of effects, largest first."""
     said: dict[str, list[Row]] = {}
     for row in rows:
         if row["because"]:
@@ -241,7 +241,7 @@ def _causes(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _constants(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a sentence on the accuracy of constant answers, if the accuracy reaches `HIGH` for some effect."""
+    """Yield a sentence on the accuracy of constant answers, if this accuracy is at least `HIGH` for some effect."""
     if high := [row["constant"] for row in rows if row["constant"] >= HIGH]:
         ends = " to ".join(dict.fromkeys((f"{min(high):.0f}", f"{max(high):.0f}")))
         where = f"in {counted_as(len(high)) if len(high) < len(rows) else 'all'} of these effects"
@@ -253,7 +253,7 @@ def _listed(rows: Sequence[Row]) -> str:
 
 
 def title_of(table: pd.DataFrame) -> str:
-    """Return a sentence that counts the effects that reproduce, have another size, or do not reproduce."""
+    """Return a sentence with the numbers of effects that reproduce, have another size, or do not reproduce."""
     found = {group.outcome: len(group.rows) for group in tallies(table)}
     judged = sum(found.values())
     if not judged:
@@ -305,7 +305,7 @@ def figure(table: pd.DataFrame, carried: Sequence[StoredEffects], here: str, vot
 
 
 def counted(verdicts: pd.DataFrame) -> Iterator[tuple[str, dict[str, int]]]:
-    """Yield how many verdicts have each direction and each size, first for printed numbers, then for claims.
+    """Yield the number of verdicts with each direction and each size, first for the paper's tables, then for claims.
 
     Each item is a description and a mapping of directions and sizes to counts.
 
@@ -358,7 +358,7 @@ def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _side_by_side(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield column names in parts of at most `WIDEST` columns; columns of the same t are in the same part.
+    """Yield column names in parts of at most `WIDEST` columns. Columns of the same t are in the same part.
 
     >>> list(_side_by_side(["t=1 a", "t=1 b", "t=2 a", "t=2 b", "t=3 a", "t=3 b", "t=4 a", "t=4 b"]))
     [('t=1 a', 't=1 b', 't=2 a', 't=2 b', 't=3 a', 't=3 b'), ('t=4 a', 't=4 b')]
@@ -386,7 +386,7 @@ def _cell(cell: Mapping[Any, Any]) -> ShownCell:
 
 
 def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the accuracy of the planner and of the language model `mrf_llm`, by task, target and t.
+    """Return the accuracy of the planner and of the language model `mrf_llm`, for each task, target and t.
 
     `planner` and `model` are shares between 0 and 1. `gap` is `model` minus `planner` in percentage points, with an
     interval over patients. The list is empty if no language model was run.
@@ -542,7 +542,7 @@ def rounds_said(features: int) -> str:
 
 
 def f_target_said(summary: pd.DataFrame, jobs: pd.DataFrame, patients: int) -> str:
-    """Return a sentence on the accuracy and run time of the gain `f_target` on all patients, or "" if it was not run.
+    """Return a sentence on accuracy and run time of the gain `f_target` on all patients, or "" if the run lacks them.
 
     Parameters
     ----------
@@ -583,7 +583,7 @@ def not_run(comparison: pd.DataFrame, cohort: str) -> list[str]:
 
 
 def findings(summary: pd.DataFrame) -> dict[str, str]:
-    """Return a mapping of figures to a sentence on the main numbers; figures with missing numbers are skipped."""
+    """Return a mapping of each figure to a sentence on its main numbers. Figures with missing numbers are skipped."""
     lines, said = SummaryLines(summary), {}
     for name, (words, readings) in SENTENCES.items():
         values = [np.nan if (line := lines.find(keys)) is None else 100 * line["value"] for keys in readings]

@@ -33,7 +33,7 @@ third is the first claim for `priority_all`.
 def supports(bundle: Bundle, order: Sequence[str]) -> pd.DataFrame:
     """Return a table of entities (rows, in `order`) by features (columns).
 
-    An entry is 1 if the feature is in the entity's support, else 0.
+    An entry is 1 if the entity's model contains the feature, else 0.
     """
     inside = np.zeros((len(order), len(bundle.features)), dtype=np.int64)
     for row, name in enumerate(order):
@@ -42,7 +42,7 @@ def supports(bundle: Bundle, order: Sequence[str]) -> pd.DataFrame:
 
 
 def overlaps(bundle: Bundle, apart: Floats, order: Sequence[str]) -> pd.DataFrame:
-    """Return each pair of entities once, with the number of shared features and the distance.
+    """Return a table of entity pairs, with the number of shared features and the distance of the two models.
 
     Rows are sorted by the number of shared features, largest first.
 
@@ -78,15 +78,16 @@ def named_solves(rounds: pd.DataFrame, convergence: pd.DataFrame) -> pd.DataFram
 
 
 def work_of(solves: pd.DataFrame, *keys: str) -> pd.DataFrame:
-    """Return, by `keys`, the sums of the columns `WORK`, the mean `sweeps` of a solve, and the `capped_share`."""
+    """Return, for rows with equal `keys`, the sums of `WORK`, the mean `sweeps` of a solve, and the `capped_share`."""
     work = solves.groupby(list(keys), sort=False)[WORK].sum()
     return work.assign(sweeps=work["iterations"] / work["solves"], capped_share=work["capped"] / work["solves"])
 
 
 def contraction_by_entity(contraction: pd.DataFrame) -> pd.DataFrame:
-    """Return beta L^2 of each entity's model (`alone`), of the entity's `closure`, and of the entity's duels.
+    """Return the convergence criterion beta L^2 for each entity: for its model (`alone`), its `closure` and its duels.
 
-    Rows are sorted by the column `alone`. The values of the duels are summarised by minimum, median and maximum.
+    Rows are sorted by the column `alone`. The columns `min`, `median` and `max` summarise the values of the entity's
+    duels.
     """
     duels = contraction[contraction["model"] == "duel"]
     sides = [duels[[side, "contraction"]].set_axis(["name", "contraction"], axis=1) for side in ("entity", "opponent")]
@@ -100,14 +101,14 @@ def contraction_by_entity(contraction: pd.DataFrame) -> pd.DataFrame:
 
 
 def log_odds_error(odds: pd.DataFrame) -> pd.Series:
-    """Return mean-field log-odds minus exact log-odds, in nats, for each state (`ERROR_KEYS`) that has both."""
+    """Return mean-field log-odds minus exact log-odds, in nats, for each state (`ERROR_KEYS`) with both values."""
     both = odds.pivot(index=ERROR_KEYS, columns="inference", values="raw").reindex(columns=["mean_field", "exact"])
     both = both.dropna()
     return (both["mean_field"] - both["exact"]).rename("error")
 
 
 def bundle_table(bundle: Bundle) -> pd.DataFrame:
-    """Return a table with one row for each entity: size of the support, unaries and couplings by sign, and log-odds.
+    """Return a table with one row for each entity: number of features, potentials counted by sign, and prior log-odds.
 
     For a bundle with probabilities, the table also contains the number of features with probabilities and the number of
     couplings that both classes share.
@@ -177,7 +178,7 @@ def gains_of(rows: pd.DataFrame) -> list[str]:
 
 
 def schedules_of(rows: pd.DataFrame) -> list[str]:
-    """Return the distinct schedules of rules, in order of appearance; `random` counts only if no other rule ran."""
+    """Return the distinct schedules of rules, in order of appearance (of `random` only if no other rule ran)."""
     named = rows.dropna(subset=["allocation"])
     scheduled = named[named["allocation"] != RANDOM]
     return [str(schedule) for schedule in (named if scheduled.empty else scheduled)["schedule"].unique()]
@@ -196,7 +197,7 @@ def rules_under(rows: pd.DataFrame, gain: str, schedule: str) -> dict[str, pd.Da
 def few(parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """Return at most four rules, because a figure panel with more lines is hard to read.
 
-    The rules are those of the paper's table, or the first four rules if the paper's own rule is missing.
+    The function returns the rules of the paper's table, or the first four rules if the paper's own rule is missing.
     """
     known = {rule: part for rule, part in parts.items() if rule in ALLOCATIONS.values()}
     chosen = known if PRIORITY in known else parts
@@ -253,7 +254,7 @@ def verdict(low: float, high: float) -> str:
 
 
 def priority_claims(rows: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
-    """Return the differences between the rules in `CLAIMS` at t = 150, in points (sec:eval_alloc).
+    """Return differences in sign accuracy between the rules in `CLAIMS` at t = 150, in points (sec:eval_alloc).
 
     The columns are `CLAIM_COLUMNS`. Pairs of rules that the run did not compare are skipped.
 

@@ -1,15 +1,16 @@
-"""Judge a run's numbers against the printed numbers and claims of the paper.
+"""Compare a run's numbers with the numbers and claims of the paper, and return verdicts.
 
-The *direction* of a verdict is whether an effect or a statement holds, judged by intervals over patients. The *size* of
-a verdict is the ratio of an effect to the printed effect, or the distance of any other number from the printed number,
-in points. The error of a printed number is estimated from the spread over this run's patients and the paper's number of
-patients. The function `outcome` combines direction and size into one word (see docs/comparison.md).
+The *direction* of a verdict says whether an effect or a statement holds, according to intervals over patients. The
+*size* of a verdict describes the ratio of an effect to the printed effect. For any other number, the size describes the
+distance from the printed number, in points. The error of a printed number is estimated from the spread over this run's
+patients and the paper's number of patients. The function `outcome` combines direction and size into one word (see
+docs/comparison.md).
 
 `resources/paper/answers.yaml` lists the cells of the paper's printed tables and the claims that this run is compared
-with. A *reading* is a short name of a line of the summary, such as `chaos t=10 stratum=chaotic`. A reading consists of
-a name in `lines` of answers.yaml, which stands for key columns, and of key columns to add or change. `t=M` means full
-observation. A *relation* compares two readings, or a reading and a number, by `>`, `<` or `=`. In a relation, `2 *`
-before a reading doubles the reading's number.
+with. A *reading* is a short name of a line of the summary, such as `chaos t=10 stratum=chaotic`. A reading begins with
+a name in `lines` of answers.yaml, which stands for values of key columns. Key values to add or change follow the name.
+`t=M` means full observation. A *relation* compares a reading with another reading or with a number, using `>`, `<` or
+`=`. In a relation, `2 *` before a reading doubles the reading's number.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class Number:
     def in_unit(self, unit: str) -> Number:
         """Return the number converted to the paper's unit.
 
-        Per cent become a share between 0 and 1, unless the paper prints per cent or percentage points.
+        A value in per cent becomes a share between 0 and 1, unless the paper prints per cent or percentage points.
         """
         in_hundredths = self.unit in HUNDREDTHS and unit not in HUNDREDTHS
         return replace(self.scaled(0.01) if in_hundredths else self, unit=unit)
@@ -130,11 +131,11 @@ class Printed:
 
     @property
     def rounding(self) -> float:
-        """Return half a unit of the last printed digit, or 0 for a number printed as a ratio, such as 1/3."""
+        """Return the largest rounding error: half a unit of the last printed digit, or 0 for a ratio such as 1/3."""
         return 0.0 if "/" in self.text else 0.5 * 10.0 ** -len(self.text.partition(".")[2])
 
     def error(self, ours: Number, patients: float) -> float:
-        """Return an estimate of half the width of the paper's interval, or 0 if its number of patients is unknown.
+        """Return an estimate of half the width of the paper's interval, or 0 if `patients` is None.
 
         The estimate is half the width of this run's interval, times the root of (this run's patients / the paper's
         patients).
@@ -176,7 +177,7 @@ def _apart(apart: float, together: float) -> str:
 
 
 def _judge_effect(printed: float, ours: Number, error: float) -> Verdict:
-    """Return the verdict on a difference, by its interval and by its ratio to the printed difference.
+    """Return the verdict on a difference of shares, from its interval and its ratio to the printed difference.
 
     An effect exists if its interval excludes 0. If the printed effect and this run's effect exist, their signs and
     their ratio determine the verdict. An effect that exists only in this run contradicts the paper if its distance from
@@ -207,7 +208,7 @@ def _judge_effect(printed: float, ours: Number, error: float) -> Verdict:
 
 
 def outcome(row: Mapping[Any, Any]) -> str:
-    """Return the outcome of a line of the comparison or of the first screen, or "" if the line is not judged."""
+    """Return the outcome of a line with a verdict, or "" if the verdict is empty or in `UNJUDGED`."""
     verdict, size = row["verdict"], row["size"]
     if verdict in UNJUDGED or not (verdict or size):
         return ""
@@ -224,7 +225,7 @@ def verdict_words(row: Mapping[Any, Any]) -> str:
 
 
 def size_of(printed: Printed, difference: float) -> str:
-    """Return the size word for a number that is no effect, by its distance from the printed number.
+    """Return the size of a verdict on a number that is no effect, in words, from its distance to the printed number.
 
     `difference` is this run's number minus the printed number, in the paper's unit.
     """
@@ -238,7 +239,9 @@ def size_of(printed: Printed, difference: float) -> str:
 
 
 def factor_of(ratio: float) -> str:
-    """Return the size word for a positive ratio of two effects, which is the same for the inverse ratio.
+    """Return the size of a verdict, in words, for a positive ratio of two effects.
+
+    The size is the same for the inverse ratio.
 
     >>> factor_of(0.85), factor_of(1.9), factor_of(0.45)
     ('within a factor of 1.25', 'within a factor of 2', 'another size')
@@ -298,7 +301,7 @@ class Relation:
     def is_null(self) -> bool:
         """Return True if the statement says that a difference is not 0, but the difference is 0 in this run.
 
-        A difference counts as 0 if its interval contains 0 and lies within half a percentage point of 0.
+        A difference counts as 0 if its interval contains 0, and both ends are within half a percentage point of 0.
         """
         low, high = self.left.ends
         is_effect = self.operator != "=" and self.left.unit == DIFFERENCE and self.right.value == 0
@@ -328,7 +331,7 @@ END = "M"
 
 
 class ClaimAnswer(Strict):
-    """The number in `cell`, `line`, `fact` or `holds` by which a claim is judged, or the reason why it is not judged.
+    """Source of this run's number for a claim (`cell`, `line`, `fact` or `holds`), or the reason for no verdict.
 
     If `less` is given, `line` is a paired difference, which is compared with the difference of the two printed cells in
     `less`.
@@ -354,7 +357,7 @@ class ClaimAnswer(Strict):
 class CellRule(Strict):
     """A rule for all printed cells whose row and column match two patterns.
 
-    `why` contains the reason why the matching cells are not judged, or a note on their verdicts.
+    `why` contains the reason why the matching cells get no verdict, or a note on their verdicts.
     """
 
     table: str
@@ -370,7 +373,7 @@ class CellRule(Strict):
 
 
 class ClaimAnswers(Strict):
-    """The content of `answers.yaml`, which says how each printed cell and each claim is judged.
+    """The content of `answers.yaml`, which defines the comparison for each cell of the paper's tables and each claim.
 
     Attributes
     ----------
@@ -408,7 +411,7 @@ def relation_of(text: str) -> tuple[str, str, str]:
 
 
 def scaled_reading(side: str) -> tuple[float, str]:
-    """Split a side such as `2 * chaos t=10` into factor and reading; the factor is 1 if it is missing.
+    """Split a text such as `2 * chaos t=10` into factor and reading. The factor is 1 if the text contains none.
 
     >>> scaled_reading("2 * chaos t=10"), scaled_reading("chaos t=10")
     ((2.0, 'chaos t=10'), (1.0, 'chaos t=10'))
@@ -418,7 +421,7 @@ def scaled_reading(side: str) -> tuple[float, str]:
 
 
 def is_number(side: str) -> bool:
-    """Return True if one side of a relation is a number, False if it is a reading (name of a summary line)."""
+    """Return True if a side of a relation is a number, False if the side is a reading (name of a summary line)."""
     try:
         float(side)
     except ValueError:
