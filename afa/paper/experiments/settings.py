@@ -1,6 +1,6 @@
 """Models of the configuration sections that stages read.
 
-Each field has a default. `config.yaml` and `config/README.md` print the docstring below a field as its meaning.
+Each setting has a default. The string below a setting appears in `config.yaml` and `config/README.md` as its meaning.
 """
 
 from __future__ import annotations
@@ -96,16 +96,16 @@ class Allocation(Section):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Return the names of the parts of the grid of allocation rules. Each part and shard has its own job.
+        """Return the names of the parts of the allocation grid. A job computes one part for one shard of the patients.
 
-        The part `none` contains the rules without a gain. Each gain has its own part.
+        The part `none` contains the rules without a gain. Every gain is a part.
         """
         without = [rule for rule in self.rules if rule in WITHOUT_GAIN]
         gains = self.gains if len(without) < len(self.rules) else ()
         return ("none", *gains) if without else gains
 
     def part(self, name: str) -> dict[str, Any]:
-        """Return the settings of one part of the grid of allocation rules, as a mapping."""
+        """Return the settings of one part of the allocation grid, as a mapping."""
         rules = [rule for rule in self.rules if (rule in WITHOUT_GAIN) == (name == "none")]
         gains = ["cmi"] if name == "none" else [name]  # rules of the part `none` use no gain
         return {**self.model_dump(mode="json"), "rules": rules, "gains": gains}

@@ -316,8 +316,7 @@ def composition(config: Composition, draw: np.random.Generator) -> Model:
 
 
 def blob_and_outliers(config: BlobAndOutliers, draw: np.random.Generator) -> Model:
-    """Return the paper's adversarial geometry: one large cluster of entities (the blob) and single entities as
-    outliers.
+    """Return the paper's adversarial geometry: one large cluster of entities (the blob) and single outliers.
 
     All members of the blob have the same support, with potentials of +-`effect` that are mostly positive. Features at
     most `reach` apart are coupled by +-`coupling`, with mostly positive signs. Members of the blob differ by normally
