@@ -451,7 +451,7 @@ def _calls_import_module(node: ast.AST) -> TypeGuard[ast.Call]:
 def user_files(module: str) -> list[Path]:
     """Return the files of a user's module and of all modules that this module imports.
 
-    The list is empty if there is no such module.
+    The list is empty if the module does not exist.
 
     Modules of afa, of Python and of installed packages are excluded.
 

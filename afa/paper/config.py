@@ -220,10 +220,10 @@ def language_models(settings: RunConfig, home: Path = Path()) -> dict[str, Basel
     """Return {table of the summary: settings of its language models}. No model is asked if the result is empty.
 
     The table `llm_baselines` has the settings of the run. If `record` is `carried`, the answers bundled with the
-    project are used, with the settings with which they were made: answers for given orders of features in the table
-    `llm_baselines`, and answers of models that chose features in `llm_choosing`. For the bundled answers, all settings
-    that affect the prompts had default values. If one of these settings has another value, the bundled answers are not
-    used.
+    project are used, with the settings with which these answers were made: answers for given orders of features in
+    `llm_baselines`, and answers of models that chose features in the table `llm_choosing`. For the bundled answers, all
+    settings that affect the prompts had default values. If one of these settings has another value, the bundled answers
+    are not used.
 
     Parameters
     ----------

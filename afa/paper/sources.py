@@ -66,7 +66,7 @@ def check_sources(words: Sequence[str]) -> None:
 
 
 def _is_used(path: Path, packages: set[Path], named: set[Path]) -> bool:
-    """Return True if a process uses a file as data of one of the `packages`, or as a file or by a folder in `named`."""
+    """Return True if a process uses a file: data of one of the `packages`, or a file at or below a path in `named`."""
     if not path.is_relative_to(PACKAGE):
         return path in named or not named.isdisjoint(path.parents[:-1])
     inside = next((folder for folder in path.parents if (folder / "__init__.py").is_file()), PACKAGE)

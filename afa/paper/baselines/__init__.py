@@ -75,10 +75,7 @@ class Protocol:
         return self.asked.turns == CHECKPOINTS
 
     def last_of(self, n_features: int) -> int:
-        """Return the largest number of observed features at which a model is still asked.
-
-        It is at most `n_features`.
-        """
+        """Return the largest number of observed features, up to `n_features`, at which a model is still asked."""
         return min(self.asked.horizon or n_features, n_features)
 
     def rounds_of(self, n_features: int) -> list[int]:
@@ -101,7 +98,7 @@ class Protocol:
         return [name for name in bundle.entities if name in chosen]
 
     def evidence_of(self, method: str) -> str:
-        """Return the name of the order of features, which is `method` if the model chooses the features."""
+        """Return the name of the order in which features are observed, or `method` if the model chooses features."""
         return self.asked.order if self.at_checkpoints else method
 
 

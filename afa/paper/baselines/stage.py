@@ -273,7 +273,7 @@ def _of_model(setting: BaselineSetting, dialogues: Sequence[TrialDialogue], evid
 def _places(bundle: Bundle, labels: Sequence[str]) -> list[int]:
     """Return for each entity the number of entities that a model's answer ranks before it.
 
-    The answer ranks its labels in the order in which it names them. All other entities are tied for the next rank
+    Labels are ranked in the order in which the answer names them. All other entities are tied for the next rank
     (decisions.md S10).
     """
     place = {label: i for i, label in enumerate(labels)}

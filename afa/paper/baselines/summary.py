@@ -83,8 +83,8 @@ def summarise_baselines(
 ) -> pd.DataFrame:
     """Return the summary rows of one `table`, from the tables of `afa.paper.baselines.stage.run_baselines`.
 
-    Every row uses all patients. An accuracy has one row for each target and number t of observed features. A count has
-    one row for each task, which the column `stratum` names.
+    Every row is computed from all patients. An accuracy has one row for each target and number t of observed features.
+    A count has one row for each task, which the column `stratum` names.
 
     Returns
     -------

@@ -4,11 +4,11 @@ An answer has two parts: the feature to measure, and the labels of the decision.
 part is invalid. If an answer names another patient, both parts are invalid (app. llm-planning-prompts).
 
 If an answer breaks a rule, the question is asked again, and the new prompt states the broken rule (decision N2). A turn
-has at most `Protocol.answers` answers. The valid parts of its last answer are used. An invalid or missing choice is
-replaced by the first unobserved feature in alphabetical order. A missing decision counts as wrong. The tables count
+has at most `Protocol.answers` answers. The valid parts of the turn's last answer are used. An invalid or missing choice
+is replaced by the first unobserved feature in alphabetical order. A missing decision counts as wrong. The tables count
 replaced choices and missing decisions.
 
-Many dialogues run at once: each wave asks the next question of every unfinished dialogue. Answers are read from
+Many dialogues run at once: each wave asks the next question of every unfinished dialogue. Each answer is read from the
 recorded answers, or requested from a live model. Requests to a live model are capped, and their number is estimated
 before the first question.
 """
@@ -255,7 +255,7 @@ Asking = Generator[Request, Entry, TrialDialogue]
 
 
 def follow_all(dialogues: Sequence[Asking], source: AnswerSource, *, progress: bool = False) -> list[TrialDialogue]:
-    """Run all dialogues to their end, and return them in the order of `dialogues`.
+    """Run all dialogues to their end, and return the finished dialogues in the order of `dialogues`.
 
     If `progress` is True, a terminal shows how many waves of questions have been asked.
 

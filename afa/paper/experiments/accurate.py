@@ -1,10 +1,10 @@
-"""Comparison of two decisions from the same observations, one by mean-field and one by exact inference.
+"""Comparison of mean-field inference with exact inference: decisions from the same observations.
 
 Each patient of a sample is followed along one random order of features. At some numbers t of observed features, two
 scores decide every duel, and the binary task of every entity is decided under both closures. Each decision is made
-twice, with mean-field inference and with exact inference by elimination. Both use the same models, so that any
-difference is due to the mean-field approximation. If exact inference in a state would exceed the setting `limit`, the
-state is excluded, and the table `left_out` counts it.
+twice, with mean-field inference and with exact inference by elimination. Both kinds of inference use the same models,
+so that any difference is due to the mean-field approximation. If exact inference in a state would exceed the setting
+`limit`, the state is excluded, and the table `left_out` counts it.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Return the decisions of mean-field and of exact inference about a sample of patients.
 
-    The score `linearity` is computed only for the first `linearity_patients` patients. Tables have one row for each
-    (patient, t) and the keys below. The number t of observed features is 0, one of `rounds`, or M. States that are too
-    expensive for exact inference are excluded.
+    The score `linearity` is computed only for the first `linearity_patients` patients. Each table has one row for each
+    (patient, t) and the further keys below. The number t of observed features is 0, one of `rounds`, or M. States that
+    are too expensive for exact inference are excluded.
 
     Returns
     -------
@@ -294,7 +294,7 @@ def _left_out(quantity: str, states: States, values: Floats) -> pd.DataFrame:
 
 
 def settled(scores: Floats) -> Floats:
-    """Return the scores, with 0 in place of magnitudes up to `TIE`.
+    """Return the scores, rounding magnitudes up to `TIE` to 0.
 
     Parameters
     ----------
@@ -399,7 +399,7 @@ def _task_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFra
 
 
 def _decision_rows(table: pd.DataFrame, bootstrap: Bootstrap, keys: list[str]) -> Iterator[pd.DataFrame]:
-    """Yield the summary rows about decisions by the sign: changed decisions, score differences, accuracies."""
+    """Yield the summary rows about decisions: shares of changed decisions, differences of scores, and accuracies."""
     signs = {name: np.sign(table[name]) for name in SCORES}
     last = table[table["t"] == table["t"].max()].set_index(["patient", *keys])["accurate"]
     target = np.sign(last.loc[pd.MultiIndex.from_frame(table[["patient", *keys]])].to_numpy())

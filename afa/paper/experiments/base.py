@@ -7,7 +7,7 @@ tables of the summary. The rules of the workflow, the configuration and its page
 from the declarations. The module of a stage has two functions, `run` and `summarise`.
 
 `run(...)` computes the tables. The names of the parameters of `run` determine its arguments, as listed below. `run`
-returns one data frame for each table. The order of its columns is free. If a table declares the columns `cohort` and
+returns one data frame for each table, whose columns may be in any order. If a table declares the columns `cohort` and
 `bundle`, the workflow fills these columns with the names of the cohort and the bundle.
 
 - `bundle`, `cohort`: a `Bundle` and a `Cohort` with the same features, if `inputs` names them;
@@ -204,7 +204,7 @@ class Stage:
 
 
 def chosen(keys: Iterable[str], known: type[Section], document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return {section: settings} for the settings that a job reads. Keys that the document lacks get their defaults.
+    """Return {section: settings} for the settings that a job reads. Missing keys have their default values.
 
     Parameters
     ----------
@@ -290,7 +290,7 @@ def check_rows(stage: str, rows: pd.DataFrame, expected: Iterable[str]) -> None:
 def stored(tables: Mapping[str, pd.DataFrame], single: Iterable[str]) -> dict[str, pd.DataFrame]:
     """Return the tables in the precision in which they are saved: single precision for the tables in `single`.
 
-    Single precision has seven digits and needs half the bytes.
+    Single precision has seven digits and halves the size of the files.
     """
     floats = {name: list(tables[name].select_dtypes("float64").columns) for name in single}
     return {name: table.astype(dict.fromkeys(floats.get(name, ()), "float32")) for name, table in tables.items()}

@@ -1,4 +1,4 @@
-"""Decisions on each phenotype as a binary task, along random and informed orders (tab:classification_with_llm).
+"""Decisions in the binary task of each phenotype, along random and informed orders (tab:classification_with_llm).
 
 The target `likelihood` is the sign of S at full observation, where S is the closure's score. The target `clinical` is
 the patient's label, if known. `summarise` compares each score's decisions with the targets.
@@ -62,10 +62,10 @@ def run(
     """Compute the scores of all patients in the binary tasks of all entities, along every order of observation.
 
     Each patient has one random order of all M features for each seed. The rules `greedy`, `largest_unary` and
-    `static_unary` choose informed orders. `greedy` is run with the gain `cmi`. Except under the closure `explicit`, it
-    is also run with the gain `f_target` of each of two scores. `largest_unary` chooses in each round the feature with
-    the largest absolute effective unary. `static_unary` sorts features by absolute unary, largest first, and uses this
-    order for all patients.
+    `static_unary` choose informed orders. `greedy` is run with the gain `cmi`. Except under the closure `explicit`,
+    `greedy` is also run with the gain `f_target` of each of two scores. `largest_unary` chooses in each round the
+    feature with the largest absolute effective unary potential. `static_unary` sorts features by absolute unary
+    potential, largest first, and uses this order for all patients.
 
     Returns
     -------
@@ -166,10 +166,9 @@ def _steps(
 
 
 def static_order(bundle: Bundle, entity: str) -> Ints:
-    """Return the features in descending order of their absolute unary for one entity.
+    """Return the features sorted by their absolute unary potential for one entity, largest first.
 
-    Among features with equal unary, features with couplings come first, and then the alphabetical order of names
-    decides.
+    Among features with equal absolute unary potential, features with couplings come first, and are sorted by name.
 
     Returns
     -------
@@ -267,7 +266,7 @@ def _parts(cube: Cube, method: str, truth: Codes) -> dict[str, list[Part]]:
 def _accuracies(
     parts: dict[str, list[Part]], random: dict[str, list[Part]], resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
-    """Yield the accuracy for every way of counting, and its difference between an informed and the random order."""
+    """Yield the accuracy for every way of counting, and the difference from the accuracy along the random order."""
     for cut, keys in CUTS.items():
         yield by_t(resampled.mean(parts[cut])).assign(**keys)
     for cut, variant in (("accuracy", None), ("support", "support")) if parts is not random else ():

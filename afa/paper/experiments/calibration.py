@@ -151,7 +151,8 @@ def reliability(odds: pd.DataFrame, targets: pd.DataFrame) -> pd.DataFrame:
 def cases_of(odds: pd.DataFrame, targets: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
     """Yield (keys, table of cases) for each combination of coupling, inference, kind of log-odds, target and t.
 
-    The columns of a case are the predicted probability `p`, the true class `y`, and the `bin` of the probability.
+    The columns of this table are `patient`, the predicted probability `p`, the true class `y`, and the `bin` of the
+    probability.
     """
     truth = targets.assign(likelihood=targets["likelihood"].map({1: 1.0, -1: 0.0}))
     keys = ["coupling", "patient", "entity"]
@@ -186,7 +187,7 @@ def sums_by(unit: Ints, column: Ints, n_units: int, n_columns: int, values: Floa
 
 @dataclass(frozen=True)
 class ProbabilitySums:
-    """Sums over the cases of each unit (patient). They determine the calibration error and the Brier score.
+    """Sums over the cases of each unit (patient), which determine the calibration error and the Brier score.
 
     Parameters
     ----------
@@ -218,7 +219,7 @@ class ProbabilitySums:
         return cls(sums_by(unit, bins_of(probability), n_units, BINS, probability - truth), squares, n)
 
     def calibration_error(self, weights: Floats) -> Floats:
-        """Return the expected calibration error for each row of weights of the units.
+        """Return the expected calibration error for each row of `weights`.
 
         The error is the mean of |mean probability - share of class 1| over the bins, weighted by the number of cases in
         a bin.
@@ -236,7 +237,7 @@ class ProbabilitySums:
         return error
 
     def brier(self, weights: Floats) -> Floats:
-        """Return the Brier score, the mean of (probability - truth)^2, for each row of weights of the units.
+        """Return the Brier score, the mean of (probability - truth)^2, for each row of `weights`.
 
         Parameters
         ----------

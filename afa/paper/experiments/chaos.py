@@ -1,10 +1,10 @@
-"""Chaotic patients: does inference improve decisions about them more than decisions about other patients? (supp:chaos)
+"""Test of the claim that inference improves decisions most for chaotic patients (supp:chaos).
 
 A duel *flips* when the sign of its score changes as features are observed. A tied duel keeps its previous sign. A
 patient is chaotic if the patient's duels flip often. Patients are classified by the flips of the score `wald` along one
-set of random orders. On the same orders, this selection puts `wald` at a disadvantage. The lead of `linearity` over
-`wald` is therefore also measured on other orders (decisions.md A10). `summarise` computes the classification, because
-it needs all patients of the cohort.
+set of random orders. On the same orders, selecting patients by flips of `wald` puts `wald` at a disadvantage. The lead
+of `linearity` over `wald` is therefore also measured on other orders (decisions.md A10). `summarise` computes the
+classification, because it needs all patients of the cohort.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ DEFINITIONS: Mapping[str, Definition] = {
     "wald": Definition("wald"),
     "wald_50": Definition("wald", EARLY),
     "linearity": Definition("linearity"),
-    # Only this definition can be applied before all features are observed.
+    # Only `early_50` can be applied before all features are observed.
     "early_50": Definition("wald", EARLY, EARLY),
 }
 """The first definition is that of decisions.md A10. The other definitions are compared with the first."""
@@ -270,7 +270,7 @@ def chaotic_patients(flips: pd.DataFrame, patients: Sequence[str]) -> Bools:
 
 
 def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
-    """Return summary rows on how well one classification of patients predicts a second one, for all `COMPARISONS`.
+    """Return summary rows that compare pairs of classifications of the patients, for all `COMPARISONS`.
 
     `variant` is the definition of the predicting classification, which uses the selecting orders. `reference` is the
     definition of the predicted classification: `plain` is `wald` over all rounds, and `itself` is the definition in

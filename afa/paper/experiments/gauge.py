@@ -188,7 +188,10 @@ def _correlations(scalars: pd.DataFrame, patients: Sequence[str], resampled: Res
 
 
 def _within_pairs(moments: Moments, resampled: Resampled) -> pd.DataFrame:
-    """Return mean, quartiles, minimum and maximum over pairs of each pair's correlation over patients and seeds."""
+    """Return mean, quartiles, minimum and maximum of the pairs' correlations.
+
+    A correlation is over patients and seeds.
+    """
     plain = moments.correlation(np.ones((1, len(moments.n))))[0]
     defined = ~np.isnan(plain)
     spread = resampled.statistic(lambda w: _mean_and_quartiles(moments.correlation(w)[:, defined]), int(defined.sum()))

@@ -113,7 +113,7 @@ class LabelTask:
 
     @classmethod
     def of_controls(cls, setting: LabelSetting, bundle: Bundle, cohort: Cohort) -> list[LabelTask]:
-        """Return one task for each entity. Its patients are the healthy controls, who have no label."""
+        """Return one task for each entity. The task's patients are the healthy controls, who have no label."""
         names, values = tuple(map(str, cohort.controls.index)), cohort.controls.to_numpy(dtype=np.int8)
         ill = np.zeros(len(names), dtype=bool)
         return [cls(setting, bundle, entity, names, values, ill) for entity in bundle.entities if names]
@@ -145,7 +145,7 @@ class LabelTask:
         return [-(-percent * len(self.support) // 100) for percent in percents]
 
     def seen(self, percents: Sequence[int], seed: int) -> Bools:
-        """Return a mask of the first features of the support in each patient's random order.
+        """Return a mask of the support's features that are observed at each percentage, in each patient's random order.
 
         Returns
         -------
@@ -191,7 +191,7 @@ def by_model(
     """Return one table for each task, in the order of `tasks`.
 
     Tasks that differ only in the encoding have the same model and many states in common. `follow` is therefore called
-    once for each model, with all its tasks.
+    once for each model, with all tasks of the model.
     """
     models: dict[tuple[Any, ...], list[int]] = {}
     for i, task in enumerate(tasks):
@@ -327,18 +327,18 @@ def label_null(
 ) -> list[pd.DataFrame]:
     """Return one table for each task with the metrics of bundles whose genes are shuffled.
 
-    A shuffled bundle has the same potentials, couplings and signs, but the genes of the panel are permuted. It
-    therefore contains no knowledge about genes, and an elicited bundle should be more accurate than shuffled bundles.
-    The code permutes the values of the genes, which is equivalent to permuting the potentials.
+    A shuffled bundle has the same potentials, couplings and signs, but the genes of the panel are permuted. Shuffled
+    bundles therefore contain no knowledge about genes, and an elicited bundle should be more accurate. The code
+    permutes the values of the genes, which is equivalent to permuting the potentials.
 
     At each of `percents`, `permutations` shuffled bundles are evaluated along the random order of the first seed and
-    along the order of greedy CMI. At full observation, where the order does not matter, `whole_permutations` shuffled
-    bundles are evaluated. `balanced_accuracy` is that of decisions by the sign of the raw score. For
+    along the order that `greedy` chooses. At full observation, where the order does not matter, `whole_permutations`
+    shuffled bundles are evaluated. `balanced_accuracy` is computed for decisions by the sign of the raw score. For
     `balanced_accuracy_calibrated`, the raw score without observations is subtracted first.
     """
 
     def follow(own: Sequence[LabelTask]) -> list[pd.DataFrame]:
-        # Shuffled bundles are followed together, because they share many states.
+        # Shuffled bundles are computed together, because they have many states in common.
         shuffles = [_shuffled(own[0], permutation) for permutation in range(permutations)]
         values = np.concatenate([task.values[:, genes] for task in own for genes in shuffles])
         tables: list[list[pd.DataFrame]] = [[] for _ in own]

@@ -52,7 +52,7 @@ def run(
     """Return scores and labels of a cohort, for each reference of the encoding and each closure.
 
     In the settings that were fixed in advance, features are observed in the random orders of all seeds and in the order
-    that `greedy` chooses by mutual information. In variations of these settings, features are observed in the random
+    that `greedy` chooses by mutual information. In variations of the settings, features are observed only in the random
     order of the first seed.
 
     Parameters

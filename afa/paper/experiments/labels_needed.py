@@ -1,10 +1,10 @@
 """The number of labelled patients with which a trained classifier is as accurate as the zero-shot scores.
 
-The zero-shot scores come from the stage `labels`: one with the paper's encoding and closure, the other with an
-alternative to both. The classifiers are trained on the same encoded values, and evaluated on patients whose labels were
-not used in training. A resampled patient keeps all predictions about this patient, by scores and classifiers. For
-classifiers trained on shuffled labels, classifiers are resampled instead of patients, because their accuracy depends
-far more on the shuffle than on the patients.
+The zero-shot scores, with the paper's encoding and closure and with alternatives to both, come from the stage `labels`.
+The classifiers are trained on the same encoded values, and evaluated on patients whose labels were not used in
+training. A resampled patient keeps all predictions about this patient, by scores and classifiers. For classifiers
+trained on shuffled labels, classifiers are resampled instead of patients, because their accuracy depends far more on
+the shuffle than on the patients.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _zero_shot_scores(scores: pd.DataFrame, tasks: Sequence[LabelTask]) -> pd.Da
 def _of_positive(task: LabelTask, size: int) -> int:
     """Return the number of positive patients in a training set of `size` patients.
 
-    The share of positive patients equals that of the cohort, but each class has at least one patient.
+    The share of positive patients equals the share in the cohort, but each class has at least one patient.
     """
     return int(np.clip(round(size * task.positive.mean()), 1, size - 1))
 
@@ -281,13 +281,13 @@ class RepeatedTests:
 
     @cached_property
     def repeats(self) -> list[RepeatedTests]:
-        """Return each repeat as an object of its own, in which every patient has the weight 1."""
+        """Return each repeat as a separate object, in which every patient has the weight 1."""
         plain = np.ones((1, len(self.positive)))
         return [RepeatedTests(self.tested[[k]], self.positive, plain) for k in range(len(self.tested))]
 
     @cached_property
     def _classes(self) -> list[tuple[Bools, Floats, Floats]]:
-        """Return for each class: a mask of its C patients, their weights, (R + 1, C), and sums of weights, (R + 1, K).
+        """Return, for each class, a mask of its C patients, their weights, (R + 1, C), and sums of weights, (R + 1, K).
 
         The sum for a repeat contains the weights of the patients of the class on whom the repeat is evaluated.
         """
@@ -466,7 +466,7 @@ def _overtaken(found: Found, confidence: float) -> pd.DataFrame:
 
 
 def _first_ahead(ahead: Bools, sizes: Sequence[int]) -> Floats:
-    """Return the smallest size from which on `ahead` is always True, (R,), or inf if there is none.
+    """Return the smallest size from which on `ahead` is always True, (R,), or inf without such a size.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Layer 0 removes entities before any observation: how many entities each rule removes, and how often it is wrong.
+"""Layer 0 removes entities before any observation: numbers of removed entities, and shares of wrong removals.
 
 A removal is wrong if the removed entity is in a patient's top k at full observation. The stage also measures the effect
 of Layer 0 on the first features that `greedy` chooses. `greedy` chooses one order for all entities, and one order for
@@ -304,7 +304,10 @@ def geometry(clusters: pd.DataFrame) -> pd.DataFrame:
 
 
 def greedy_accuracy(lift: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
-    """Return the sign accuracy at each t if `greedy` considers all entities. It is equal for all criteria and rules."""
+    """Return the sign accuracy at each t if `greedy` considers all entities.
+
+    This accuracy is equal for all criteria and rules.
+    """
     one = lift[(lift[ELIMINATION] == lift[ELIMINATION].iloc[0]).all(axis=1)]
     return by_t(resampled.mean(_calls(one, "right_greedy", resampled))).assign(metric="accuracy", **FOLLOWED)
 

@@ -1,8 +1,8 @@
 """Layer 1: how early each bracket decides each duel, along random and informed orders (tab:layer1_informed).
 
-When a bracket for D(x) excludes 0, it decides (in column names, calls) the sign of D(x). Each decision is compared with
-the sign at full observation (decisions.md B4). A single wrong decision of a rigorous bracket stops the stage. Wrong
-decisions of heuristic brackets are counted.
+When a bracket for D(x) excludes 0, it decides the sign of D(x). The column `called` counts these decisions. Each
+decision is compared with the sign at full observation (decisions.md B4). A single wrong decision of a rigorous bracket
+stops the stage. Wrong decisions of heuristic brackets are counted.
 """
 
 from __future__ import annotations
@@ -298,7 +298,9 @@ def _open_rows(table: pd.DataFrame, sample: Resampled) -> Iterator[pd.DataFrame]
 
 
 def quantile(counts: Floats, levels: Floats, share: float) -> Floats:
-    """Return the quantile `share` of the levels, weighted by each row of counts. A row without counts gives NaN.
+    """Return the quantile of the levels at the probability `share`, weighted by each row of counts.
+
+    A row without counts gives NaN.
 
     Parameters
     ----------

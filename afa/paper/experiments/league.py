@@ -1,4 +1,4 @@
-"""The league: how accurate are answers after a few measurements chosen without labels? Data sets with labels answer.
+"""The league: accuracy of answers after a few measurements chosen without labels, on data sets with labels.
 
 Several models are made from the bundle of each data set, or "field" (`afa.evaluate.entrants`). Features are observed in
 the planner's order, in random orders and in one fixed order. The answers after each number of observations are compared
@@ -165,7 +165,7 @@ class _Question:
         return pd.concat(curves), leads, planned
 
     def weights(self, among: Bools) -> Floats:
-        """Return the weight of each patient: first 1 (the data), then in R resamples of the distinct rows, (1 + R, P).
+        """Return the patients' weights, (1 + R, P): 1 in the data, followed by R resamples of the distinct rows.
 
         In a resample, the weight of a patient is the number of times that the patient's row was sampled.
         """
@@ -208,8 +208,8 @@ class _Question:
 
         The models are the classifiers, the bundle updated with the labelled patients, a model with a flat prior updated
         in the same way, and the bundle alone. All models use the same samples of labelled patients, and are evaluated
-        on other patients. The ladder also contains the differences of the pairs of models in `STEPS`. Its intervals are
-        over samples and patients together.
+        on other patients. The ladder also contains the differences of the pairs of models in `STEPS`. For the intervals
+        of the ladder, samples and patients are resampled together.
 
         Parameters
         ----------

@@ -98,7 +98,7 @@ class Allocation(Section):
     def parts(self) -> tuple[str, ...]:
         """Return the names of the parts of the allocation grid. A job computes one part for one shard of the patients.
 
-        The part `none` contains the rules without a gain. Every gain is a part.
+        The part `none` contains the rules without a gain. Each gain has a part of its own.
         """
         without = [rule for rule in self.rules if rule in WITHOUT_GAIN]
         gains = self.gains if len(without) < len(self.rules) else ()

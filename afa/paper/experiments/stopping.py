@@ -146,9 +146,9 @@ Halt = tuple[str, float]
 def stops(
     levels: settings.Stopping, watched: StoppingQuantities | TaskStoppingQuantities
 ) -> Iterator[tuple[Halt, Ints]]:
-    """Yield each stopping rule with each patient's first round at which the condition holds, or M without such a round.
+    """Yield each stopping rule with the first round at which its condition holds, or M without such a round.
 
-    The first item of each pair is the rule (`Halt`). The second item contains the rounds, (P,) int64.
+    The first item of each pair is the rule (`Halt`). The second item contains the patients' rounds, (P,) int64.
     """
     n_patients, last_round = watched.certain.shape[0], watched.certain.shape[1] - 1
     yield ("certain", 1.0), first_where(watched.certain[:, :-1])
@@ -274,7 +274,7 @@ def _rows_of(
 ) -> Iterator[pd.DataFrame]:
     """Yield the summary rows about one order of observation in one table.
 
-    They are computed from arrays (P, E, rules), in which the top-k task counts as one entity.
+    The rows are computed from arrays (P, E, rules), in which the top-k task counts as one entity.
     """
     binary, rule = name == "tasks", axis_of(part, ["stopping", "level"])
     method, words = "two_elbo" if binary else "linearity", [word for key, word in keys.items() if key != "gain"]

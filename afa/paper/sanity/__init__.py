@@ -68,7 +68,7 @@ class Subject:
     def closures(self) -> list[Bundle]:
         """Return a bundle for the binary task of each entity.
 
-        Its two class models are proportional to exp(S/2) and exp(-S/2).
+        The two class models are proportional to exp(S/2) and exp(-S/2).
         """
         return [closed_bundle(self.bundle, entity) for entity in self.bundle.entities]
 

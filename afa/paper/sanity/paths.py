@@ -1,11 +1,11 @@
 """Two acceptance tests along orders of observation: rigorous brackets are never wrong, and mean-field solves converge.
 
-A bracket decides (in column names, calls) a sign when it excludes 0. It is wrong if this sign differs from the sign at
-full observation. A mean-field solve must end within tolerance, and its ELBO must not exceed the exact log Z. The tables
-count the decisions of all brackets, including heuristic brackets (decisions.md B4). They also count sweeps, capped
-solves and cases that do not converge (decisions.md M8), and contain the contraction constants. Three models are solved
-for each entity: the model of the entity, and the class models `class_1` and `class_0`, proportional to exp(S/2) and
-exp(-S/2).
+A bracket decides a sign when it excludes 0 (column `called`). The bracket is wrong if this sign differs from the sign
+at full observation. A mean-field solve must end within tolerance, and its ELBO must not exceed the exact log Z. The
+tables count the decisions of all brackets, including heuristic brackets (decisions.md B4). The tables also count
+sweeps, capped solves and cases that do not converge (decisions.md M8), and contain the contraction constants. Three
+models are solved for each entity: the model of the entity, and the class models `class_1` and `class_0`, proportional
+to exp(S/2) and exp(-S/2).
 """
 
 from __future__ import annotations
@@ -113,9 +113,9 @@ def bracket_table(subject: Subject) -> pd.DataFrame:
     """Return the numbers of decisions and wrong decisions for each (population, bracket, t), over patients and seeds.
 
     `decided` is the number of duels or tasks with a winner at full observation. `called` and `wrong` are the numbers of
-    decisions and of wrong decisions in these duels or tasks. A decision is counted at every t at which the bracket
-    excludes 0. `tied_called` is the number of decisions in duels that are tied at full observation. Every decision in a
-    tied duel is wrong.
+    decisions and of wrong decisions in the duels or tasks with a winner. A decision is counted at every t at which the
+    bracket excludes 0. `tied_called` is the number of decisions in duels that are tied at full observation. Every
+    decision in a tied duel is wrong.
     """
     return _counted(subject, (0, 1), "t", range(len(subject.bundle.features) + 1))
 
@@ -152,7 +152,7 @@ def solve_log(subject: Subject, solver: Solver | None = None) -> SolvePaths:
 
     counts = []
     for axis, own, *of_tasks in zip((1, 2, 2), *map(paths, (subject.bundle, *subject.closures)), strict=True):
-        classes = np.concatenate(of_tasks, axis=axis)  # in turn class 1 and class 0 of each entity
+        classes = np.concatenate(of_tasks, axis=axis)  # class 1 and class 0 of each entity alternate
         counts.append(np.stack([own, *(np.take(classes, range(e, 2 * own.shape[axis], 2), axis) for e in (0, 1))]))
     return SolvePaths(*counts)
 

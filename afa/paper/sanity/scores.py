@@ -1,11 +1,11 @@
 """Three acceptance tests of scores: values at full observation, effect of a gauge, and order of the entities.
 
 At full observation, every score equals the energy S(x), however the score is computed (eq:diff-decomposition). A gauge
-is a model G that is added to both class models: p_1 ~ exp(S/2 + G) and p_0 ~ exp(-S/2 + G). Their log-ratio does not
-depend on G. Therefore, `wald`, `l1` and every decision at full observation do not depend on G. Before full observation,
-scores that use inference do depend on G (decisions.md B5, in contrast to supp:sanity). The change of these scores is
-reported, but not tested. Entities are ranked by Copeland's rule, so that ranks and top k do not depend on the order of
-the entities.
+is a model G that is added to both class models: p_1 ~ exp(S/2 + G) and p_0 ~ exp(-S/2 + G). The log-ratio of the class
+models does not depend on G. Therefore, `wald`, `l1` and every decision at full observation do not depend on G. Before
+full observation, scores that use inference do depend on G (decisions.md B5, in contrast to supp:sanity). The change of
+these scores is reported, but not tested. Entities are ranked by Copeland's rule, so that ranks and top k do not depend
+on the order of the entities.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def full_scores(subject: Subject) -> StateSamples:
 
 
 def _readable_constants(subject: Subject, energy: Floats, tie: float) -> Outcome:
-    """Check for a few patients that the running constants of `Evidence` end at the given energies."""
+    """Check for a few patients that the final running constants of `Evidence` equal the given energies."""
     chosen, found = subject.some(READABLE_PATIENTS), energy.copy()
     for v, entity in enumerate(subject.bundle.entities):
         model = subject.bundle.mrf(entity)
@@ -224,8 +224,8 @@ def gauge_change(subject: Subject) -> pd.DataFrame:
 def with_gauge(closed: Bundle, share: tuple[float, float]) -> Bundle:
     """Return the bundle of a binary task, with a share of a random pairwise model G added to each class.
 
-    The bundle's name determines the seed of G. G has potentials for the support of S and a few more features. These
-    potentials are multiples of 1/8, so that sums in a bundle with integer potentials stay exact.
+    The bundle's name determines the seed of G. G has potentials for the support of S and a few more features. The
+    potentials of G are multiples of 1/8, so that sums in a bundle with integer potentials stay exact.
 
     Parameters
     ----------

@@ -136,7 +136,7 @@ def hardest_rows(grid: Grid, resampled: Resampled, chaotic: Bools) -> Iterator[L
 
     There are rows for each gain and schedule at the paper's rounds. `accuracy` is the sign accuracy of `linearity`
     along the features that `priority_clusters` chooses. `gap` is this accuracy minus the accuracy along the features
-    that the rule in `reference` chooses. Resampled patients stay in their group.
+    that the rule in `reference` chooses. A resampled patient stays in the same group.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def _precision_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def _in_shares(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with numbers in `UNIT` converted to shares."""
+    """Return a table with values and intervals divided by `UNIT`."""
     return table.assign(**{name: table[name] / UNIT for name in ("value", "low", "high")})
 
 
@@ -199,11 +199,11 @@ def _constant_answers(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 def certified_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
     """Yield the quartiles of the t at which a run becomes certified, and the shares of certified runs, for each cell.
 
-    A run is one order of one patient. A patient is resampled with all runs of the patient. `count` is the median t. The
-    quantities `q25` and `q75` are the lower and the upper quartile. A run that is never certified counts as later than
-    all other runs. If a quartile falls on such a run, it is missing. The `rate` of `never` is the share of runs that
-    are never certified. The `rate` of `certified` is the share of runs that are certified after t features. `gap` is
-    this share minus the same share for the cell in `reference`.
+    A run is one order of one patient. A resampled patient keeps all runs. `count` is the median round of certification.
+    The quantities `q25` and `q75` are the lower and the upper quartile. A run that is never certified counts as later
+    than all other runs. If a quartile falls on such a run, it is missing. The `rate` of `never` is the share of runs
+    that are never certified. The `rate` of `certified` is the share of runs that are certified after t features. `gap`
+    is this share minus the same share for the cell in `reference`.
     """
     shown, weights = shown_rounds(grid.last_round), resampled.every
     for cell in grid.runs:
@@ -245,8 +245,8 @@ def saved_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 def bracket_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
     """Yield the `rate` of duels that the tight l1 bracket has resolved, for each cell. Tied duels are included.
 
-    The quantity `wrong` is the share of resolved duels with the wrong winner. It is 0, because `read_grid` refuses
-    tables with a wrong winner.
+    The quantity `wrong` is the share of resolved duels with the wrong winner. This share is 0, because `read_grid`
+    refuses tables with a wrong winner.
     """
     shown = shown_rounds(grid.last_round)
     for cell in grid.runs:
@@ -258,9 +258,9 @@ def bracket_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def _needed(part: Part, weights: Floats) -> Floats:
-    """Return the first t from which on a mean stays at each share in `LEVELS` of its final value, (1 + R, levels).
+    """Return the first t from which on a mean is at least a fraction of its final value, for each fraction in `LEVELS`.
 
-    The result is NaN if there are no cases.
+    The result, (1 + R, levels), is NaN if there are no cases.
     """
     right, total = part
     curve = mean_ratio([(right, total[:, :1])], weights)
@@ -279,7 +279,7 @@ def shown_rounds(last_round: int) -> list[int]:
 
 
 def references(cell: GridCell) -> dict[str, GridCell]:
-    """Return {name: cell} for the cells with which a cell is compared. The grid may lack these cells.
+    """Return {name: cell} for the cells with which a cell is compared, even if the grid lacks them.
 
     A cell is compared with `random`, with `greedy` and `clustered` at the same gain and schedule, and with
     `largest_unary` at the same schedule. A cell with the paper's schedule is also compared with `every`: the rule with

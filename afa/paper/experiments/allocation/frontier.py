@@ -1,8 +1,8 @@
 """The tables and summary rows of the rule `frontier`, for each background (docs/frontier.md; not in the paper).
 
-The rule `frontier` uses no gain of the allocation grid. The score `background` guides its choices and decides. The
-background of each patient is the half of the cohort without this patient. A bundle with probabilities also has the
-background `elicited`.
+The rule `frontier` uses no gain of the allocation grid. The score `background` guides the choices of features and
+decides about the patient. The background of each patient is the half of the cohort without this patient. A bundle with
+probabilities also has the background `elicited`.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def frontier_table(
     targets: Targets,
     threads: int | None = None,
 ) -> pd.DataFrame:
-    """Follow the chosen patients with the rule `frontier` and each background.
+    """Return the choices and results of the rule `frontier` for the chosen patients, with each background.
 
-    If a feature of the bundle cannot take all three values, there is no such score, and the table is empty.
+    If a feature of the bundle cannot take all three values, the score is undefined, and the table is empty.
 
     Parameters
     ----------
@@ -131,6 +131,6 @@ def frontier_rows(table: pd.DataFrame, grid: Grid, patients: Sequence[str], resa
 
 
 def _in_shares(table: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Return a table in which multiples of 1 / `UNIT` are converted to shares."""
+    """Return a table with precisions and their intervals divided by `UNIT`."""
     unit = UNIT if column in PRECISIONS else 1
     return table.assign(**{name: table[name] / unit for name in ("value", "low", "high")})

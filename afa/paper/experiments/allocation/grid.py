@@ -47,7 +47,7 @@ class GridCell(NamedTuple):
 class Grid:
     """Counts in each grid cell for P patients and rounds 0 to M, summed over the runs (seeds) of the cell.
 
-    Attributes
+    Parameters
     ----------
     last_round : M
     methods : names of the scores

@@ -2,7 +2,8 @@
 
 A cell of the grid (tab:m2_alloc) is (allocation, gain, schedule). In all cells, `linearity` guides the choices. Each
 round is evaluated by `linearity` and by `wald` (decisions.md A11). A user-defined rule, named `module:Class`, chooses
-features patient by patient, ten to a hundred times slower than a compiled rule. Its tables have the same columns.
+features patient by patient, ten to a hundred times slower than a compiled rule. Tables of user-defined and compiled
+rules have the same columns.
 """
 
 from __future__ import annotations
@@ -138,8 +139,8 @@ def follow_own_rule(
     Arguments are as for `afa.engine.rounds.follow_rule`.
 
     Between two rounds of `rescoring`, the rule sees the state of the earlier round, in which only the observed features
-    are updated. The rule thus chooses its remaining candidates in its own order (decisions.md A6). If no candidate is
-    left, the choice follows decisions.md A7 with the current state.
+    are updated. The rule thus chooses its candidates one after the other, in the order of the earlier round
+    (decisions.md A6). If no candidate is left, the choice follows decisions.md A7 with the current state.
 
     Parameters
     ----------
@@ -174,7 +175,7 @@ def follow_own_rule(
 
 
 def _answered(state: Patient, bundle: Bundle, k: int) -> tuple[NDArray[Any], ...]:
-    """Return the results of one patient and round, as arguments of `judged` after `fallback`."""
+    """Return the results of one patient and round, which are the last arguments of `judged`."""
     pairs, n, tie = state.pairs, len(bundle.entities), state.packed.tie
     tables = [state.scores(score) for score in READOUTS]
     ranked = [ranks_of(table, np.arange(n), name_places(bundle.entities), tie) for table in tables]
@@ -186,9 +187,9 @@ def _answered(state: Patient, bundle: Bundle, k: int) -> tuple[NDArray[Any], ...
 
 
 def _ask(rule: Rule, looked: View, present: View) -> Choice:
-    """Return the rule's choice from its last view.
+    """Return the rule's choice from the view `looked`.
 
-    If the rule has no candidate, return the choice of A7 from the current view.
+    If the rule has no candidate, return the choice of A7 from the view `present`.
     """
     where = f"allocation rule {type(rule).__name__}, patient {present.patient}, after {present.observed.sum()} features"
     choice = rule.choose(replace(looked, observed=present.observed))

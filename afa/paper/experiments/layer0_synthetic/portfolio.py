@@ -1,9 +1,8 @@
 """Synthetic entities and patients for Layer 0: six simulators, which the paper calls stories.
 
 A story generates the potentials of clustered entities without priors. Patients are exact samples from the resulting
-models. `config/portfolio.yaml` contains the parameters of each configuration. A comment at the top of this file
-explains how the parameters were chosen. The fields of a story's class are the parameters of the story
-(tab:layer0_synthetic).
+models. `config/portfolio.yaml` contains the parameters of each configuration. A comment in this YAML file explains how
+we chose the parameters. The fields of a story's class are the parameters of the story (tab:layer0_synthetic).
 """
 
 from __future__ import annotations
@@ -257,8 +256,8 @@ def drug_family(config: SharedBlocks, draw: np.random.Generator) -> Model:
 def pathway_enrichment(config: Blocks, draw: np.random.Generator) -> Model:
     """Return a model whose entities are gene sets. Each gene set is enriched in one pathway module.
 
-    A gene set has strong effects on the features of its module. Gene sets of the same module differ by small, uniformly
-    distributed amounts on these features only. Couplings are weak.
+    A gene set has strong effects on the features of its module. Gene sets of the same module differ only by small,
+    uniformly distributed amounts on the module's features. Couplings are weak.
     """
     centre = _own_blocks(config, draw)
     own = (centre != 0)[config.home]
