@@ -56,7 +56,7 @@ class Elicitation(Asking):
     """How answers of language models are combined into a bundle; ignored if `bundle` names a folder."""
 
     min_agree: int = Field(2, ge=1)
-    """a gene is used if at least this number of the study's voters name it, all with the same direction"""
+    """a gene is used if at least this number of voters (independent runs) name it, all with the same direction"""
     study: Path = Path("resources/elicitation")
     """folder with the questions: `study.yaml` and `phenotypes.csv` (docs/elicitation.md)"""
     record: Path | None = None
@@ -88,7 +88,7 @@ class Explorer(Section):
 
 
 class Baselines(Asking):
-    """Language models that choose features without the planner (app. llm-planning-prompts): live, or from a record."""
+    """Language models that choose features themselves (app. llm-planning-prompts), live or with recorded answers."""
 
     record: Literal["carried"] | Path | None = "carried"
     """folder of the answers of a language model that plans on its own (docs/baselines.md). `carried`: the answers
