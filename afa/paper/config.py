@@ -222,8 +222,8 @@ def language_models(settings: RunConfig, home: Path = Path()) -> dict[str, Basel
     The table `llm_baselines` has the settings of the run. If `record` is `carried`, the answers bundled with the
     project are used, with the settings with which these answers were made: answers for given orders of features in
     `llm_baselines`, and answers of models that chose features in the table `llm_choosing`. For the bundled answers, all
-    settings that affect the prompts had default values. If one of these settings has another value, the bundled answers
-    are not used.
+    settings that affect the prompts had default values. If a setting that affects the prompts has another value, the
+    bundled answers are not used.
 
     Parameters
     ----------

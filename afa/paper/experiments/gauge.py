@@ -1,8 +1,8 @@
 """Comparison of two kinds of class models for the score of a duel: closure and true gauge (tab:m1agree, tab:m1acc).
 
-The score of a duel uses one model for each of two classes. In the true gauge, these models are the models of the two
-entities. The closure, which the paper calls `maxent`, derives both models from the difference of the two entities'
-scores. Features are observed in the random orders of the stage `sign`.
+The score of a duel uses one model for each of two classes. In the true gauge, the class models are the models of the
+duel's two entities. The closure, which the paper calls `maxent`, derives both models from the difference of the two
+entities' scores. Features are observed in the random orders of the stage `sign`.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def _correlations(scalars: pd.DataFrame, patients: Sequence[str], resampled: Res
 def _within_pairs(moments: Moments, resampled: Resampled) -> pd.DataFrame:
     """Return mean, quartiles, minimum and maximum of the pairs' correlations.
 
-    A correlation is over patients and seeds.
+    The correlation of a pair is computed over patients and seeds.
     """
     plain = moments.correlation(np.ones((1, len(moments.n))))[0]
     defined = ~np.isnan(plain)

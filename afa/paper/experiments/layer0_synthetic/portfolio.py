@@ -367,7 +367,7 @@ def simulated_cohort(config: Configuration, bundle: Bundle, n_patients: int = N_
     """Return simulated patients. Each patient has `n_true` true entities, which are the patient's labels.
 
     The first true entity of a patient is uniformly distributed. With probability `loyalty`, a further true entity is
-    sampled from the cluster of the first true entity, if an entity is left there, and otherwise from all other
+    sampled from the cluster of the first true entity, if this cluster has another entity, and otherwise from all other
     entities. The patient's profile is an exact sample from p(x) ~ exp(mean of S_v(x) over the true v).
     """
     draw = generator_of("portfolio", config.name, "patients")
