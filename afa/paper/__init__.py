@@ -1,1 +1,1 @@
-"""The reproduction of the paper: its experiments, baselines, acceptance checks, comparison and report."""
+"""The reproduction of the paper: experiments, baselines, acceptance tests, and a report that compares the results."""

@@ -1,15 +1,15 @@
-"""Digests of the code that a job runs: the functions that the job calls, and all code of afa that they use.
+"""Digests of the code that a job runs: the functions that the job calls, and all code of afa that these functions use.
 
 Snakemake runs a job again if its rule has changed, but not if an imported module has changed. Each rule therefore has
 two parameters: the digest of the functions that its command calls, and the versions of the packages on which the
 numbers depend (`versions`). A digest covers a function and all names of its module that the function uses. A digest
 also covers the whole of every module that is imported before the function runs.
 
-Text for people is excluded from digests: comments, docstrings, `help=` of an option, and the words of a `Fault` (see
+Digests exclude text for people: comments, docstrings, `help=` of an option, and the words of a `Fault` (see
 `_words_of_errors`). Imports under `if TYPE_CHECKING:` are ignored, because they do not run. Modules that afa itself
-imports by `importlib.import_module` are ignored, too. `afa.cli.stage` uses `import_module` only for the declarations of
-stages and the models of the settings. Changed declarations and settings are still noticed, because they are parameters
-of the rules.
+imports with `importlib.import_module` are also ignored. `afa.cli.stage` uses `import_module` only for the declarations
+of stages and the models of the settings. A changed declaration or setting still runs the rule again, because it is a
+parameter of the rule.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Piece(NamedTuple):
 
 
 class Code:
-    """The Python sources of the package. A source file is read only if a digest needs it, and at most once.
+    """The Python sources of the package. Each source file is read at most once, when a digest first needs it.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class Code:
         return digest.hexdigest()[:DIGEST_LENGTH]
 
     def parts(self, *roots: str) -> dict[str, str]:
-        """Return the digest of every module and function that `roots` use, by name.
+        """Return {name: digest} for every module and function that `roots` use.
 
         A root is a module (`afa.cohort.encode`), a function (`afa.paper.experiments.sign:run`), or the path of a
         notebook (`notebooks/chaos.ipynb`). For a notebook, the result contains only the modules that the notebook
@@ -145,8 +145,8 @@ class Code:
     def _function(self, module: str, name: str) -> tuple[dict[str, str], set[str]]:
         """Return {name: digest} of a function, and the modules that are imported before the function runs.
 
-        If the module only imports the function (`from afa.module import run`), the digest is that of the function in
-        the other module.
+        If the module only imports the function (`from afa.module import run`), the digest is computed in the module
+        that defines the function.
         """
         pieces = self._pieces(module)
         own = [piece for piece in pieces if name in piece.binds]
@@ -179,7 +179,7 @@ class Code:
         return self._new[key]
 
     def _imported(self, pieces: Iterable[Piece]) -> set[str]:
-        """Return the modules of afa that the given pieces import."""
+        """Return the modules of afa that the given statements import."""
         pairs = chain.from_iterable(piece.imports for piece in pieces)
         return {next((name for name in pair if name in self._files), "") for pair in pairs} - {""}
 
@@ -225,7 +225,7 @@ def needed(pieces: Sequence[Piece], name: str) -> list[Piece]:
 
 
 def pieces_of(source: bytes, file: Path) -> tuple[Piece, ...]:
-    """Split a Python source into pieces: its top-level statements that run at import.
+    """Split a Python source into pieces, the top-level statements that run at import.
 
     Raises
     ------
@@ -323,7 +323,7 @@ def _bound(node: ast.AST, *, changed: bool = True) -> Iterator[str]:
 
 
 def _used(node: ast.AST) -> set[str]:
-    """Return the names in a syntax node that may be global names of its module, without local names of functions."""
+    """Return the names in a syntax node that may be global names of the module, not local names of functions."""
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         names = {node.id} if isinstance(node, ast.Name) else set()
         return names.union(*map(_used, ast.iter_child_nodes(node)))
@@ -346,7 +346,7 @@ def _piece(statement: ast.stmt, binds: frozenset[str], *, is_import: bool) -> Pi
 
 
 def _write(node: ast.AST, omitted: set[int], words: list[str]) -> None:
-    """Append the syntax tree below a node to `words`, as text. Line numbers, docstrings and `omitted` are excluded."""
+    """Append the syntax tree below a node to `words`, as text, without line numbers, docstrings and `omitted` nodes."""
     words.append(type(node).__name__)
     for field in node._fields:
         value = getattr(node, field, None)
@@ -361,13 +361,13 @@ def _write(node: ast.AST, omitted: set[int], words: list[str]) -> None:
 
 
 def _words_of_errors(statement: ast.stmt, nodes: Sequence[ast.AST]) -> set[int]:
-    """Return the `id` of every constant in a statement that is certainly text for people, such as an error message.
+    """Return the `id` of every constant in a statement that is only text for people, such as an error message.
 
     Strings in the arguments of `Fault(...)` and of `help=` are text for people: whole strings, constant parts of
     f-strings, both branches of a conditional, and both parts of a sum. If a function uses a name only in arguments of
     `Fault(...)` and `help=`, the value or default of the name is also text for people, as is the return value of
-    `Fault.__str__`. The texts of other exceptions are part of a digest, because a language model receives the text of
-    the `ValueError` that refuses its answer.
+    `Fault.__str__`. A digest covers the texts of other exceptions: if a `ValueError` refuses an answer of a language
+    model, the model receives the error's text.
     """
     spoken: list[ast.expr] = []
     for node in nodes:
@@ -389,7 +389,7 @@ def _words_of_errors(statement: ast.stmt, nodes: Sequence[ast.AST]) -> set[int]:
 
 
 def _leaves(node: ast.expr) -> Iterator[ast.expr]:
-    """Yield the strings and names in an expression that builds a text from conditionals, sums and f-strings."""
+    """Yield the strings and names in an expression that builds a text with conditionals, sums and f-strings."""
     if isinstance(node, ast.IfExp):
         yield from chain(_leaves(node.body), _leaves(node.orelse))
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
@@ -449,7 +449,9 @@ def _calls_import_module(node: ast.AST) -> TypeGuard[ast.Call]:
 
 
 def user_files(module: str) -> list[Path]:
-    """Return the files of a user's module and of the modules that it imports, or an empty list if there is no module.
+    """Return the files of a user's module and of all modules that this module imports.
+
+    The list is empty if the module does not exist.
 
     Modules of afa, of Python and of installed packages are excluded.
 

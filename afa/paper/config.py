@@ -1,4 +1,4 @@
-"""The settings of a run: a model of `config/config.yaml` with all its keys. Other keys are forbidden."""
+"""The settings of a run: a model of `config/config.yaml` with all its keys. Unknown keys are errors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Asking(Section):
 
     @property
     def terms(self) -> str:
-        """Return the command-line options for the caps of a live run, or an empty text if no model is asked."""
+        """Return the command-line options with the caps of a live run, or "" if no model is asked."""
         given = {name: getattr(self, name) for name in Asking.model_fields if name != "live"}
         words = [f"--{name.replace('_', '-')} {value}" for name, value in given.items() if value is not None]
         return " ".join(words) if self.live else ""
@@ -56,7 +56,7 @@ class Elicitation(Asking):
     """How answers of language models are combined into a bundle; ignored if `bundle` names a folder."""
 
     min_agree: int = Field(2, ge=1)
-    """a gene is used if at least this number of the study's voters name it, all with the same direction"""
+    """a gene is used if at least this number of voters (independent runs) name it, all with the same direction"""
     study: Path = Path("resources/elicitation")
     """folder with the questions: `study.yaml` and `phenotypes.csv` (docs/elicitation.md)"""
     record: Path | None = None
@@ -88,7 +88,7 @@ class Explorer(Section):
 
 
 class Baselines(Asking):
-    """Language models that choose features without the planner (app. llm-planning-prompts): live, or from a record."""
+    """Language models that choose features themselves (app. llm-planning-prompts), live or with recorded answers."""
 
     record: Literal["carried"] | Path | None = "carried"
     """folder of the answers of a language model that plans on its own (docs/baselines.md). `carried`: the answers
@@ -132,7 +132,7 @@ class Baselines(Asking):
 
     @property
     def folder(self) -> Path | None:
-        """Return the folder where answers are read and saved, or None if no model is asked."""
+        """Return the folder with the recorded answers, to which new answers are added, or None if no model is asked."""
         if isinstance(self.record, Path):
             return self.record
         return Path("data/llm_baselines") if self.live else None
@@ -187,7 +187,7 @@ def check_run_config(document: dict[str, Any]) -> RunConfig:
 
 
 def cohort_file(settings: RunConfig, *folders: Path) -> Path:
-    """Return the file of a run's cohort, from the first of some folders that contains it.
+    """Return the file of a run's cohort from the first folder that contains it.
 
     `folders` are the folders `config/cohorts` of the workflow and of the user. The folder `resources/fields` next to
     each `config` is searched as well. If no folder contains the file, raise a `ConfigError` that lists the known
@@ -217,12 +217,13 @@ def bundled_extract(settings: RunConfig, series: str, home: Path = Path()) -> Pa
 
 
 def language_models(settings: RunConfig, home: Path = Path()) -> dict[str, Baselines]:
-    """Return the settings of the language models in each table of the summary. No model is run if the result is empty.
+    """Return {table of the summary: settings of its language models}. No model is asked if the result is empty.
 
-    The table `llm_baselines` has the settings of the run. If the record is `carried`, `llm_baselines` has the settings
-    of the bundled answers, and the table `llm_choosing` has the settings of the bundled answers in which models chose
-    features. The bundled answers were made with the default values of all settings that affect the prompts. If one of
-    these settings has another value, the bundled answers are not used.
+    The table `llm_baselines` has the settings of the run. If `record` is `carried`, the answers bundled with the
+    project are used, with the settings with which these answers were made: answers for given orders of features in
+    `llm_baselines`, and answers of models that chose features in the table `llm_choosing`. For the bundled answers, all
+    settings that affect the prompts had default values. If a setting that affects the prompts has another value, the
+    bundled answers are not used.
 
     Parameters
     ----------
@@ -243,7 +244,7 @@ def language_models(settings: RunConfig, home: Path = Path()) -> dict[str, Basel
 
 
 def own_rule_files(settings: RunConfig) -> list[Path]:
-    """Return the files of modules with user-defined rules, and the files of the modules that they import.
+    """Return the files of modules with user-defined rules, and the files of all modules that these modules import.
 
     Raise a `ConfigError` if a module does not exist.
     """

@@ -1,8 +1,8 @@
 """Detection of source and input files that change while the jobs of a run use them.
 
 Before its first job, a run records the digest of every file of the package, and of every input file of a rule in the
-project. When a job ends, it compares the files that it used with the recorded digests. The job fails if a module,
-template or input has been edited in the meantime. Thus, every recorded result comes from the recorded sources.
+project. When a job ends, it computes again the digests of the files that it used. The job fails if a digest has
+changed. Thus, every saved result was computed from the files with the recorded digests.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LARGEST = 10_000_000
 
 
 def sources(inputs: Iterable[str | Path] = ()) -> dict[str, str]:
-    """Return the SHA-256 of every file of the package and of every input that is a file, by path."""
+    """Return {path: SHA-256} for every file of the package and for every input that is a file."""
     package = [path for path in PACKAGE.rglob("*") if "__pycache__" not in path.parts]
     files = [path for path in (*package, *map(Path, inputs)) if path.is_file() and path.stat().st_size <= LARGEST]
     return {str(path): sha256_of(path) for path in files}
@@ -66,7 +66,7 @@ def check_sources(words: Sequence[str]) -> None:
 
 
 def _is_used(path: Path, packages: set[Path], named: set[Path]) -> bool:
-    """Return True if a process uses a file: as data of one of the `packages`, or as a path in `named` or inside one."""
+    """Return True if a process uses a file: data of one of the `packages`, or a file at or below a path in `named`."""
     if not path.is_relative_to(PACKAGE):
         return path in named or not named.isdisjoint(path.parents[:-1])
     inside = next((folder for folder in path.parents if (folder / "__init__.py").is_file()), PACKAGE)

@@ -1,9 +1,9 @@
-"""Tasks of a run that Snakemake does not do: locks of dead runs, the workflow's folder, leftovers of killed runs.
+"""Tasks that Snakemake leaves to a run: removing locks and leftovers of killed runs, and finding the workflow's folder.
 
-Snakemake's own lock is a file, which outlives a killed Snakemake and does not name its owner. In addition, every run
-and every job (`workflow/scripts/job.sh`) holds a shared kernel lock on the file `.snakemake/alive`. A kernel lock ends
-with its process. If a process can lock the file exclusively, no run is alive, and an existing lock of Snakemake belongs
-to a dead run.
+Snakemake's own lock is a file that does not name its owner and remains after Snakemake is killed. In addition, every
+run and every job (`workflow/scripts/job.sh`) holds a shared kernel lock on the file `.snakemake/alive`. The kernel
+releases this lock when the process ends. If a process can lock `.snakemake/alive` exclusively, no run is alive, and an
+existing lock of Snakemake belongs to a dead run.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def has_profile(words: Sequence[str], snakefile: str | Path) -> bool:
 
 
 def remove_shards(run: Path) -> None:
-    """Remove the shards of every stage whose joined tables exist. No job needs these shards any more.
+    """Remove the shards of every stage with joined tables. No job needs these shards any more.
 
     Snakemake removes shards after the job that joins their tables, but leaves empty folders. If a run is killed before
-    the removal, all shards remain.
+    Snakemake removes the shards, all shards remain.
     """
     for shards in (run / "shards").glob("*"):
         if any((run / "tables" / shards.name).glob("*")):
@@ -49,8 +49,8 @@ def remove_shards(run: Path) -> None:
 def workflow_folder(rules: SourceFile, state: str | Path) -> Path:
     """Return the folder of the workflow whose rules are in `rules`.
 
-    If the workflow is in a git repository, Snakemake reads the workflow's files one by one and creates no folder.
-    Therefore, this function unpacks the whole commit once, into a folder in `state` that is named after the commit.
+    If the workflow is in a git repository, Snakemake reads single files and creates no folder. Therefore, this function
+    unpacks the whole commit once into a folder in `state`. The folder is named after the commit.
 
     Parameters
     ----------
@@ -92,8 +92,9 @@ _joined: dict[Path, IO[str]] = {}  # files stay open, and therefore locked, unti
 def hold_run_lock(state: str | Path) -> str | None:
     """Hold a shared lock in the folder `state` (`.snakemake`) until this process ends.
 
-    If only a dead run can have left Snakemake's lock, that lock is removed. Otherwise, the function returns the reason
-    why Snakemake's lock is kept. On a file system without kernel locks, nothing is done, and Snakemake's lock is kept.
+    If only a dead run can have left Snakemake's lock, the function removes this lock. Otherwise, the function returns
+    the reason for keeping Snakemake's lock. On a file system without kernel locks, nothing is done, and Snakemake's
+    lock is kept.
 
     Raises
     ------
@@ -124,7 +125,7 @@ def hold_run_lock(state: str | Path) -> str | None:
 
 
 def _remove_dead_lock(folder: Path, file: IO[str], *, alone: bool) -> str | None:
-    """Remove Snakemake's lock, or, if a live run may own it, return a message about possible owners."""
+    """Remove Snakemake's lock. If a live run may own the lock, return a message about possible owners instead."""
     locks = list((folder / "locks").glob("*.lock"))
     here = socket.gethostname()
     file.seek(0)

@@ -1,6 +1,6 @@
-"""The evaluation of language models as planners: models, tasks, patients, rounds, and the fixed part of the prompts.
+"""The evaluation of language models as planners: the models, tasks, patients and rounds.
 
-The fixed part of a prompt names the phenotypes in question, and contains potentials or abstracts.
+The module also makes the fixed part of each prompt, with the names of the phenotypes and with potentials or abstracts.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Protocol:
         return self.asked.turns == CHECKPOINTS
 
     def last_of(self, n_features: int) -> int:
-        """Return the largest number of observed features at which a model is asked, out of `n_features`."""
+        """Return the largest number of observed features, up to `n_features`, at which a model is still asked."""
         return min(self.asked.horizon or n_features, n_features)
 
     def rounds_of(self, n_features: int) -> list[int]:
@@ -84,7 +84,7 @@ class Protocol:
         return sorted({0, last, *(t for t in self.asked.rounds if 0 < t < last)})
 
     def patients_of(self, names: Sequence[str]) -> list[str]:
-        """Return the names of the evaluated patients, in the cohort's order.
+        """Return the names of the evaluated patients, in the order of the cohort.
 
         A hash of each name and the seed selects the patients, so that equal seeds select the same patients.
         """
@@ -98,7 +98,7 @@ class Protocol:
         return [name for name in bundle.entities if name in chosen]
 
     def evidence_of(self, method: str) -> str:
-        """Return the name of the order of observation: the given order, or `method` if the model chooses features."""
+        """Return the name of the order in which features are observed, or `method` if the model chooses features."""
         return self.asked.order if self.at_checkpoints else method
 
 
@@ -123,7 +123,7 @@ Abstracts = Callable[[str], Sequence[Mapping[str, str]]]
 
 @dataclass(frozen=True, eq=False)
 class Briefing:
-    """The part of a task's prompts that is the same in all turns of a dialogue.
+    """The fixed part of a task's prompts: the same text in all turns of a dialogue.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ class Briefing:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One patient, to be decided by one language model in one task.
+    """A task in which one language model decides about one patient.
 
     Parameters
     ----------
@@ -160,19 +160,19 @@ class Trial:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """Return the keys of the trial: (method, task, entity, patient)."""
+        """Return (method, task, entity, patient), which identify the trial."""
         return self.method, self.task, self.entity, self.patient
 
     @property
     def alias(self) -> str:
-        """Return the patient's name in prompts and records, which hides the sample's name in a public series."""
+        """Return a code that replaces the patient's public sample name in prompts and recorded answers."""
         return f"P{hashlib.sha256(self.patient.encode()).hexdigest()[:8]}"
 
 
 def briefings(
     bundle: Bundle, protocol: Protocol, *, disease: str, abstracts: Abstracts | None
 ) -> dict[tuple[str, str, str], Briefing]:
-    """Return the fixed part of the prompts for each (method, task, entity). The top-k task has the entity "".
+    """Return the fixed part of the prompts for each (method, task, entity). For the top-k task, the entity is "".
 
     Raises
     ------
@@ -196,7 +196,7 @@ def briefings(
 
 
 def _knowledge(bundle: Bundle, method: str, about: Sequence[str], abstracts: Abstracts | None) -> dict[str, Any]:
-    """Return the template values with a method's knowledge about some entities: potentials or abstracts."""
+    """Return the template values that state a method's knowledge about some entities: potentials or abstracts."""
     if method != "mrf_llm":
         return {"abstracts": _literature(about, abstracts) if method == "rag_llm" else []}
     tables = []

@@ -1,9 +1,8 @@
 """Run language models that choose features, and return the tables of the experiment.
 
 The tables contain the decisions of the language models and of the planner at some rounds, and the true answers. The
-planner is evaluated along two orders of observation. Along the planner's own order, planner and model differ in both
-choices and decisions. Along a model's order, planner and model have the same observations and differ only in their
-decisions.
+planner is evaluated along two orders of observation: the order that the planner chooses, and the order that a model
+chose. Along the model's order, planner and model have the same observations and differ only in their decisions.
 """
 
 from __future__ import annotations
@@ -71,8 +70,8 @@ class OneTask:
 
     Attributes
     ----------
-    values : (P, M) int8 in {-1, 0, +1}
-    order : (P, M) int64, the order of `greedy` by `cmi`
+    values : (P, M) int8 in {-1, 0, +1}, the patients' values
+    order : (P, M) int64, features in the order that `greedy` chooses with the gain `cmi`
 
     """
 
@@ -83,7 +82,7 @@ class OneTask:
         self.order = follow(allocation=BINARY_RULE, gain=GAIN, k=1, solver=solver, threads=threads).order
 
     def readouts(self, orders: Ints, seen: Ints) -> Mapping[str, Mapping[str, NDArray[Any]]]:
-        """Return, for each score, the decisions by its sign after `seen` features of each order.
+        """Return the decisions by the sign of each score, after the first `seen` features of each order.
 
         Parameters
         ----------
@@ -107,7 +106,7 @@ class TopK:
 
     Attributes
     ----------
-    order : (P, M) int64, the order of `TopKPlanner`
+    order : (P, M) int64, features in the order that `TopKPlanner` chooses
 
     """
 
@@ -121,7 +120,7 @@ class TopK:
         self._targets, self.order = Targets.of(truth, labels_of(bundle, cohort), k, k_clinical), self._own.order
 
     def readouts(self, orders: Ints, seen: Ints) -> Mapping[str, Mapping[str, NDArray[Any]]]:
-        """Return, for each score, the precisions of its top k after `seen` features of each order (see `precisions`).
+        """Return the precisions of each score's top k, after the first `seen` features of each order.
 
         Parameters
         ----------
@@ -134,7 +133,7 @@ class TopK:
         return {name: self.precisions(places[:, :, i]) for i, name in enumerate(READOUTS)}
 
     def constant(self, rounds: int) -> Mapping[str, Floats]:
-        """Return the precisions of the best constant answer in hindsight (the same k entities for all patients).
+        """Return the precisions of the best constant answer, the same k entities for all patients.
 
         Parameters
         ----------
@@ -163,7 +162,7 @@ class TopK:
 
 
 class BaselineSetting:
-    """The evaluated patients of a protocol, and the planner's results for these patients.
+    """The patients whom a protocol selects, and the planner's results for these patients.
 
     Attributes
     ----------
@@ -202,7 +201,7 @@ class BaselineSetting:
         return self.tasks[entity].order
 
     def trials(self, briefed: Mapping[tuple[str, str, str], Briefing]) -> list[tuple[Trial, Briefing]]:
-        """Return a trial and its fixed prompt part for each method, task and patient, in the order of `briefed`."""
+        """Return each trial with the fixed part of its prompts, in the order of `briefed`."""
         made = []
         for (method, task, entity), briefing in briefed.items():
             orders = self.orders(entity)
@@ -213,7 +212,7 @@ class BaselineSetting:
         return made
 
     def readouts(self, entity: str, orders: Ints, evidence: str, observed: Sequence[int] | None = None) -> Rows:
-        """Yield one table of the planner's decisions for each score, with the columns `READOUT_COLUMNS`.
+        """Yield a table of the planner's decisions for each score. The columns are `READOUT_COLUMNS`.
 
         Parameters
         ----------
@@ -254,7 +253,7 @@ def readouts(setting: BaselineSetting, dialogues: Sequence[TrialDialogue]) -> pd
 
 
 def _of_model(setting: BaselineSetting, dialogues: Sequence[TrialDialogue], evidence: str) -> pd.DataFrame:
-    """Return a language model's decisions at the evaluated rounds. If the top k is missing, its precision is 0."""
+    """Return a language model's decisions at the evaluated rounds. A missing top k has the precision 0."""
     method, task, entity, _ = dialogues[0].trial.key
     shown = [[turn for turn in dialogue.turns if turn.t in set(setting.rounds)] for dialogue in dialogues]
     rows = [
@@ -274,7 +273,7 @@ def _of_model(setting: BaselineSetting, dialogues: Sequence[TrialDialogue], evid
 def _places(bundle: Bundle, labels: Sequence[str]) -> list[int]:
     """Return for each entity the number of entities that a model's answer ranks before it.
 
-    The answer ranks its labels in the order in which it names them. All other entities are tied for the next rank
+    Labels are ranked in the order in which the answer names them. All other entities are tied for the next rank
     (decisions.md S10).
     """
     place = {label: i for i, label in enumerate(labels)}
@@ -282,14 +281,14 @@ def _places(bundle: Bundle, labels: Sequence[str]) -> list[int]:
 
 
 def _completed(bundle: Bundle, dialogues: Sequence[TrialDialogue]) -> Ints:
-    """Return orders of all M features, (P, M) int64: first the observed features in their order, then all others."""
+    """Return an order of all M features for each patient, (P, M) int64: the observed features first, in their order."""
     index = {name: j for j, name in enumerate(bundle.features)}
     orders = [dict.fromkeys((*dialogue.path, *bundle.features)) for dialogue in dialogues]
     return np.array([[index[name] for name in order] for order in orders], dtype=np.int64)
 
 
 def targets(setting: BaselineSetting) -> pd.DataFrame:
-    """Return the true answers of the binary tasks, by patient and entity.
+    """Return the true answers of the binary tasks, one row for each patient and entity.
 
     `likelihood` is the sign of S at full observation, or 0 for a tie. `clinical` is the patient's label: 0, 1 or
     missing.
@@ -314,7 +313,7 @@ def run_baselines(
 ) -> dict[str, pd.DataFrame]:
     """Run every trial and return the tables of the experiment.
 
-    The tables depend on the answers, not on the time at which the answers were given.
+    Equal answers give equal tables, even if the answers arrive in another order.
 
     Parameters
     ----------
@@ -323,9 +322,9 @@ def run_baselines(
     Returns
     -------
     tables : `turns` has one row for each trial and turn. `faults` has one row for each invalid part of an answer.
-        `calls` has one row for each call ever made for these turns. `readouts` has decisions and precisions at the
-        evaluated rounds. They are given for the models, and for every score of the planner along each order
-        (`evidence`). `targets` has one row for each patient and entity. `protocol` has one row
+        `calls` has one row for each attempt at a question of these turns. `readouts` has decisions and precisions at
+        the evaluated rounds, for the models, and for every score of the planner along each order (`evidence`).
+        `targets` has one row for each patient and entity. `protocol` has one row
 
     """
     bundle, protocol = setting.bundle, setting.protocol

@@ -1,4 +1,4 @@
-"""Summary rows for language models that choose features, and for the planner on the same patients."""
+"""Rows of `summary.csv` for language models that choose features, and for the planner on the same patients."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ACCURACY, BALANCED, P_AT_K = "accuracy", "balanced_accuracy", "p_at_k"
 
 
 class Cut(NamedTuple):
-    """The key columns of one evaluated quantity.
+    """The key columns of a summary row: task, metric, target, method and order.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Cut(NamedTuple):
 
 
 def credits_of(readouts: pd.DataFrame, targets: pd.DataFrame, resampled: Resampled) -> dict[Cut, list[Part]]:
-    """Return the numbers of correct and of all decisions, (P, T) each, for every `Cut`.
+    """Return two arrays for every `Cut`: the numbers of correct decisions and of all decisions, (P, T) each.
 
     Targets that are missing for all patients are excluded.
     """
@@ -83,8 +83,8 @@ def summarise_baselines(
 ) -> pd.DataFrame:
     """Return the summary rows of one `table`, from the tables of `afa.paper.baselines.stage.run_baselines`.
 
-    All rows are computed from all patients. Shares have one row for each target and number t of observed features.
-    Counts have one row for each task, which the column `stratum` names.
+    Every row is computed from all patients. An accuracy has one row for each target and number t of observed features.
+    A count has one row for each task, which the column `stratum` names.
 
     Returns
     -------
@@ -134,9 +134,9 @@ def refuse_scripted(calls: pd.DataFrame) -> None:
 def _shares(
     credit: Mapping[Cut, list[Part]], resampled: Resampled, rounds: Sequence[int], rules: Mapping[str, str]
 ) -> Iterator[pd.DataFrame]:
-    """Yield the accuracies of models and planner, and the gap between each model and each score of the planner.
+    """Yield the accuracies of models and planner, and each model's accuracy minus that of each score of the planner.
 
-    Gaps are computed along the planner's order and along the model's order.
+    The differences are computed along the planner's order and along the model's order.
     """
     observed = {(cut.task, cut.method): cut.evidence for cut in credit if cut.method in KNOWLEDGE}
     for cut, parts in credit.items():
@@ -171,7 +171,7 @@ def _own_order(task: str, rules: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def _missing(readouts: pd.DataFrame, resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """Yield the share of evaluated turns without a decision, by task, language model and t."""
+    """Yield the share of evaluated turns without a decision, for each task, language model and t."""
     models = readouts[readouts["method"].isin(list(KNOWLEDGE))]
     for (task, method), rows in models.groupby(["task", "method"], sort=False):
         lacks = rows.assign(lacks=~rows["decided"], one=1.0)
@@ -180,7 +180,7 @@ def _missing(readouts: pd.DataFrame, resampled: Resampled) -> Iterator[pd.DataFr
 
 
 def _beside(targets: pd.DataFrame, resampled: Resampled, patients: Sequence[str]) -> Iterator[pd.DataFrame]:
-    """Yield for the binary task the majority accuracy, the prevalence, and the number of cases without a target."""
+    """Yield the accuracy of the majority answer, the prevalence, and the number of binary cases without a target."""
     if targets.empty:
         return
     for name in TARGETS:
@@ -193,7 +193,7 @@ def _beside(targets: pd.DataFrame, resampled: Resampled, patients: Sequence[str]
 
 
 def _ends(turns: pd.DataFrame, faults: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Yield the number of turns with each outcome, and the number of broken rules by kind, for each task and model."""
+    """Yield two counts for each task and model: turns with each outcome, and broken rules of each kind."""
     for (method, task), rows in turns.groupby(["method", "task"], sort=False):
         asked = rows[rows["outcome"] != STANDS]
         counts = {"turns": len(asked), "done": int((asked["done"]).sum()), "stands": len(rows) - len(asked)}
@@ -206,7 +206,7 @@ def _ends(turns: pd.DataFrame, faults: pd.DataFrame) -> Iterator[pd.DataFrame]:
 
 
 def _usage(calls: pd.DataFrame, prices: Prices) -> Iterator[pd.DataFrame]:
-    """Yield the numbers of calls and tokens, and the cost, of each language model and of the planner (0 calls)."""
+    """Yield the numbers of requests and tokens, and the cost, of each language model. The planner makes 0 requests."""
     used: list[tuple[str, str, dict[str, int]]] = []
     for (method, task), rows in calls.groupby(["method", "task"], sort=False):
         counts = {"calls": len(rows)} | {name: int(rows[name].sum()) for name in ("prompt_tokens", "answer_tokens")}

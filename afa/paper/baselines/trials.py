@@ -1,16 +1,16 @@
-"""Dialogues in which a language model decides about a patient and chooses the next feature, round by round.
+"""Dialogues in which a language model decides about a patient and chooses the next feature in each round.
 
-An answer has two parts: the feature to measure, and the labels of the decision. Each part of an answer is used if it is
-valid. If an answer names another patient, both parts are invalid (app. llm-planning-prompts).
+An answer has two parts: the feature to measure, and the labels of the decision. A valid part is used even if the other
+part is invalid. If an answer names another patient, both parts are invalid (app. llm-planning-prompts).
 
 If an answer breaks a rule, the question is asked again, and the new prompt states the broken rule (decision N2). A turn
-has at most `Protocol.answers` answers; the valid parts of the last answer are used. An invalid or missing choice is
-replaced by the unobserved feature that is first in alphabetical order. A missing decision counts as wrong. The tables
-count replaced choices and missing decisions.
+has at most `Protocol.answers` answers. The valid parts of the turn's last answer are used. An invalid or missing choice
+is replaced by the first unobserved feature in alphabetical order. A missing decision counts as wrong. The tables count
+replaced choices and missing decisions.
 
-Many dialogues run at once: each wave asks the next question of every unfinished dialogue. Answers are read from a
-record, or requested from a live model. The calls to a live model are capped, and their number is estimated before the
-first question.
+Many dialogues run at once: each wave asks the next question of every unfinished dialogue. Each answer is read from the
+recorded answers, or requested from a live model. Requests to a live model are capped, and their number is estimated
+before the first question.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Turn:
 
 @dataclass
 class TrialDialogue:
-    """The dialogue of a trial: its turns, the requests to the model, and the rules that the answers broke.
+    """The dialogue of a trial: turns, requests to the model, and rules that the answers broke.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class TrialDialogue:
     path: list[str] = field(default_factory=list)
 
     def follow(self) -> Asking:
-        """Yield each request to the model, receive its answer, and return the finished dialogue.
+        """Yield each request, receive the model's answer, and return the finished dialogue.
 
         If the order of features is given, the model is asked only at the evaluated rounds. If the model chooses
         features, it is asked in every round.
@@ -168,7 +168,9 @@ class TrialDialogue:
         return Turn(t, entry.outcome, answer, asked)
 
     def _question(self, asked: int, fault: str) -> Request:
-        """Return the request to the model in the current turn. `asked` numbers the questions of a turn, from 1.
+        """Return the request to the model in the current turn.
+
+        `asked` is the number of this question within the turn, from 1.
 
         Parameters
         ----------
@@ -302,7 +304,8 @@ class AnswerSource:
     def answers(self, requests: Sequence[Request]) -> list[Entry]:
         """Return the answer to each request.
 
-        If all attempts at a request have failed, its last attempt is returned. `manner` limits the number of attempts.
+        If all attempts at a request have failed, the last failed attempt is returned. `manner` limits the number of
+        attempts.
 
         Raises
         ------
@@ -324,14 +327,14 @@ class AnswerSource:
         return [entry for entry in found if entry is not None]
 
     def attempts(self, request: Request) -> list[Entry]:
-        """Return all attempts at a request, including those of earlier runs."""
+        """Return all attempts at a request, including attempts in earlier runs."""
         return self.store.attempts(key_of(request, self.model, self.manner))
 
 
 def recorded(store: Record, model: str | None, manner: Manner, prompts: Sequence[str]) -> AnswerSource:
-    """Return a source with the recorded answers of a model to the given prompts.
+    """Return an answer source that reads a model's recorded answers to the given prompts.
 
-    `model` may be None if the record has only one model.
+    `model` may be None if all recorded answers are from one model.
 
     Raises
     ------
@@ -347,18 +350,21 @@ def recorded(store: Record, model: str | None, manner: Manner, prompts: Sequence
 
 
 def live(record: Path, endpoint: Endpoint, manner: Manner, terms: Terms, model: str | None = None) -> AnswerSource:
-    """Return a source that asks the model for answers that the record lacks. Recorded calls count towards the caps."""
+    """Return an answer source that asks the model every question without a recorded answer.
+
+    Recorded requests count towards the caps.
+    """
     budget = Budget(Record(record), terms.caps, terms.prices)
     client = Client(replace(endpoint, model=model or endpoint.model), budget, manner)
     return AnswerSource(budget.record, client.endpoint.model, manner, client, terms.concurrency)
 
 
 def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, client: Client) -> Usage:
-    """Return an upper estimate of the calls and tokens of the questions that have no recorded answer.
+    """Return an upper estimate of the requests and tokens for all questions without a recorded answer.
 
-    The estimate assumes that each turn is answered at the first call. If the order of features is given, all prompts
-    are known in advance. If the model chooses features, prompts depend on earlier answers. The use is then estimated
-    for the first patient, with the longest labels as answers, and multiplied by the number of patients.
+    The estimate assumes that the first answer to each turn is valid. If the order of features is given, all prompts are
+    known in advance. If the model chooses features, prompts depend on earlier answers. The estimate for the first
+    patient, with the longest labels as answers, is then multiplied by the number of patients.
     """
     patients = list(dict.fromkeys(trial.patient for trial, _ in trials))
     counted = [each for each in trials if protocol.at_checkpoints or each[0].patient == patients[0]]

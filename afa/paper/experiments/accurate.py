@@ -1,10 +1,10 @@
-"""Comparison of decisions by mean-field inference and by exact inference from the same observations.
+"""Comparison of mean-field inference with exact inference: decisions from the same observations.
 
-Some patients of a cohort are followed, each along one random order of features. After some numbers t of observed
-features, two scores decide every duel, and every entity is decided as a binary task under both closures. Each decision
-is made by mean-field and by exact inference with elimination. Both kinds of inference use the same models, so that any
-difference is due to the approximation. If the exact inference of a state would exceed the setting `limit`, the state is
-excluded and counted in the table `left_out`.
+Each patient of a sample is followed along one random order of features. At some numbers t of observed features, two
+scores decide every duel, and the binary task of every entity is decided under both closures. Each decision is made
+twice, with mean-field inference and with exact inference by elimination. Both kinds of inference use the same models,
+so that any difference is due to the mean-field approximation. If exact inference in a state would exceed the setting
+`limit`, the state is excluded, and the table `left_out` counts it.
 """
 
 from __future__ import annotations
@@ -62,25 +62,25 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Return decisions on some patients by mean-field and by exact inference.
+    """Return the decisions of mean-field and of exact inference about a sample of patients.
 
-    The score `linearity` is computed only for the first `linearity_patients` patients. All tables have rows by
-    (patient, t), where the number t of observed features is 0, one of `rounds`, or M. States that are too expensive for
-    exact inference are excluded.
+    The score `linearity` is computed only for the first `linearity_patients` patients. Each table has one row for each
+    (patient, t) and the further keys below. The number t of observed features is 0, one of `rounds`, or M. States that
+    are too expensive for exact inference are excluded.
 
     Returns
     -------
-    duels : also by (method, entity_a, entity_b). Scores are in nats. For `two_elbo`, `mean_field` is a difference of
-        ELBOs, and `accurate` is log Z_a - log Z_b. For `linearity`, both are mu_D (eq:mu-D), computed with mean-field
-        moments and with exact moments
-    sets : also by method, for states in which the exact scores of all entities are known. `shared` is the number of
+    duels : further keys are (method, entity_a, entity_b). Scores are in nats. For `two_elbo`, `mean_field` is a
+        difference of ELBOs, and `accurate` is log Z_a - log Z_b. For `linearity`, both are mu_D (eq:mu-D), computed
+        with mean-field moments and with exact moments
+    sets : a further key is method. Only states with exact scores of all entities have rows. `shared` is the number of
         entities that are in the mean-field top `k` and in the exact top `k`. `right_mean_field` and `right_accurate`
-        are the numbers of their members that are in the top `k` at full observation
-    tasks : also by (coupling, entity), with log-odds of class 1 in nats. `..._posterior` has the log-odds minus their
-        value without observations
-    left_out : by (quantity, t). `states` is the number of pairs of a state and an entity, and `left_out` is the number
-        of excluded pairs. `quantity` is the log partition or the moments of the entities, or the log-odds of the tasks
-        under a closure
+        are the numbers of entities in these two sets that are also in the top `k` at full observation
+    tasks : further keys are (coupling, entity). The values are log-odds of class 1 in nats. `..._posterior` has the
+        log-odds minus their value without observations
+    left_out : one row for each (quantity, t). `states` is the number of pairs of a state and an entity, and `left_out`
+        is the number of excluded pairs. `quantity` is the log partition or the moments of the entities, or the log-odds
+        of the tasks under a closure
 
     """
     k, solver = top_k_size(bundle, top_k), Solver(**dict(inference))
@@ -146,7 +146,7 @@ class States:
 
     @classmethod
     def of(cls, cohort: Cohort, patients: int, seed: int, rounds: Sequence[int]) -> States:
-        """Choose at most `patients` patients by a hash of their names and `seed`, and give each one random order."""
+        """Choose at most `patients` patients by a hash of name and `seed`, and give each patient one random order."""
         rows = random_order(cohort.patients, patient="", seed=seed, experiment="accurate")[:patients]
         names = [cohort.patients[row] for row in rows]
         orders = random_orders(cohort.features, names, [seed])[:, 0]
@@ -161,7 +161,7 @@ class States:
 
     @property
     def rows(self) -> tuple[Bools, Codes]:
-        """Return the observed features and the values, with one row for each state.
+        """Return two arrays with one row for each state: which features are observed, and the values.
 
         Returns
         -------
@@ -214,7 +214,7 @@ def log_z(mrf: PairwiseMRF, states: States, limit: float, threads: int | None) -
 
 
 def expectations(bundle: Bundle, states: States, limit: float, threads: int | None) -> Floats:
-    """Return E[S_v | x_obs] in every state, for each entity v under the model of each entity u.
+    """Return E_u[S_v | x_obs] in every state: the expectation of S_v under the model of entity u, for all u and v.
 
     Without observations, all patients have the same state, which is solved only once.
 
@@ -239,7 +239,7 @@ def expectations(bundle: Bundle, states: States, limit: float, threads: int | No
 
 
 def expected_scores(bundle: Bundle, entity: int, observed: Bools, values: Codes, limit: float) -> Floats:
-    """Return the expected scores of all N entities in one state under the model of one entity.
+    """Return the expected scores of all N entities in one state, computed with the model of one entity.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ def linearity_duels(expected: Floats, pairs: Pairs) -> Floats:
 
 
 def _left_out(quantity: str, states: States, values: Floats) -> pd.DataFrame:
-    """Return by t the number of pairs (state, entity), and the number of pairs without an exact value.
+    """Return two counts for each t: all pairs (state, entity), and the pairs without an exact value.
 
     Parameters
     ----------
@@ -294,7 +294,7 @@ def _left_out(quantity: str, states: States, values: Floats) -> pd.DataFrame:
 
 
 def settled(scores: Floats) -> Floats:
-    """Return the scores. Scores of magnitude at most `TIE` are set to 0.
+    """Return the scores, rounding magnitudes up to `TIE` to 0.
 
     Parameters
     ----------
@@ -305,7 +305,7 @@ def settled(scores: Floats) -> Floats:
 
 
 def _best(bundle: Bundle, pairs: Pairs, scores: Floats, k: int) -> Bools:
-    """Return True for the k best entities of each state, (P, T, N).
+    """Return a mask of the k best entities in each state, (P, T, N).
 
     Parameters
     ----------
@@ -322,10 +322,7 @@ def _best(bundle: Bundle, pairs: Pairs, scores: Floats, k: int) -> Bools:
 def _tasks(
     bundle: Bundle, states: States, limit: float, strength: float, solver: Solver, threads: int | None
 ) -> tuple[pd.DataFrame, list[pd.DataFrame]]:
-    """Return the log-odds of class 1 in every binary task, under both closures and in every state.
-
-    The second result contains the numbers of excluded states.
-    """
+    """Return two results: log-odds of class 1 for all tasks, closures and states, and numbers of excluded states."""
     observed, values = states.rows
     tables, lacking = [], []
     for coupling in COUPLINGS:
@@ -352,15 +349,15 @@ def _tasks(
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return the rows of the table `meanfield_vs_exact` in `summary.csv`, which docs/summary.md describes in full.
 
-    Rows about duels are by method, and rows about binary tasks are by method and coupling.
+    Duels have separate rows for each method, and binary tasks for each method and coupling.
 
     Returns
     -------
     rate : share of the exact decisions that mean-field changes. A tie instead of a decision counts one half. In the
         stratum `top_k`, it is the share of patients whose top k differs
     nats : mean absolute difference between the mean-field and the exact score
-    accuracy : accuracy compared with full observation, by inference (`reference`)
-    gap : accuracy by exact inference minus accuracy by mean-field
+    accuracy : share of decisions that equal the decision at full observation, for each kind of inference (`reference`)
+    gap : accuracy with exact inference minus accuracy with mean-field inference
     count : number of pairs of a state and an entity without exact inference, with the quantity `left_out`. `n` is the
         number of all pairs
     exact_shift : a variant. The exact log-odds without observations are subtracted from the mean-field log-odds, in
@@ -402,7 +399,7 @@ def _task_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFra
 
 
 def _decision_rows(table: pd.DataFrame, bootstrap: Bootstrap, keys: list[str]) -> Iterator[pd.DataFrame]:
-    """Yield the summary rows on the signs of the scores: changed decisions, score differences, accuracies."""
+    """Yield the summary rows about decisions: shares of changed decisions, differences of scores, and accuracies."""
     signs = {name: np.sign(table[name]) for name in SCORES}
     last = table[table["t"] == table["t"].max()].set_index(["patient", *keys])["accurate"]
     target = np.sign(last.loc[pd.MultiIndex.from_frame(table[["patient", *keys]])].to_numpy())
@@ -429,7 +426,7 @@ def _decision_rows(table: pd.DataFrame, bootstrap: Bootstrap, keys: list[str]) -
 
 
 def _set_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFrame]:
-    """Yield the summary rows on the top k: the share of patients whose top k changes, and the precisions."""
+    """Yield the summary rows about the top k: the share of patients whose top k changes, and the precisions."""
     table = table.assign(one=1, changed=table["shared"] < table["k"])
     yield from _shares(table, bootstrap, ("changed", "one", {"metric": "rate", "stratum": "top_k"}))
     yield from _against_full_observation(table, bootstrap, "k", "p_at_k", stratum="top_k")
@@ -438,7 +435,10 @@ def _set_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFram
 def _shares(
     table: pd.DataFrame, bootstrap: Bootstrap, *shares: tuple[str, str, Mapping[str, str]]
 ) -> Iterator[pd.DataFrame]:
-    """Yield shares by t. Each item of `shares` is (column of the count, column of the total, further values)."""
+    """Yield count / total for each t.
+
+    An item of `shares` is (column of the count, column of the total, further values).
+    """
     resampled = _resampled(table, bootstrap)
     for counted, total, label in shares:
         yield resampled.share(table, counted, total).assign(**label)
@@ -447,7 +447,7 @@ def _shares(
 def _against_full_observation(
     table: pd.DataFrame, bootstrap: Bootstrap, total: str, metric: str, **of_gap: str
 ) -> Iterator[pd.DataFrame]:
-    """Yield the accuracies of mean-field and exact decisions compared with full observation, and their difference."""
+    """Yield the accuracies of mean-field and of exact decisions at each t, and the difference of the two accuracies."""
     resampled = _resampled(table, bootstrap)
     names = ("mean_field", "accurate")
     for name in names:

@@ -1,4 +1,4 @@
-"""The targets of the allocation grid: the duels and the top k of every patient at full observation."""
+"""The targets of the allocation grid: the winners of duels and the top k, for every patient at full observation."""
 
 from __future__ import annotations
 

@@ -7,48 +7,49 @@ tables of the summary. The rules of the workflow, the configuration and its page
 from the declarations. The module of a stage has two functions, `run` and `summarise`.
 
 `run(...)` computes the tables. The names of the parameters of `run` determine its arguments, as listed below. `run`
-returns one data frame for each table, with columns in any order. If a table declares the columns `cohort` and `bundle`,
-the workflow fills these columns with the names of the cohort and the bundle.
+returns one data frame for each table, whose columns may be in any order. If a table declares the columns `cohort` and
+`bundle`, the workflow fills these columns with the names of the cohort and the bundle.
 
 - `bundle`, `cohort`: a `Bundle` and a `Cohort` with the same features, if `inputs` names them;
-- the name of another stage in `inputs`: its tables by name, read on first use;
-- any other name in `inputs`: the path of that file or folder;
-- `patients`: the range of rows of the cohort that the shard has; only with `sharded=True`;
-- a section of the configuration in `settings`: the model of that section. If `settings` names single keys, such as
-  `random_order.seeds`, the section has only those keys;
+- the name of another stage in `inputs`: a mapping from names to tables of that stage, each read on first use;
+- any other name in `inputs`: the path of the file or folder with this name;
+- `patients`: the range of rows of the cohort in this shard; only with `sharded=True`;
+- the name of a section in `settings`: that section of the configuration, as an object. If `settings` names single keys,
+  such as `random_order.seeds`, the section has only those keys;
 - `threads`: number of threads that `run` may use; results do not depend on it.
 
 `summarise(tables, ...)` computes the rows of the summary (`afa.evaluate.summary.summary_rows`) from the tables of all
 shards. The other parameters of `summarise` are the stages in `beside` and the sections in `summary`.
 
 In a folder, `run` and `summarise` may be in separate files, imported as `from afa.paper.experiments.NAME.tables import
-run as run`. The digest of a job covers only the function that the job calls, even if both functions are in one file.
+run as run`. Even if both functions are in one file, the digest of a job covers only the function that the job calls.
 
 Adding a stage
     1. Write `afa/paper/experiments/NAME.py` with `run` and `summarise`, and its `Stage` in `declared.py`. Explain each
-       new column in a line of `columns.csv`, with its `table` if the column means something else in other tables. Name
-       the tables of the summary in `rows` of the `Stage`. Define the stage's own settings and their defaults as a class
-       of `settings.py`, with a field NAME in `StageSettings`, which becomes the section NAME of `config.yaml`. Write
-       the meaning of each setting below its field.
-    2. If the stage has a figure, write `notebooks/NAME.ipynb`, with the first cells of the other notebooks. Put the
+       new column in a line of `columns.csv`. Fill in `table` if a column with this name has another meaning in other
+       tables. Name the tables of the summary in `rows` of the `Stage`. Define the stage's own settings and their
+       defaults as a class of `settings.py`, with a field NAME in `StageSettings`, which becomes the section NAME of
+       `config.yaml`. Write the meaning of each setting as a string below the setting.
+    2. If the stage has a figure, write `notebooks/NAME.ipynb`, and copy the first cells of another notebook. Put the
        caption in a cell tagged `caption` below the figure, as `show_caption("...", run, patients)`. Name the figure in
        `figure` of the `Stage`, or, if the figure needs several stages, in `NOTEBOOKS` of `workflow/rules/report.smk`.
-       The test `tests/paper/report/test_every_figure.py` draws the figure from a small run of all stages. Give the test
-       other settings if the stage takes too long with its defaults.
+       The test `tests/paper/report/test_every_figure.py` draws the figure from a small run of all stages. If the stage
+       is too slow with its default settings, set other values in the test.
     3. Test `run` and `summarise` in `tests/paper/experiments/test_NAME.py`.
-    4. Add the stage to `stages` of `tests/workflow/reruns.yaml`, with its inputs and another value of each setting.
+    4. Add the stage to `stages` of `tests/workflow/reruns.yaml`, with its inputs and a value of each setting that is
+        not the default.
     5. Run `make schema`, which writes `config/config.yaml`, `config/README.md`, their schema and `docs/summary.md`.
 
-To try the stage, make a small bundle and cohort once, and run the two functions on them:
+To try the stage, make a small bundle and cohort once. Then run the stage's two functions on this bundle and cohort:
 
     snakemake -c1 --config cohort=demo -- bundle cohort
     afa stage NAME --bundle results/demo/bundle --cohort results/demo/cohort --out tables
     afa summarise NAME tables --out NAME.csv
 
-`afa stage` takes the tables of other stages as `--input STAGE=FOLDER`.
+If the stage reads tables of another stage, pass their folder to `afa stage` as `--input STAGE=FOLDER`.
 
-If code has changed, Snakemake repeats all jobs of a finished run that use this code, which takes minutes. To add only
-the new stage to a finished run, name the rules that may run:
+If code has changed, Snakemake repeats, within minutes, all jobs of a finished run that use the changed code. To add
+only the new stage to a finished run, name the rules that Snakemake may run:
 
     snakemake -c1 results/RUN/summary.csv --allowed-rules NAME_tables summary
     snakemake -c1 results/RUN/report.html --allowed-rules NAME_notebook run_config provenance report_page
@@ -117,7 +118,7 @@ with Path(__file__).with_name("columns.csv").open(encoding="utf-8", newline="") 
 
 
 def meaning_of(table: str, column: str) -> Column | None:
-    """Return unit and meaning of a column of `stage/table`, or of a table outside the stages.
+    """Return unit and meaning of a column. `table` is `stage/table`, or the name of a table outside the stages.
 
     The result is None if `columns.csv` does not describe the column.
 
@@ -130,7 +131,7 @@ def meaning_of(table: str, column: str) -> Column | None:
 
 
 def columns_of(stage: str, tables: Mapping[str, str]) -> dict[str, Columns]:
-    """Return table -> columns with unit and meaning, for the tables of a stage.
+    """Return {table: columns} for the tables of a stage, with the unit and the meaning of each column.
 
     If `columns.csv` does not describe a column, the unit and the meaning of the column are empty.
 
@@ -203,7 +204,7 @@ class Stage:
 
 
 def chosen(keys: Iterable[str], known: type[Section], document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return section -> settings that a job reads, from a part of a configuration. Missing keys get their defaults.
+    """Return {section: settings} for the settings that a job reads. Missing keys have their default values.
 
     Parameters
     ----------
@@ -232,7 +233,7 @@ def chosen(keys: Iterable[str], known: type[Section], document: Mapping[str, Any
 
 
 def named(tables: Mapping[str, pd.DataFrame], expected: Mapping[str, Columns], **names: str) -> dict[str, pd.DataFrame]:
-    """Arrange the columns of the tables of `run` as declared, and add the names of cohort and bundle.
+    """Sort the columns of the tables of `run` in the declared order, and add the names of cohort and bundle.
 
     The names of cohort and bundle are added to tables that declare the columns `cohort` and `bundle`. Undeclared
     columns come last. A table without columns gets the declared columns.
@@ -287,9 +288,9 @@ def check_rows(stage: str, rows: pd.DataFrame, expected: Iterable[str]) -> None:
 
 
 def stored(tables: Mapping[str, pd.DataFrame], single: Iterable[str]) -> dict[str, pd.DataFrame]:
-    """Return the tables as they are saved: the tables in `single` in single precision, all others unchanged.
+    """Return the tables in the precision in which they are saved: single precision for the tables in `single`.
 
-    Single precision has seven digits and needs half the bytes.
+    Single precision has seven digits and halves the size of the files.
     """
     floats = {name: list(tables[name].select_dtypes("float64").columns) for name in single}
     return {name: table.astype(dict.fromkeys(floats.get(name, ()), "float32")) for name, table in tables.items()}

@@ -1,7 +1,7 @@
-"""Decisions on each phenotype as a binary task, along random and informed orders (tab:classification_with_llm).
+"""Decisions in the binary task of each phenotype, along random and informed orders (tab:classification_with_llm).
 
-The target `likelihood` is the sign of S at full observation, where S is the score of the closure. The target `clinical`
-is the patient's label, if known. `summarise` compares the decisions by the scores in the tables with the targets.
+The target `likelihood` is the sign of S at full observation, where S is the closure's score. The target `clinical` is
+the patient's label, if known. `summarise` compares each score's decisions with the targets.
 """
 
 from __future__ import annotations
@@ -62,20 +62,21 @@ def run(
     """Compute the scores of all patients in the binary tasks of all entities, along every order of observation.
 
     Each patient has one random order of all M features for each seed. The rules `greedy`, `largest_unary` and
-    `static_unary` choose informed orders. `greedy` is run with the gain `cmi` and, except under the closure `explicit`,
-    with the gain `f_target` of two scores. `largest_unary` chooses in each round the feature with the largest absolute
-    effective unary. `static_unary` observes features by descending absolute unary, in the same order for all patients.
+    `static_unary` choose informed orders. `greedy` is run with the gain `cmi`. Except under the closure `explicit`,
+    `greedy` is also run with the gain `f_target` of each of two scores. `largest_unary` chooses in each round the
+    feature with the largest absolute effective unary potential. `static_unary` sorts features by absolute unary
+    potential, largest first, and uses this order for all patients.
 
     Returns
     -------
-    steps : by (patient, entity, allocation, gain, guide, seed, step). Step i is the state after i features of the
-        entity's support have been observed. It begins with the t-th observation and lasts until the next step. `wald`
-        and `two_elbo` are in nats, and `stack_a` is in [-1, 1]. `l1_tight`, `l1_paper` and `hanson_wright` are the
-        signs that the brackets call, or 0 while unresolved
-    targets : by (patient, entity). `likelihood` is the sign of S(x), or 0 for a tie. `clinical` is 0, 1 or missing.
-        `score` is S(x) in nats
-    tasks : by entity. `features` is the number of features. `support` is the number of features in the entity's model.
-        `shift` is F_1 - F_0 without observations minus the prior, in nats
+    steps : one row for each (patient, entity, allocation, gain, guide, seed, step). Step i is the state after i
+        features of the entity's support have been observed. It begins with the t-th observation and lasts until the
+        next step. `wald` and `two_elbo` are in nats, and `stack_a` is in [-1, 1]. `l1_tight`, `l1_paper` and
+        `hanson_wright` are the signs that the brackets have decided, or 0 while undecided
+    targets : one row for each (patient, entity). `likelihood` is the sign of S(x), or 0 for a tie. `clinical` is 0, 1
+        or missing. `score` is S(x) in nats
+    tasks : one row for each entity. `features` is the number of features. `support` is the number of features in the
+        entity's model. `shift` is F_1 - F_0 without observations minus the prior, in nats
 
     """
     return run_along(ORDERS, bundle, cohort, random_order, inference, closure, threads)
@@ -90,7 +91,7 @@ def run_along(
     closure: settings.Closure,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Return the tables of `run` for the orders in `ways` only."""
+    """Return the tables of `run`, restricted to the orders of features in `ways`."""
     seeds, coupling, solver = random_order.seeds, closure.coupling, Solver(**dict(inference))
     orders = random_orders(bundle.features, cohort.patients, seeds)
 
@@ -136,7 +137,7 @@ def _steps(
     orders: Ints,
     ways: Sequence[tuple[str, str, str]],
 ) -> Iterator[pd.DataFrame]:
-    """Yield for each order of observation the rows of the table `steps` about one entity."""
+    """Yield the rows of the table `steps` about one entity, one data frame for each order of observation."""
     patients, values = list(cohort.patients), cohort.values
     for allocation, gain, guide in ways:
         runs: Sequence[int | None] = [None]
@@ -165,10 +166,9 @@ def _steps(
 
 
 def static_order(bundle: Bundle, entity: str) -> Ints:
-    """Return the features in descending order of their absolute unary for one entity.
+    """Return the features sorted by their absolute unary potential for one entity, largest first.
 
-    Among features with equal unary, features with couplings come first, and then the alphabetical order of names
-    decides.
+    Among features with equal absolute unary potential, features with couplings come first, and are sorted by name.
 
     Returns
     -------
@@ -189,8 +189,8 @@ LAYER_ONE = ("random", "largest_unary", "static_unary")
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstrap) -> pd.DataFrame:
     """Return the rows of the tables `binary` and `bracket_rate` in `summary.csv`.
 
-    There is one row for each target, method, order and t. Rows about a single entity exist only at the values of t that
-    the paper prints.
+    There is one row for each target, method, order and t. A single entity has rows only at the values of t in the
+    paper's tables.
 
     Returns
     -------
@@ -249,7 +249,7 @@ def truth_of(targets: pd.DataFrame, target: str, patients: Sequence[str], entiti
 
 
 def _parts(cube: Cube, method: str, truth: Codes) -> dict[str, list[Part]]:
-    """Return the numbers of correct and of all decisions by patient and t, for every way of counting in `CUTS`."""
+    """Return the numbers of correct and of all decisions for each patient, t, and way of counting in `CUTS`."""
     by_step = cube.signs(method)
     signs = cube.by_round(by_step)
     target = np.repeat(truth[:, :, None], cube.shape[2], axis=2)
@@ -266,7 +266,7 @@ def _parts(cube: Cube, method: str, truth: Codes) -> dict[str, list[Part]]:
 def _accuracies(
     parts: dict[str, list[Part]], random: dict[str, list[Part]], resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
-    """Yield the accuracy for every way of counting, and the lead of an informed order over the random order."""
+    """Yield the accuracy for every way of counting, and the difference from the accuracy along the random order."""
     for cut, keys in CUTS.items():
         yield by_t(resampled.mean(parts[cut])).assign(**keys)
     for cut, variant in (("accuracy", None), ("support", "support")) if parts is not random else ():
@@ -314,7 +314,7 @@ def _beside(truth: dict[str, Codes], target: str, resampled: Resampled) -> Itera
 def _bracket_rates(
     cubes: dict[tuple[str, str | None, str | None], Cube], truth: Codes, resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
-    """Yield by t the share of cases that a bracket decides, and the share of wrong decisions (tab:layer1_informed).
+    """Yield two shares for each t: cases that a bracket has decided, and wrong decisions (tab:layer1_informed).
 
     Cases that are tied at full observation are excluded, as in the rates of duels (`layer1`; M1).
     """

@@ -1,7 +1,7 @@
-"""Calibration of the probabilities in binary tasks, by number t of observed features (S15).
+"""Calibration of the probabilities in binary tasks, for each number t of observed features (S15).
 
 The posterior log-odds of a task given x_obs are l-hat = log Z_1(x_obs) - log Z_0(x_obs). The stage computes l-hat
-exactly, and approximately as the difference of two ELBOs. `raw` is l-hat, and the paper decides by the sign of `raw`.
+exactly, and approximates it by the difference of two ELBOs. `raw` is l-hat. The paper decides by the sign of `raw`.
 `calibrated` is l-hat minus l-hat without observations, plus the prior log-odds. The probability is the logistic
 function of `calibrated`. The stage uses the run's closure and, for a bundle with probabilities, also all other closures
 that the bundle allows.
@@ -52,7 +52,7 @@ def run(
     closure: Closure,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Return the log-odds of every task after t observations in random order, by mean-field and by exact inference.
+    """Return the log-odds of every task after t observations in random order, with mean-field and with exact inference.
 
     Parameters
     ----------
@@ -60,13 +60,13 @@ def run(
 
     Returns
     -------
-    odds : `raw` and `calibrated` log-odds in nats, by (coupling, patient, entity, seed, t, inference).
-    targets : the targets of the stage `binary` for each closure, by (coupling, patient, entity).
-    left_out : tasks that are too dense for exact inference, by (coupling, entity), with the reason. All explicit tasks
-        are included.
-    reliability : predicted and observed shares in ten bins of the probability, by (coupling, inference, kind, target,
-        t, bin). A bin has the number of `cases`, their mean `probability`, and the share `positive`. Empty bins are
-        left out.
+    odds : `raw` and `calibrated` log-odds in nats, for each (coupling, patient, entity, seed, t, inference).
+    targets : the targets of the stage `binary` for each (coupling, patient, entity).
+    left_out : tasks without exact inference, one row for each (coupling, entity), with the reason. Tasks that are too
+        dense and all explicit tasks are listed.
+    reliability : predicted and observed shares in ten bins of the probability, one row for each (coupling, inference,
+        kind, target, t, bin). A bin has the number of `cases`, their mean `probability`, and the share `positive`.
+        Empty bins have no row.
 
     """
     steps, tasks = binary["steps"], binary["tasks"]
@@ -149,9 +149,10 @@ def reliability(odds: pd.DataFrame, targets: pd.DataFrame) -> pd.DataFrame:
 
 
 def cases_of(odds: pd.DataFrame, targets: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """Yield keys and cases for each combination of coupling, inference, kind of log-odds, target and t.
+    """Yield (keys, table of cases) for each combination of coupling, inference, kind of log-odds, target and t.
 
-    Each case has the predicted probability `p`, the true class `y`, and the `bin` of the probability.
+    The columns of this table are `patient`, the predicted probability `p`, the true class `y`, and the `bin` of the
+    probability.
     """
     truth = targets.assign(likelihood=targets["likelihood"].map({1: 1.0, -1: 0.0}))
     keys = ["coupling", "patient", "entity"]
@@ -186,11 +187,11 @@ def sums_by(unit: Ints, column: Ints, n_units: int, n_columns: int, values: Floa
 
 @dataclass(frozen=True)
 class ProbabilitySums:
-    """Sums over the cases of each unit (patient), from which calibration error and Brier score are computed.
+    """Sums over the cases of each unit (patient), which determine the calibration error and the Brier score.
 
     Parameters
     ----------
-    excess : (P, BINS) float64, sums of (probability - truth) by bin of the probability
+    excess : (P, BINS) float64, sums of (probability - truth) in each bin of the probability
     squares : (P,) float64, sums of (probability - truth)^2
     n : (P,) float64, numbers of cases
 
@@ -202,7 +203,7 @@ class ProbabilitySums:
 
     @classmethod
     def of(cls, probability: Floats, truth: Floats, unit: Ints, n_units: int) -> ProbabilitySums:
-        """Compute the sums from single cases.
+        """Compute the sums of each unit from single cases.
 
         Parameters
         ----------
@@ -218,7 +219,7 @@ class ProbabilitySums:
         return cls(sums_by(unit, bins_of(probability), n_units, BINS, probability - truth), squares, n)
 
     def calibration_error(self, weights: Floats) -> Floats:
-        """Return the expected calibration error for each weighting of the units.
+        """Return the expected calibration error for each row of `weights`.
 
         The error is the mean of |mean probability - share of class 1| over the bins, weighted by the number of cases in
         a bin.
@@ -236,7 +237,7 @@ class ProbabilitySums:
         return error
 
     def brier(self, weights: Floats) -> Floats:
-        """Return the Brier score, the mean of (probability - truth)^2, for each weighting of the units.
+        """Return the Brier score, the mean of (probability - truth)^2, for each row of `weights`.
 
         Parameters
         ----------
@@ -251,11 +252,11 @@ class ProbabilitySums:
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return the rows of the table `calibration` in `summary.csv`: calibration error and Brier score, by closure and t.
+    """Return the rows of the table `calibration` in `summary.csv`: calibration error and Brier score.
 
     Rows without a variant use the calibrated probability. The variant `raw` uses the logistic function of the raw
     log-odds as probability. The `rate` of the quantity `at_odds` is the share of cases in which raw and calibrated
-    log-odds have opposite signs; the sign of the raw log-odds is the decision.
+    log-odds have opposite signs. The decision is the sign of the raw log-odds.
     """
     odds, targets = tables["odds"], tables["targets"]
     resampled = Resampled.of(targets["patient"].unique(), **dict(bootstrap), purpose="calibration")

@@ -1,10 +1,10 @@
-"""Chaotic patients, and whether inference improves their decisions more than those of other patients (supp:chaos).
+"""Test of the claim that inference improves decisions most for chaotic patients (supp:chaos).
 
-A patient is chaotic if the signs of the patient's duels often change as features are observed. A duel *flips* when the
-sign of its score changes. A tied duel keeps its previous sign. Patients are classified by the flips of the score `wald`
-along one set of random orders. Selecting patients by flips of `wald` puts `wald` at a disadvantage on the same orders.
-The lead of `linearity` over `wald` is therefore also measured on other orders (decisions.md A10). `summarise` computes
-the classification, because it needs all patients of the cohort.
+A duel *flips* when the sign of its score changes as features are observed. A tied duel keeps its previous sign. A
+patient is chaotic if the patient's duels flip often. Patients are classified by the flips of the score `wald` along one
+set of random orders. On the same orders, selecting patients by flips of `wald` puts `wald` at a disadvantage. The lead
+of `linearity` over `wald` is therefore also measured on other orders (decisions.md A10). `summarise` computes the
+classification, because it needs all patients of the cohort.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ ALL = sys.maxsize
 
 
 class Definition(NamedTuple):
-    """A definition of chaotic patients, by how often signs flip and by the magnitudes of a score.
+    """A definition of chaotic patients, by two properties of a score: how often its sign flips, and its magnitude.
 
     Parameters
     ----------
-    score : the score; flips are changes of its sign
+    score : name of the score
     flips_until : last round at which flips are counted
     magnitude_at : round at which the magnitude is computed
 
@@ -64,7 +64,7 @@ DEFINITIONS: Mapping[str, Definition] = {
     "wald": Definition("wald"),
     "wald_50": Definition("wald", EARLY),
     "linearity": Definition("linearity"),
-    # Only this definition can be applied before all features are observed.
+    # Only `early_50` can be applied before all features are observed.
     "early_50": Definition("wald", EARLY, EARLY),
 }
 """The first definition is that of decisions.md A10. The other definitions are compared with the first."""
@@ -96,18 +96,19 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Count flips and correct decisions of the chosen patients along one random order for each seed.
 
-    `seed_set` is `selecting` for orders that classify patients, and `measuring` for orders that evaluate scores.
+    `seed_set` is `selecting` for orders on which patients are classified, and `measuring` for orders on which scores
+    are evaluated.
 
     Returns
     -------
-    flips : by (patient, seed_set, definition). `flips` is the number of changes of sign, summed over all pairs and all
-        orders of the set. `runs` is the number of combinations of a pair and an order. `magnitude` is the mean over
-        pairs of abs(D) in nats at full observation. For `early_50`, it is taken after 50 observations and averaged over
-        the orders. `nonzero` is the number of the patient's values that are not 0
-    rounds : by (patient, seed_set, method, t). `duels` is the number of duels with a winner at full observation.
-        `right` is the number of correct decisions on these duels, where a tie counts one half. Both are summed over the
-        orders of the set
-    duels : by (patient, entity_a, entity_b). `winner` is +1 for a, -1 for b, or 0 for a tie
+    flips : one row for each (patient, seed_set, definition). `flips` is the number of changes of sign, summed over all
+        pairs and all orders of the set. `runs` is the number of combinations of a pair and an order. `magnitude` is the
+        mean over pairs of abs(D) in nats at full observation. For `early_50`, it is taken after 50 observations and
+        averaged over the orders. `nonzero` is the number of the patient's values that are not 0
+    rounds : one row for each (patient, seed_set, method, t). `duels` is the number of duels with a winner at full
+        observation. `right` is the number of correct decisions on these duels, where a tie counts one half. Both are
+        summed over the orders of the set
+    duels : one row for each (patient, entity_a, entity_b). `winner` is +1 for a, -1 for b, or 0 for a tie
 
     """
     n_selecting, seeds = len(chaos.selecting_seeds), [*chaos.selecting_seeds, *chaos.measuring_seeds]
@@ -141,7 +142,7 @@ def run(
 
 
 def count_flips(signs: Codes) -> Ints:
-    """Return how often the signs of a patient's duels change along each order, summed over duels.
+    """Return the number of sign changes along each order, summed over the patient's duels.
 
     A duel with sign 0 keeps its previous sign. The first sign of a duel that is not 0 does not count as a change.
 
@@ -168,10 +169,10 @@ def count_flips(signs: Codes) -> Ints:
 
 
 def magnitudes(bundle: Bundle, values: Codes, orders: Ints, t: int) -> Floats:
-    """Return each patient's mean of abs(Lambda_ab) after t observations, over duels and orders.
+    """Return the mean of abs(Lambda_ab) after t observations over duels and orders, for each patient.
 
-    At full observation, Lambda_ab equals D_ab(x). An unobserved feature adds nothing to Lambda (supp:Wald_simple), like
-    a value of 0.
+    At full observation, Lambda_ab equals D_ab(x). An unobserved feature contributes 0 to Lambda, like a feature with
+    the value 0 (supp:Wald_simple).
 
     Parameters
     ----------
@@ -194,22 +195,21 @@ def magnitudes(bundle: Bundle, values: Codes, orders: Ints, t: int) -> Floats:
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return the rows of the table `chaos_gap` in `summary.csv`.
 
-    Intervals are computed by resampling patients in fixed groups. If no duel of a group has a winner, only the size of
-    the group is reported.
+    For intervals, patients are resampled, and each patient stays in the same group. If no duel of a group has a winner,
+    only the size of the group is reported.
 
     Returns
     -------
-    gap : sign accuracy of `linearity` minus sign accuracy of `wald`, by t. Rows without a stratum are over all
+    gap : sign accuracy of `linearity` minus sign accuracy of `wald`, for each t. Rows without a stratum are about all
         patients. The strata are `chaotic`, `non_chaotic`, and `chaotic_minus_non_chaotic`, the difference of the two
-        gaps. The variant names the definition; it is empty for `wald` over all rounds. The gap is measured on the
-        measuring orders. The quantity `selecting` is measured on the orders that define the groups
-    accuracy : the two accuracies of each gap, by method and t
-    majority : accuracy of the best constant answer for each duel. The answer is chosen on the patients of the stratum.
-        If `reference` is `all_patients`, it is chosen on all patients
-    count : number of patients by stratum, and number of duels tied at full observation
-    correlation : Spearman's correlation over patients between the flips of a definition and another number. For the
-        quantity `flips_nonzero`, this is the number of values that are not 0; for `flips_magnitude`, it is the
-        magnitude
+        gaps. The variant names the definition, and is empty for `wald` over all rounds. The gap is computed on the
+        measuring orders, or, for the quantity `selecting`, on the selecting orders
+    accuracy : the two accuracies of each gap, for each method and t
+    majority : accuracy of the best constant answer for each duel. The answer is chosen with the winners of the
+        stratum's patients, or, if `reference` is `all_patients`, of all patients
+    count : number of patients in each stratum, and number of duels tied at full observation
+    correlation : Spearman's correlation over patients between the flips of a definition and another number. The other
+        number is the number of nonzero values for the quantity `flips_nonzero`, and the magnitude for `flips_magnitude`
     others : the rows of `membership_stability`
 
     """
@@ -230,7 +230,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
 
 def chaos_strata(flips: pd.DataFrame) -> pd.DataFrame:
-    """Classify each patient as chaotic or not, for each set of orders and each definition.
+    """Return which patients are chaotic, for each set of orders and each definition.
 
     `flips` is the mean number of a patient's flips over duels and orders. `flips_quartile` is the 75th percentile of
     `flips` over the cohort, and `magnitude_median` is the median of `magnitude` over the cohort. `chaotic` is True if
@@ -252,7 +252,7 @@ def chaos_strata(flips: pd.DataFrame) -> pd.DataFrame:
 
 
 def chaotic_patients(flips: pd.DataFrame, patients: Sequence[str]) -> Bools:
-    """Return True for each chaotic patient.
+    """Return a mask of the chaotic patients.
 
     Patients are classified by the paper's definition on the selecting orders (decisions.md A10).
 
@@ -270,21 +270,21 @@ def chaotic_patients(flips: pd.DataFrame, patients: Sequence[str]) -> Bools:
 
 
 def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
-    """Return summary rows on how well one classification of patients predicts another, for all `COMPARISONS`.
+    """Return summary rows that compare pairs of classifications of the patients, for all `COMPARISONS`.
 
     `variant` is the definition of the predicting classification, which uses the selecting orders. `reference` is the
     definition of the predicted classification: `plain` is `wald` over all rounds, and `itself` is the definition in
     `variant`. The predicted classification uses the selecting orders, or, in the stratum `other_orders`, the measuring
-    orders. Each pair of classifications has one row for each `quantity`. Intervals are computed by resampling patients
-    with fixed memberships and ranks.
+    orders. Each pair of classifications has one row for each `quantity`. Resampled patients keep their groups and
+    ranks.
 
     Returns
     -------
     agreement : share of patients whom both classifications put into the same group
-    chance : expected agreement of two independent classifications with these sizes of the groups
+    chance : expected agreement of two independent classifications with the same group sizes
     found : share of the patients chaotic in the predicted classification that are also chaotic in the predicting one
-    flagged : share of all patients that are chaotic in the predicting classification. This is the value of `found`
-        expected by chance
+    flagged : share of all patients that are chaotic in the predicting classification, which is the expected `found` of
+        two independent classifications
     rank_correlation : Spearman's correlation of the flips
 
     """
@@ -326,7 +326,7 @@ def _cell(strata: pd.DataFrame, definition: str, seed_set: str, patients: Sequen
 
 
 def _rank_correlation(first: pd.Series, second: pd.Series, resampled: Resampled) -> pd.DataFrame:
-    """Return Spearman's correlation over patients. In resamples, patients keep their ranks."""
+    """Return Spearman's correlation over patients. Resampled patients keep their ranks."""
     ranks = (np.asarray(values.rank(), dtype=np.float64)[:, None, None] for values in (first, second))
     return resampled.statistic(Moments.of(*ranks).only, len(first))
 
@@ -340,7 +340,7 @@ def _what_flips_follow(strata: pd.DataFrame, patients: Sequence[str], resampled:
 
 
 def _groups(strata: pd.DataFrame, patients: Sequence[str]) -> Groups:
-    """Return masks of all patients, and of the chaotic and the other patients by each definition."""
+    """Return masks of all patients, and, for each definition, of the chaotic patients and of all other patients."""
     groups: dict[tuple[str | None, str | None], Bools] = {(None, None): np.ones(len(patients), dtype=bool)}
     for definition, variant in VARIANTS.items():
         chaotic = _cell(strata, definition, SELECTING, patients)["chaotic"].to_numpy(bool)
@@ -370,13 +370,13 @@ def _by_round(rounds: pd.DataFrame, groups: Groups, resampled: Resampled) -> Ite
 
 
 def _of(members: Bools, part: Part) -> Part:
-    """Return the counts of `part`, with counts of 0 for patients outside the group."""
+    """Return the counts of `part`, with 0 for patients outside the group."""
     right, total = part
     return right * members[:, None], total * members[:, None]
 
 
 def _beside(target: Codes, groups: Groups, resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """Yield the sizes of the groups, the number of ties, and the accuracies of the best constant answer for each duel.
+    """Yield the sizes of the groups, the number of ties, and the accuracies of the best constant answers.
 
     Parameters
     ----------

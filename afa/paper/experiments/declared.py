@@ -293,10 +293,9 @@ DICTIONARY = "data_dictionary"
 
 
 def left_out(entities: int, *, labelled: bool, elicited: bool) -> dict[str, str]:
-    """Return a mapping from each skipped stage to the reason why the run skips the stage.
+    """Return {stage: reason} for the stages that a run skips.
 
-    A run skips a stage if the run does not meet the requirements of the stage, or if the stage reads tables of a
-    skipped stage.
+    A run skips a stage if a requirement of the stage is not met, or if the stage reads tables of a skipped stage.
     """
     found: dict[str, str] = {}
     for name, stage in STAGES.items():

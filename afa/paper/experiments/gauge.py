@@ -1,8 +1,8 @@
-"""Comparison of scores by the closure of a duel with scores by the true gauge (tab:m1agree, tab:m1acc).
+"""Comparison of two kinds of class models for the score of a duel: closure and true gauge (tab:m1agree, tab:m1acc).
 
-A duel is scored with two class models. The true gauge uses the models of the two entities of the duel. The closure,
-which the paper calls `maxent`, derives both models from the difference of the two entities. Features are observed in
-the random orders of the stage `sign`.
+The score of a duel uses one model for each of two classes. In the true gauge, the class models are the models of the
+duel's two entities. The closure, which the paper calls `maxent`, derives both models from the difference of the two
+entities' scores. Features are observed in the random orders of the stage `sign`.
 """
 
 from __future__ import annotations
@@ -48,24 +48,25 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Score every duel of the chosen patients by true gauge and closure, along one random order for each seed.
+    """Compute the scores of all duels with true gauge and closure, along one random order for each patient and seed.
 
     Returns
     -------
-    agreement : by (patient, seed, method, t). `agree` is the number of duels for which true gauge and closure give the
-        same decision, and `duels` is the number of all duels. Two ties agree. A tie and a decision count one half.
-    rounds : by (patient, seed, method, reference, target, t). `duels` is the number of duels with a winner, and `right`
-        is the number of correct decisions, where a tie counts one half. `_first` counts only duels that the first
-        entity wins. `_prior_wrong` counts only duels that this method and gauge decides wrongly before any observation.
-        `reference` is the gauge, and is empty for `wald`. The target `likelihood` is the sign of D at full observation.
-        The target `clinical` is the entity with the only positive label, for conclusive pairs. If the cohort has no
-        conclusive pair, there are no rows for `clinical`.
-    scalars : by (patient, seed, entity_a, entity_b, t). `two_elbo_*` (nats) and `stack_a_*` (in [-1, 1]) are given for
-        each gauge.
-    targets : by (patient, entity_a, entity_b). `likelihood` and `clinical` are +1 if a wins, -1 if b wins, and 0 if
-        neither wins. `clinical` is missing if one of the two labels is missing. `conclusive` is True if at least 30
-        patients of the whole cohort have exactly one of the two labels (S12).
-    solves : number and cost of the round's solves over all seeds, by (patient, model, t).
+    agreement : one row for each (patient, seed, method, t). `agree` is the number of duels for which true gauge and
+        closure give the same decision, and `duels` is the number of all duels. Two ties count 1. A tie against a
+        decision counts one half.
+    rounds : one row for each (patient, seed, method, reference, target, t). `duels` is the number of duels with a
+        winner, and `right` is the number of correct decisions, where a tie counts one half. `_first` counts only duels
+        that the first entity wins. `_prior_wrong` counts only duels that the same score in the same gauge decides
+        wrongly before any observation. `reference` is the gauge, and is empty for `wald`. The target `likelihood` is
+        the sign of D at full observation. The target `clinical` is the entity with the only positive label, for
+        conclusive pairs. If the cohort has no conclusive pair, there are no rows for `clinical`.
+    scalars : one row for each (patient, seed, entity_a, entity_b, t). `two_elbo_*` (nats) and `stack_a_*` (in [-1, 1])
+        have one column for each gauge.
+    targets : one row for each (patient, entity_a, entity_b). `likelihood` and `clinical` are +1 if a wins, -1 if b
+        wins, and 0 if neither wins. `clinical` is missing if one of the two labels is missing. `conclusive` is True if
+        at least 30 patients of the whole cohort have exactly one of the two labels (S12).
+    solves : number and cost of mean-field solves, summed over seeds, for each (patient, model, t).
 
     """
     rounds = rounds_up_to(gauge.rounds, len(bundle.features))
@@ -102,7 +103,7 @@ def run(
 
 
 def agreement_of(paths: GaugePaths, by_round: pd.DataFrame) -> pd.DataFrame:
-    """Return the number of duels that true gauge and closure decide alike (the table `agreement` of `run`).
+    """Return the numbers of duels for which true gauge and closure give the same decision (table `agreement` of `run`).
 
     `by_round` contains the key columns of the result, with one row for each patient, seed and t.
     """
@@ -116,7 +117,7 @@ def agreement_of(paths: GaugePaths, by_round: pd.DataFrame) -> pd.DataFrame:
 
 
 def agreement_rows(agreement: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
-    """Return the rows of `gauge_agreement`: the share of duels decided alike, by method and t, with intervals."""
+    """Return the rows of `gauge_agreement`: the share of duels with the same decision, for each method and t."""
     shares = [
         resampled.share(table, "agree", "duels").assign(metric="rate", method=method, reference=BOTH)
         for method, table in agreement.groupby("method", sort=False)
@@ -125,7 +126,7 @@ def agreement_rows(agreement: pd.DataFrame, resampled: Resampled) -> pd.DataFram
 
 
 def clinical_winners(bundle: Bundle, cohort: Cohort) -> Floats:
-    """Return the winner of each duel by the patient's labels.
+    """Return the winner of each duel according to the patient's labels.
 
     Returns
     -------
@@ -145,18 +146,19 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
     Returns
     -------
-    gauge_agreement : `rate` by method and t, over (pair, patient, seed)
-    gauge_correlation : `correlation` by method and t; t = 0 is excluded. Pearson's r is computed for each pair, over
-        (patient, seed). It is defined only if both scalars vary. Rows without quantity and variant have the mean of r
-        over pairs, and n is the number of pairs with a defined r. `pair_q25`, `pair_q50`, `pair_q75`, `pair_min` and
-        `pair_max` are quantiles over these pairs. The extremes have no interval, because resampling cannot estimate it.
-        The variant `pooled` computes r over all pairs together, and n is the number of cases
-    gauge_accuracy : by method, gauge (`reference`), target and t. `accuracy` is also given in the stratum
-        `prior_wrong`, which has the cases that this method and gauge decides wrongly before any observation.
-        `balanced_accuracy` is over the two sides of a duel. `gap` is the accuracy of the closure minus the accuracy of
-        the true gauge; both are resampled together. Three numbers are given by target only: `majority` is the accuracy
-        of the best constant answer for each pair, `prevalence` is the share of duels that the first entity wins, and
-        the counts are numbers of excluded cases
+    gauge_agreement : `rate` for each method and t, a mean over (pair, patient, seed)
+    gauge_correlation : `correlation` for each method and t > 0. Pearson's r is computed for each pair, over (patient,
+        seed). It is defined only if the scores in both gauges vary. Rows without quantity and variant have the mean of
+        r over pairs, and n is the number of pairs with a defined r. `pair_q25`, `pair_q50`, `pair_q75`, `pair_min` and
+        `pair_max` are quantiles over these pairs. Minimum and maximum have no interval, because resampling cannot
+        estimate one. The variant `pooled` computes r over all pairs together, and n is the number of cases
+    gauge_accuracy : for each method, gauge (`reference`), target and t. `accuracy` is also given in the stratum
+        `prior_wrong`, the duels that the same score in the same gauge decides wrongly before any observation.
+        `balanced_accuracy` is the mean of the accuracies on duels that the first entity wins and on duels that the
+        second entity wins. `gap` is the accuracy of the closure minus that of the true gauge, on the same resamples.
+        Three numbers are given for each target only: `majority` is the accuracy of the best constant answer for each
+        pair, `prevalence` is the share of duels that the first entity wins, and the counts are numbers of excluded
+        cases
 
     """
     patients = list(tables["targets"]["patient"].unique())
@@ -186,7 +188,10 @@ def _correlations(scalars: pd.DataFrame, patients: Sequence[str], resampled: Res
 
 
 def _within_pairs(moments: Moments, resampled: Resampled) -> pd.DataFrame:
-    """Return mean, quartiles and extremes of the correlations of single pairs (over patients and seeds)."""
+    """Return mean, quartiles, minimum and maximum of the pairs' correlations.
+
+    The correlation of a pair is computed over patients and seeds.
+    """
     plain = moments.correlation(np.ones((1, len(moments.n))))[0]
     defined = ~np.isnan(plain)
     spread = resampled.statistic(lambda w: _mean_and_quartiles(moments.correlation(w)[:, defined]), int(defined.sum()))
@@ -197,7 +202,7 @@ def _within_pairs(moments: Moments, resampled: Resampled) -> pd.DataFrame:
 
 
 def _mean_and_quartiles(values: Floats) -> Floats:
-    """Return mean and quartiles of the known values in each row, or NaN for a row without known values, (R, 4).
+    """Return mean and quartiles of the known values in each row, (R, 4). A row without known values gives NaN.
 
     Parameters
     ----------
@@ -226,7 +231,7 @@ def _accuracies(rounds: pd.DataFrame, resampled: Resampled) -> Iterator[pd.DataF
 
 
 def _constants(targets: pd.DataFrame, patients: Sequence[str], resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """Yield the accuracies of constant answers and the numbers of excluded cases, by target."""
+    """Yield the accuracies of constant answers and the numbers of excluded cases, for each target."""
     likelihood, clinical, conclusive = (
         targets.pivot(index="patient", columns=["entity_a", "entity_b"], values=column).loc[list(patients)]
         for column in ("likelihood", "clinical", "conclusive")

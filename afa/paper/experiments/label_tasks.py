@@ -1,6 +1,6 @@
-"""Scores of patients in binary tasks about their labels, by encoding of the cohort and by closure.
+"""Scores of patients in binary tasks about the patients' labels, for each encoding of the cohort and each closure.
 
-t is the observed share of the entity's support (the features of its model), in per cent. Labels are used only in
+Here, t is the percentage of the entity's support (the features of its model) that is observed. Labels are used only in
 metrics.
 """
 
@@ -37,7 +37,10 @@ UNOBSERVED = 2
 
 @dataclass(frozen=True)
 class LabelSetting:
-    """One encoding of a cohort with one closure. `variant` is empty for the settings that were fixed in advance."""
+    """One encoding of a cohort with one closure.
+
+    The settings that were fixed in advance have the `variant` "".
+    """
 
     reference: Reference
     coupling: Closure
@@ -71,9 +74,9 @@ def settings_of(
     *,
     closed: bool = True,
 ) -> list[LabelSetting]:
-    """Return the combinations of encodings and closures, first the combinations that were fixed in advance.
+    """Return all combinations of encoding and closure. Combinations that were fixed in advance come first.
 
-    In `thresholds` and `strengths`, the first element was fixed in advance.
+    The first threshold and the first strength were fixed in advance.
 
     Parameters
     ----------
@@ -99,7 +102,7 @@ def settings_of(
 
 @dataclass(frozen=True)
 class LabelTask:
-    """The binary task of one label under one setting, with the patients' values, (P, M), and labels, (P,) bool."""
+    """The binary task of one label in one setting, with the patients' values, (P, M), and labels, (P,) bool."""
 
     setting: LabelSetting
     bundle: Bundle
@@ -110,7 +113,7 @@ class LabelTask:
 
     @classmethod
     def of_controls(cls, setting: LabelSetting, bundle: Bundle, cohort: Cohort) -> list[LabelTask]:
-        """Return one task for each entity, with the healthy controls, who have no label, as patients."""
+        """Return one task for each entity. The task's patients are the healthy controls, who have no label."""
         names, values = tuple(map(str, cohort.controls.index)), cohort.controls.to_numpy(dtype=np.int8)
         ill = np.zeros(len(names), dtype=bool)
         return [cls(setting, bundle, entity, names, values, ill) for entity in bundle.entities if names]
@@ -138,15 +141,15 @@ class LabelTask:
         return self.bundle.support(self.entity)
 
     def counts(self, percents: Sequence[int]) -> list[int]:
-        """Return the number of features in each share (per cent) of the support, rounded up."""
+        """Return the numbers of features that make up given percentages of the support, rounded up."""
         return [-(-percent * len(self.support) // 100) for percent in percents]
 
     def seen(self, percents: Sequence[int], seed: int) -> Bools:
-        """Return True for the features of the support that each patient's random order observes first.
+        """Return a mask of the support's features that are observed at each percentage, in each patient's random order.
 
         Returns
         -------
-        seen : (P, T, S) bool, for T shares of the support in per cent and S features in the support
+        seen : (P, T, S) bool, for T percentages of the support and S features in the support
 
         """
         rank = places(self.bundle.features, self.patients, seed)[:, self.support]
@@ -157,13 +160,14 @@ class LabelTask:
 def tasks_of(
     bundle: Bundle, cohorts: Mapping[float | None, Cohort], settings: Sequence[LabelSetting]
 ) -> tuple[list[LabelTask], list[str]]:
-    """Return the binary tasks of all labels and settings, grouped by label, and the excluded labels.
+    """Return two lists: the binary tasks of all labels and settings, grouped by label, and the excluded labels.
 
     A label is excluded if one of its classes has no patient.
 
     Parameters
     ----------
-    cohorts : threshold -> cohort. The key None has the run's own cohort, encoded against controls or by ranges
+    cohorts : threshold -> cohort. The key None is for the cohort of the run, encoded by comparison with controls or
+        with ranges
 
     """
     tasks, left_out = [], []
@@ -186,8 +190,8 @@ def by_model(
 ) -> list[pd.DataFrame]:
     """Return one table for each task, in the order of `tasks`.
 
-    Tasks that differ only in the encoding have the same model and share many states. `follow` is therefore called once
-    for all tasks of a model.
+    Tasks that differ only in the encoding have the same model and many states in common. `follow` is therefore called
+    once for each model, with all tasks of the model.
     """
     models: dict[tuple[Any, ...], list[int]] = {}
     for i, task in enumerate(tasks):
@@ -206,13 +210,13 @@ def by_model(
 def in_random_order(
     task: LabelTask, values: Codes, percents: Sequence[int], seed: int, solver: Solver | None
 ) -> tuple[Floats, float]:
-    """Return the log-odds F_1 - F_0 along a random order of the support, and their value at t = 0 (shift).
+    """Return two results: the log-odds F_1 - F_0 along a random order of the support, and their value at t = 0 (shift).
 
-    For a state that several patients share, inference runs only once.
+    If several patients have the same state, inference runs once for this state.
 
     Parameters
     ----------
-    values : (V P, M) int8, V variants of the patients' values
+    values : (V P, M) int8, the P patients' values in V encodings or permutations
 
     Returns
     -------
@@ -249,10 +253,10 @@ def places(features: tuple[str, ...], patients: tuple[str, ...], seed: int) -> I
 def as_greedy_chooses(
     task: LabelTask, values: Codes, percents: Sequence[int], solver: Solver | None, *, to_the_end: bool = True
 ) -> tuple[Floats, float]:
-    """Return the result of `in_random_order`, but for features that `greedy` chooses by mutual information.
+    """Return log-odds and shift as `in_random_order` does, along features that `greedy` chooses by mutual information.
 
-    Patients with equal observed values are followed together. If `to_the_end` is False, patients are followed only as
-    far as `percents` require, and the last column is NaN.
+    Patients with equal observed values are computed together. If `to_the_end` is False, features are observed only up
+    to the largest of `percents`, and the last column is NaN.
 
     Parameters
     ----------
@@ -275,7 +279,7 @@ def as_greedy_chooses(
 def followed(
     tasks: Sequence[LabelTask], percents: Sequence[int], seeds: Sequence[int], solver: Solver | None
 ) -> list[pd.DataFrame]:
-    """Return the table `scores` of each task, along random orders and the greedy order.
+    """Return the table `scores` of each task, for random orders and for the order that `greedy` chooses.
 
     All `tasks` must have the same model, and may differ in the encoding.
     """
@@ -306,7 +310,7 @@ def followed(
 
 
 def _shuffled(task: LabelTask, permutation: int) -> Ints:
-    """Return a permutation of the features of a task's bundle, as in `shuffled_genes`."""
+    """Return the permutation of the bundle's features that `shuffled_genes` makes."""
     bundle = task.bundle
     kinds = () if bundle.ternary else tuple(bundle.kinds.tolist())
     return shuffled_genes(len(bundle.features), permutation, kinds)
@@ -323,19 +327,18 @@ def label_null(
 ) -> list[pd.DataFrame]:
     """Return one table for each task with the metrics of bundles whose genes are shuffled.
 
-    A shuffled bundle has all potentials of the original, with their signs and their places in the graph, but each
-    potential belongs to a random gene of the same panel. A shuffled bundle has no knowledge about genes, so that an
-    elicited bundle should be more accurate than shuffled bundles. The code shuffles the values of the genes instead of
-    the potentials, which is equivalent.
+    A shuffled bundle has the same potentials, couplings and signs, but the genes of the panel are permuted. Shuffled
+    bundles therefore contain no knowledge about genes, and an elicited bundle should be more accurate. The code
+    permutes the values of the genes, which is equivalent to permuting the potentials.
 
     At each of `percents`, `permutations` shuffled bundles are evaluated along the random order of the first seed and
-    along the order of greedy CMI. At full observation, where the order does not matter, `whole_permutations` shuffled
-    bundles are evaluated. `balanced_accuracy` uses the sign of the raw score. `balanced_accuracy_calibrated` uses the
-    sign of the raw score minus the raw score without observations.
+    along the order that `greedy` chooses. At full observation, where the order does not matter, `whole_permutations`
+    shuffled bundles are evaluated. `balanced_accuracy` is computed for decisions by the sign of the raw score. For
+    `balanced_accuracy_calibrated`, the raw score without observations is subtracted first.
     """
 
     def follow(own: Sequence[LabelTask]) -> list[pd.DataFrame]:
-        # Shuffled bundles are followed together, because they share many states.
+        # Shuffled bundles are computed together, because they have many states in common.
         shuffles = [_shuffled(own[0], permutation) for permutation in range(permutations)]
         values = np.concatenate([task.values[:, genes] for task in own for genes in shuffles])
         tables: list[list[pd.DataFrame]] = [[] for _ in own]
@@ -356,7 +359,7 @@ def label_null(
 
 
 def _whole(task: LabelTask, permutations: int, shift: float) -> pd.DataFrame:
-    """Return the metrics of shuffled bundles at full observation, where a score is an energy of the shuffled values."""
+    """Return the metrics of shuffled bundles at full observation, where each score is the energy of permuted values."""
     support, score = task.support, _score_of(task)
     values = (task.values[:, _shuffled(task, permutation)[support]] for permutation in range(permutations))
     scores = np.stack([score(x.astype(np.float64)) for x in values], axis=1)[..., None]
@@ -365,7 +368,7 @@ def _whole(task: LabelTask, permutations: int, shift: float) -> pd.DataFrame:
 
 
 def _score_of(task: LabelTask) -> Callable[[Floats], Floats]:
-    """Return the function that computes S, (P,) nats, from the values of the support, (P, n)."""
+    """Return a function that computes S, (P,) nats, from the values of the support, (P, n)."""
     support = task.support
     if task.setting.coupling == "explicit":
         bundle, entity = task.bundle, task.entity
@@ -377,7 +380,7 @@ def _score_of(task: LabelTask) -> Callable[[Floats], Floats]:
 
 
 def _metrics(task: LabelTask, scores: Floats, shift: float) -> pd.DataFrame:
-    """Return the metrics of scores, (P, permutations, T), with one row for each permutation and t."""
+    """Return a table with the metrics of scores, (P, permutations, T), for each permutation and t."""
     flat = scores.reshape(len(scores), -1)
     table = {
         "reference": task.setting.reference,
@@ -392,7 +395,7 @@ def _metrics(task: LabelTask, scores: Floats, shift: float) -> pd.DataFrame:
 
 
 def _balanced(scores: Floats, positive: Bools) -> Floats:
-    """Return the balanced accuracy, (T,), of decisions by the signs of scores, (P, T). A score of 0 is half correct."""
+    """Return the balanced accuracy, (T,), of deciding by the signs of scores, (P, T). A score of 0 is half correct."""
     signs = np.sign(scores)
     share: Floats = 0.5 + 0.25 * (signs[positive].mean(axis=0) - signs[~positive].mean(axis=0))
     return share

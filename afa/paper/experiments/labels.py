@@ -1,8 +1,8 @@
-"""Comparison of scores with patients' labels, by reference of the encoding and by closure.
+"""Comparison of scores with patients' labels, for each reference of the encoding and each closure.
 
-Alternatives to the paper's encoding and to its couplings are evaluated, separately and together. One alternative
-encodes values by comparison with the cohort instead of the controls. The other alternative uses the same couplings in
-both classes instead of a contrast between the classes. Every label is the target of a binary task about its entity. No
+An alternative to the paper's encoding and an alternative to its couplings are evaluated, separately and together. The
+alternative encoding compares values with the cohort instead of the controls. The alternative couplings are equal in
+both classes, instead of a contrast between the classes. Every label is the target of a binary task about its entity. No
 setting is selected by labels.
 """
 
@@ -49,10 +49,11 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Return the scores that are compared with a cohort's labels, by reference of the encoding and by closure.
+    """Return scores and labels of a cohort, for each reference of the encoding and each closure.
 
-    With settings that were fixed in advance, features are observed in the random orders of all seeds and in the order
-    of greedy CMI. With variations of these settings, only the random order of the first seed is used.
+    In the settings that were fixed in advance, features are observed in the random orders of all seeds and in the order
+    that `greedy` chooses by mutual information. In variations of the settings, features are observed only in the random
+    order of the first seed.
 
     Parameters
     ----------
@@ -63,20 +64,21 @@ def run(
 
     Returns
     -------
-    scores : by (setting, entity, allocation, seed, patient, t). t is in per cent of the support: 0, each of `percents`,
-        and 100. `observed` is the number of observed features of the support. `raw` is F_1 - F_0 in nats; its sign is
-        the paper's decision. `calibrated` is `raw` minus `shift`, which is the posterior log-odds. `label` is the
-        patient's label.
+    scores : one row for each (setting, entity, allocation, seed, patient, t). t is in per cent of the support: 0, each
+        of `percents`, and 100. `observed` is the number of observed features of the support. `raw` is F_1 - F_0 in
+        nats, whose sign is the paper's decision. `calibrated`, which is `raw` minus `shift`, is the posterior log-odds.
+        `label` is the patient's label.
     controls : the scores of healthy controls for every entity. Each control is encoded against all other controls. Only
-        settings that were fixed in advance and have the cohort's own encoding are used. The correct decision is always
-        no (F9). If there are no controls, there are no rows.
-    tasks : by (setting, entity). `threshold` and `strength` belong to the setting. `support` is the number of features
-        in the support. `contraction` is beta L^2 of the elicited couplings. `factor` multiplies shared couplings.
-        `positive` and `negative` are the numbers of labels. `shift` is F_1 - F_0 without observations minus the prior.
-    whole : S at full observation in nats, by (reference, coupling, patient, entity), for the settings that were fixed
-        in advance. This needs no inference.
+        settings that were fixed in advance and keep the encoding of the run's cohort are used. The correct decision is
+        always no (F9). Without controls, the table is empty.
+    tasks : one row for each (setting, entity). `threshold` and `strength` belong to the setting. `support` is the
+        number of features in the support. `contraction` is beta L^2 of the elicited couplings. `factor` multiplies
+        shared couplings. `positive` and `negative` are the numbers of patients with and without the label. `shift` is
+        F_1 - F_0 without observations minus the prior.
+    whole : S at full observation in nats, for each (reference, coupling, patient, entity), in the settings that were
+        fixed in advance. Computing S at full observation needs no inference.
     null : the result of `label_null`.
-    labels : the labels that are used, by (patient, entity).
+    labels : the labels that are used, one row for each (patient, entity).
     left_out : labels that are not used, because they have only one class.
 
     Raises
@@ -149,8 +151,8 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     """Return the rows of the tables `labels`, `controls`, `specificity` and `null` in `summary.csv`.
 
     Rows without an `entity` are means over labels. The variants `threshold`, `strength` and `threshold_at_strength_...`
-    are variations of the settings that were fixed in advance; the column `level` contains the varied value. The method
-    `two_elbo` decides by the sign of the raw score, like the paper. The method `posterior` decides for class 1 if the
+    are variations of the settings that were fixed in advance. The column `level` contains the varied value. The method
+    `two_elbo` decides by the sign of the raw score, as in the paper. The method `posterior` decides for class 1 if the
     posterior probability exceeds one half. AUROC and average precision are the same for both methods.
     """
     labels = tables["labels"]
@@ -170,7 +172,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
 
 def _beside(labels: pd.DataFrame, sample: Resampled) -> list[Labelled]:
-    """Return the prevalence of each label, and the accuracy of the more accurate constant answer."""
+    """Return the prevalence of each label, and the accuracy of always giving the label's more frequent value."""
     prevalence, sizes = dict[str, Floats](), dict[str, int]()
     for name, part in groups(labels, "entity"):
         weights = sample.drawn(part["patient"])
@@ -185,7 +187,7 @@ def _beside(labels: pd.DataFrame, sample: Resampled) -> list[Labelled]:
 
 
 def _named(variant: str) -> tuple[str, float]:
-    """Return `variant` and `level` of the summary rows for a variation of the settings that were fixed in advance.
+    """Return `variant` and `level` of the summary rows about a variation of the settings that were fixed in advance.
 
     >>> _named("threshold=1 strength=0.5")
     ('threshold_at_strength_0.5', 1.0)
@@ -196,7 +198,7 @@ def _named(variant: str) -> tuple[str, float]:
 
 
 def _metrics(scores: pd.DataFrame, sample: Resampled) -> Iterator[Labelled]:
-    """Yield every metric by setting, order and t. A metric is averaged over random orders, then over labels."""
+    """Yield every metric for each setting, order and t. A metric is averaged over random orders, then over labels."""
     by = ["reference", "coupling", "variant", "allocation", "t"]
     for (reference, coupling, variant, allocation, t), part in groups(scores, *by):
         by_entity = dict(groups(part, "entity"))
@@ -217,7 +219,7 @@ def _metrics(scores: pd.DataFrame, sample: Resampled) -> Iterator[Labelled]:
 
 
 def _controls(scores: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return the specificity among healthy controls by setting, order and t: mean over entities, and each entity's."""
+    """Return the specificity among healthy controls, per entity and averaged, for each setting, order and t."""
     of_controls = scores.rename(columns={"control": "patient"}).assign(variant="", label=0)
     sample = Resampled.of(of_controls["patient"].unique(), **dict(bootstrap), purpose="labels")
     rows = labelled(_metrics(of_controls, sample))
@@ -225,7 +227,7 @@ def _controls(scores: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
 
 
 def measured(run: pd.DataFrame, weights: Floats) -> dict[tuple[str, str], Floats]:
-    """Return the value of each (metric, method) in each resample.
+    """Return {(metric, method): value in each resample}.
 
     Parameters
     ----------
@@ -247,14 +249,14 @@ def measured(run: pd.DataFrame, weights: Floats) -> dict[tuple[str, str], Floats
 
 
 def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Resampled) -> pd.DataFrame:
-    """Return the AUROC for each entity's label at full observation, by its own score and by other entities' scores.
+    """Return the AUROCs of all entities' scores at full observation as predictors of each entity's label.
 
     Returns
     -------
-    auroc : AUROC of the entity's own score. The variant `best_other` has the AUROC of the best other entity, which is
-        chosen on the same patients. The variant `mean_of_others` has the mean over all other entities
-    gap : AUROC of the own score minus the mean over all other entities
-    rank : rank of the own score, 1 for the best of `n`
+    auroc : AUROC of the entity's own score. The variant `best_other` is the largest AUROC of another entity's score,
+        chosen on the same patients. The variant `mean_of_others` is the mean AUROC of all other entities' scores
+    gap : AUROC of the entity's own score minus the mean AUROC of all other entities' scores
+    rank : rank of the AUROC of the entity's own score, 1 for the best of `n` entities
 
     """
     tables = []
@@ -285,7 +287,7 @@ def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Resampled) -
 
 
 def _null(null: pd.DataFrame, scores: pd.DataFrame, confidence: float) -> pd.DataFrame:
-    """Return the metrics of shuffled bundles, and p-values of the real bundle for the same order of features.
+    """Return the metrics of shuffled bundles, and p-values of the real bundle, for the same order of features.
 
     In the rows of a metric, `value` is the mean over shuffled bundles, and `low` and `high` are quantiles. In the rows
     of `p_value`, `quantity` is the metric, and the value is (1 + number of shuffled bundles at least as good as the

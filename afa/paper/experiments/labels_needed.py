@@ -1,10 +1,10 @@
-"""How many labelled patients a classifier needs to do as well as the zero-shot scores.
+"""The number of labelled patients with which a trained classifier is as accurate as the zero-shot scores.
 
-The zero-shot scores come from the stage `labels`, with the paper's encoding and closure and with the alternatives to
-both. The classifiers are trained on the same encoded values, and evaluated on patients whose labels were not used in
-training. Scores and classifiers are resampled together: a patient is resampled with all predictions about the patient.
-For shuffled labels, classifiers are resampled instead of patients, because the accuracy depends far more on the shuffle
-than on the patients.
+The zero-shot scores, with the paper's encoding and closure and with alternatives to both, come from the stage `labels`.
+The classifiers are trained on the same encoded values, and evaluated on patients whose labels were not used in
+training. A resampled patient keeps all predictions about this patient, by scores and classifiers. For classifiers
+trained on shuffled labels, classifiers are resampled instead of patients, because their accuracy depends far more on
+the shuffle than on the patients.
 """
 
 from __future__ import annotations
@@ -52,26 +52,26 @@ OF_ZERO_SHOT = ["reference", "coupling", "entity", "allocation", "seed", "patien
 def run(
     bundle: Bundle, cohort: Cohort, by_cohort: Path, labels: Mapping[str, pd.DataFrame], *, labels_needed: LabelsNeeded
 ) -> dict[str, pd.DataFrame]:
-    """Return the log-odds of classifiers for all patients not used in training, and the zero-shot scores.
+    """Return the log-odds that classifiers predict for all patients not used in training, and the zero-shot scores.
 
     A size (number of labelled patients) is skipped for a label if it leaves too few patients for evaluation.
 
     Parameters
     ----------
-    by_cohort, labels : the input of the stage `labels`, and the tables of this stage. Its scores define the values of t
-        and the random orders
+    by_cohort, labels : the input `by_cohort` of the stage `labels`, and its tables. The scores in these tables define
+        the values of t and the random orders
 
     Returns
     -------
-    predictions : log-odds by (reference, method, permuted, entity, size, repeat, allocation, t, patient). t is in per
-        cent of the support
-    zero_shot : `calibrated` scores and `label`, by (reference, coupling, entity, allocation, seed, patient, t)
-    splits : numbers of patients by (entity, size, repeat)
+    predictions : log-odds for each (reference, method, permuted, entity, size, repeat, allocation, t, patient). t is in
+        per cent of the support
+    zero_shot : `calibrated` scores and `label` for each (reference, coupling, entity, allocation, seed, patient, t)
+    splits : numbers of patients for each (entity, size, repeat)
     left_out : skipped labels and sizes, with the reason
 
     Raises
     ------
-    CohortError : the scores belong to other patients.
+    CohortError : the scores are of other patients than the cohort.
 
     """
     settings, fixed = labels_needed, labels["tasks"][labels["tasks"]["variant"] == ""]
@@ -113,7 +113,7 @@ def run(
 def _tasks(
     bundle: Bundle, cohorts: Mapping[str, Cohort], most_labels: int
 ) -> tuple[list[LabelTask], list[tuple[str, int | None, str]]]:
-    """Return the binary tasks of the used labels, by reference, and the unused labels with the reason."""
+    """Return two lists: binary tasks of the used labels for each reference, and unused labels with the reason."""
     tasks: list[LabelTask] = []
     of_one_class: list[str] = []
     for reference, coupling in COUPLINGS.items():
@@ -132,7 +132,7 @@ def _tasks(
 def _zero_shot_scores(scores: pd.DataFrame, tasks: Sequence[LabelTask]) -> pd.DataFrame:
     """Return the zero-shot scores of the given tasks in the settings that were fixed in advance.
 
-    Scores by the bundle's probabilities are included if they exist.
+    If the bundle has probabilities, scores with the closure `explicit` are included.
     """
     none = scores.iloc[:0]
     fixed = dict(iter(scores[scores["variant"] == ""].groupby(["reference", "coupling", "entity"], sort=False)))
@@ -150,7 +150,7 @@ def _zero_shot_scores(scores: pd.DataFrame, tasks: Sequence[LabelTask]) -> pd.Da
 def _of_positive(task: LabelTask, size: int) -> int:
     """Return the number of positive patients in a training set of `size` patients.
 
-    The share of positive patients equals that of the cohort, but each class has at least one patient.
+    The share of positive patients equals the share in the cohort, but each class has at least one patient.
     """
     return int(np.clip(round(size * task.positive.mean()), 1, size - 1))
 
@@ -170,7 +170,7 @@ def _too_few(task: LabelTask, size: int, tested: int, of_each_class: int) -> str
 def drawn(task: LabelTask, size: int, repeat: int) -> Bools:
     """Choose the labelled patients of one repeat at random, stratified by class.
 
-    Within a repeat, the patients of a larger training set include those of all smaller sets.
+    In a repeat, a larger training set contains all smaller training sets.
 
     Returns
     -------
@@ -190,7 +190,7 @@ def predicted(
 ) -> Iterator[pd.DataFrame]:
     """Train each classifier on the labelled patients, and yield its predictions for the other patients.
 
-    Features are observed in a random order, and in the greedy order that the classifier chooses.
+    Features are observed in two orders: a random order, and the order that the classifier chooses greedily.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def predicted(
     seen = task.seen(percents, seed)[~labelled].reshape(-1, support.shape[1])
     known_values = np.repeat(support[~labelled], len(percents), axis=0)
     for method in METHODS:
-        # Train on the support alone, and predict from the features that the zero-shot score uses.
+        # Train on the support alone. Predict from the features that the zero-shot score uses.
         known = train(method, support[labelled], answers == 1, generator_of(*names, "support"))
         along = known.log_odds(known_values, seen)
         # Train on all features. The classifier chooses as many features as the zero-shot score uses.
@@ -222,11 +222,11 @@ def predicted(
 
 @dataclass(frozen=True)
 class RepeatedTests:
-    """K repeats of training, each evaluated on some of P patients.
+    """The evaluation of K repeated trainings, each on a subset of P patients.
 
     Parameters
     ----------
-    tested : (K, P) bool, True if the repeat is evaluated on the patient
+    tested : (K, P) bool, True for the patients on whom the repeat is evaluated
     positive : (P,) bool
     weights : (R + 1, P) float64, how often each resample contains each patient
 
@@ -256,10 +256,10 @@ class RepeatedTests:
         return share_of(self._weighted(higher), pairs)
 
     def balanced_accuracy(self, scores: Floats) -> Floats:
-        """Return the balanced accuracy of decisions by the signs of scores in each resample.
+        """Return the balanced accuracy of deciding by the signs of scores, in each resample.
 
-        A score of 0 is half correct. The result is the mean over the repeats with patients of both classes, or NaN if
-        no repeat has patients of both classes.
+        A score of 0 is half correct. The result is the mean over the repeats with patients of both classes, or NaN
+        without such a repeat.
 
         Parameters
         ----------
@@ -281,23 +281,22 @@ class RepeatedTests:
 
     @cached_property
     def repeats(self) -> list[RepeatedTests]:
-        """Return one object for each repeat, in which every patient has the weight 1."""
+        """Return each repeat as a separate object, in which every patient has the weight 1."""
         plain = np.ones((1, len(self.positive)))
         return [RepeatedTests(self.tested[[k]], self.positive, plain) for k in range(len(self.tested))]
 
     @cached_property
     def _classes(self) -> list[tuple[Bools, Floats, Floats]]:
-        """Return for each class a mask of its C patients, their weights, (R + 1, C), and tested weights, (R + 1, K).
+        """Return, for each class, a mask of its C patients, their weights, (R + 1, C), and sums of weights, (R + 1, K).
 
-        The tested weight of a repeat is the sum of the weights of those patients of the class on whom the repeat is
-        evaluated.
+        The sum for a repeat contains the weights of the patients of the class on whom the repeat is evaluated.
         """
         chosen = [(mask, self.weights[:, mask]) for mask in (self.positive, ~self.positive)]
         return [(mask, weights, weights @ self.tested[:, mask].T.astype(np.float64)) for mask, weights in chosen]
 
     @cached_property
     def _pairs(self) -> tuple[Bools, Floats]:
-        """Return a mask of the evaluated pairs in each repeat, and the number of evaluated pairs in each resample.
+        """Return two arrays: a mask of each repeat's evaluated pairs, and the number of such pairs in each resample.
 
         A pair consists of a positive and a negative patient.
         """
@@ -318,7 +317,10 @@ EXPLICIT = "explicit"
 
 
 class Key(NamedTuple):
-    """The key of a learning curve (a metric by number of labelled patients). `permuted` means shuffled labels."""
+    """The key of a learning curve: a metric as a function of the number of labelled patients.
+
+    `permuted` is True for shuffled labels.
+    """
 
     metric: str
     reference: str
@@ -342,10 +344,10 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     Returns
     -------
     count : number of labelled patients from which on a classifier is better than the zero-shot score on the same
-        patients. The quantity is the compared metric: mean `auroc`, or balanced accuracy. The count is empty if even
-        the largest number is not enough. In the variant `clearly`, the interval of the difference must be above 0. In
-        the variant `permuted`, labels are shuffled
-    gap : metric of the classifier minus metric of the zero-shot score, for both metrics
+        patients. The quantity is the compared metric: mean `auroc`, or balanced accuracy. The count is empty if no
+        classifier is better with the largest number. In the variant `clearly`, the interval of the difference must be
+        above 0. In the variant `permuted`, labels are shuffled
+    gap : AUROC or balanced accuracy of the classifier minus that of the zero-shot score
 
     """
     rows = [_counts(tables)]
@@ -368,7 +370,7 @@ def _counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _found(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> tuple[Found, Cases]:
-    """Return every metric by key, size and label, and the numbers of predictions by size, label and shuffling."""
+    """Return two results: metrics for each key, size and label, and numbers of predictions."""
     found, cases = Found(), Cases()
     weights, repeats = resampled.every, tables["splits"].groupby(["entity", "size"]).size()
     labels = tables["zero_shot"].drop_duplicates(["entity", "patient"])
@@ -396,10 +398,10 @@ def _found(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> tuple[Fo
 
 
 def _answers(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return the classifiers' predictions and the zero-shot scores of the same patients in the same states.
+    """Return one table with the classifiers' predictions and the zero-shot scores for the same patients and states.
 
-    The column `rival` is True for zero-shot scores. In a repeat, zero-shot scores and classifiers use the same random
-    order of features.
+    The column `rival` is True for zero-shot scores. In each repeat, classifiers and zero-shot scores use the same
+    random order of features.
     """
     predictions = tables["predictions"][[*TRAINED, *RUN, "repeat", "patient", "log_odds"]]
     splits = tables["splits"][["entity", "size", "repeat", "seed"]]
@@ -413,7 +415,7 @@ def _answers(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _curves(found: Found, cases: Cases, confidence: float) -> pd.DataFrame:
-    """Return every metric, and the classifiers' leads over zero-shot scores, by size, for each label and on average."""
+    """Return metrics, and the classifiers' leads over zero-shot scores, for each size, per label and averaged."""
     parts: list[Labelled] = []
     for key, by_size in found.items():
         gaps = _gaps(found, key) if key.method in METHODS and not key.permuted else {}
@@ -427,16 +429,16 @@ def _curves(found: Found, cases: Cases, confidence: float) -> pd.DataFrame:
 
 
 def _of(key: Key) -> dict[str, object]:
-    """Return the columns of the summary for a key. For a classifier, the column `coupling` is empty."""
+    """Return {summary column: value} for a key. For a classifier, the column `coupling` is empty."""
     coupling = {ZERO_SHOT: COUPLINGS[key.reference], EXPLICIT: EXPLICIT}.get(key.method)
     names = key._asdict() | {"method": ZERO_SHOT if key.method == EXPLICIT else key.method, "coupling": coupling}
     return names | {"variant": "permuted" if names.pop("permuted") else None}
 
 
 def _gaps(found: Found, key: Key) -> dict[int, dict[str, Floats]]:
-    """Return, by size and label, the metric of a classifier minus that of the zero-shot score in the same state.
+    """Return a classifier's metric minus that of the zero-shot score in the same states, for each size and label.
 
-    The zero-shot score by the bundle's probabilities is used only if there is no other zero-shot score.
+    The zero-shot score with the closure `explicit` is used only if there is no other zero-shot score.
     """
     rival = found.get(key._replace(method=ZERO_SHOT)) or found[key._replace(method=EXPLICIT)]
     return {
@@ -464,7 +466,7 @@ def _overtaken(found: Found, confidence: float) -> pd.DataFrame:
 
 
 def _first_ahead(ahead: Bools, sizes: Sequence[int]) -> Floats:
-    """Return the smallest size from which on `ahead` is always True, (R,), or inf if `ahead` ends with False.
+    """Return the smallest size from which on `ahead` is always True, (R,), or inf without such a size.
 
     Parameters
     ----------

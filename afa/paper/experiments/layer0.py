@@ -1,9 +1,8 @@
-"""Layer 0, which removes entities before any observation: what each rule removes, and how often it is wrong.
+"""Layer 0 removes entities before any observation: numbers of removed entities, and shares of wrong removals.
 
 A removal is wrong if the removed entity is in a patient's top k at full observation. The stage also measures the effect
-of Layer 0 on the first features that `greedy` chooses. Two orders of features are compared: one chosen with all
-entities, the other with the entities that Layer 0 leaves. The decisions of `linearity` on all duels are evaluated along
-both orders.
+of Layer 0 on the first features that `greedy` chooses. `greedy` chooses one order for all entities, and one order for
+the entities that Layer 0 leaves. The decisions of `linearity` about all duels are evaluated along both orders.
 """
 
 from __future__ import annotations
@@ -59,31 +58,31 @@ Removed = Mapping[tuple[int, str, str], tuple[str, ...]]
 
 
 def run(bundle: Bundle, cohort: Cohort, *, layer0: Layer0, top_k: int, inference: Inference) -> dict[str, pd.DataFrame]:
-    """Run Layer 0 for each number of clusters in `layer0.clusters` and for the paper's number of clusters.
+    """Run Layer 0 with each number of clusters in `layer0.clusters` and with the paper's number of clusters.
 
     The removed entities are compared with the top k of every patient at full observation. Numbers of clusters above the
     number of entities are skipped. A variant of Layer 0 is a pair (criterion, rule). The criteria `f1` and `f2` use the
-    paper's centroid score; each has the rules `n_minus_k` and `k`, the required number of dominating entities. The
-    criterion `sound` has only the rule `k`.
+    paper's centroid score. The rule, `n_minus_k` or `k`, is the number of better entities that is required to remove an
+    entity. The criterion `sound` has only the rule `k`.
 
     Returns
     -------
-    layer0 : by (n_clusters, criterion, rule). `paper` is True for the paper's number of clusters. `entities` is the
-        number of entities. `needed` is the required number of dominating entities, and `most_dominators` is the largest
-        number of dominating entities that any entity has. `clusters_out` and `entities_out` are the numbers of removed
-        clusters and entities. `contradicted` is the number of removed entities that are in the top k of some patient at
-        full observation
-    patients : by (n_clusters, criterion, rule, patient). `certificates` is the number of entities certified to be
-        outside the top k. `false_certificates` is the number of these entities that are in the patient's top k. `duels`
-        is the number of dominations with a winner at full observation. `false_duels` is the number of these dominations
-        that the dominated entity wins
-    clusters : by (n_clusters, cluster). A cluster is named by its first member. `members` is the number of its members.
-        `radius` is the largest l1 distance of a member to the centroid, and `spread` is the largest l-infinity
-        distance. `score` (nats) and `converged` describe the centroid. `contraction`, `eligible_f2` and `lipschitz_f2`
-        describe the cluster; `lipschitz_f2` is missing if the cluster is not eligible. The other columns have the same
-        value for all clusters. `gap` is the smallest l1 distance between centroids. `separation` is `gap` divided by
-        the largest radius. `within` and `between` are the two sides of the activation condition. Distances are in nats,
-        like potentials
+    layer0 : one row for each (n_clusters, criterion, rule). `paper` is True for the paper's number of clusters.
+        `entities` is the number of entities. `needed` is the required number of better entities, and `most_dominators`
+        is the largest number of better entities that any entity has. `clusters_out` and `entities_out` are the numbers
+        of removed clusters and entities. `contradicted` is the number of removed entities that are in at least one
+        patient's top k at full observation
+    patients : one row for each (n_clusters, criterion, rule, patient). `certificates` is the number of entities
+        certified to be outside the top k. `false_certificates` is the number of these entities that are in the
+        patient's top k. `duels` is the number of certified duels with a winner at full observation. `false_duels` is
+        the number of these duels in which the certificate names the wrong winner
+    clusters : one row for each (n_clusters, cluster). A cluster has the name of its first member. `members` is the
+        number of its members. `radius` is the largest l1 distance of a member to the centroid, and `spread` is the
+        largest l-infinity distance. `score` (nats) and `converged` describe the centroid. `contraction`, `eligible_f2`
+        and `lipschitz_f2` describe the cluster. `lipschitz_f2` is missing if the cluster is not eligible. The other
+        columns have the same value for all clusters. `gap` is the smallest l1 distance between centroids. `separation`
+        is `gap` divided by the largest radius. `within` and `between` are the two sides of the activation condition.
+        Distances are in nats, like potentials
     lift : the result of `layer0_lift` for the entities that each variant removes at each number of clusters
 
     """
@@ -95,7 +94,7 @@ def run(bundle: Bundle, cohort: Cohort, *, layer0: Layer0, top_k: int, inference
 
 
 def top_k(bundle: Bundle, energy: Floats, k: int) -> Bools:
-    """Return True for each patient's k best entities by Copeland's rule (decisions.md S6).
+    """Return a mask of each patient's k best entities according to Copeland's rule (decisions.md S6).
 
     Parameters
     ----------
@@ -191,14 +190,14 @@ def layer0_lift(
     solver: Solver | None = None,
     threads: int | None = 1,
 ) -> pd.DataFrame:
-    """Return how many duels are decided correctly after t features that `greedy` chose, with and without Layer 0.
+    """Return numbers of correct decisions after t features that `greedy` chose, with and without Layer 0.
 
-    The table has rows by (n_clusters, criterion, rule, patient, t), with t from 0 to `rounds`. Duels of removed
-    entities are included.
+    The table has one row for each (n_clusters, criterion, rule, patient, t), with t from 0 to `rounds`. Duels of
+    removed entities are included.
 
     Parameters
     ----------
-    removed : names of the entities that Layer 0 eliminates, by number of clusters, criterion and rule
+    removed : names of the entities that Layer 0 removes, for each (number of clusters, criterion, rule)
 
     Returns
     -------
@@ -234,20 +233,20 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     """Return the rows of the table `layer0_bundle` in `summary.csv`.
 
     Rows without a variant use the paper's number of clusters. The variant `clusters` has rows for each number of
-    clusters, which the column `level` contains. The column `reference` names criterion and rule.
+    clusters, given in the column `level`. The column `reference` contains criterion and rule.
 
     Returns
     -------
-    count : number of removed clusters by reference; `n` is the number of all clusters. The quantity `entities` counts
-        entities instead
-    rate : share of false certificates over all patients, by reference. The quantity `harmed` is the share of patients
-        who lose an entity of their top k. `contradicted` is the share of certificates that some patient contradicts.
-        `duels` is the share of dominations that the dominated entity wins. `f2_eligible` is the share of eligible
-        clusters, by number of clusters
-    contraction, nats : by number of clusters. `contraction` is the largest contraction. `nats` has both sides of the
-        separation and of the activation condition
-    accuracy, gap : by t. `accuracy` is the accuracy of `greedy` with all entities. `gap` is the accuracy of `greedy`
-        with the remaining entities minus `accuracy`
+    count : number of removed clusters for each reference, out of `n` clusters. The quantity `entities` counts entities
+        instead
+    rate : share of false certificates over all patients, for each reference. The quantity `harmed` is the share of
+        patients who lose an entity of their top k. `contradicted` is the share of removed entities that are in at least
+        one patient's top k. `duels` is the share of certified duels with the wrong winner. `f2_eligible` is the share
+        of eligible clusters, for each number of clusters
+    contraction, nats : for each number of clusters. `contraction` is the largest contraction. `nats` has both sides of
+        the separation and of the activation condition
+    accuracy, gap : for each t. `accuracy` is the sign accuracy if `greedy` considers all entities. `gap` is the sign
+        accuracy if `greedy` considers only the remaining entities, minus `accuracy`
 
     """
     layer0 = tables["layer0"]
@@ -267,7 +266,7 @@ def where(tables: Mapping[str, pd.DataFrame], column: str, value: object) -> dic
 
 
 def removal(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """Yield counts of removals, shares of wrong removals, and the change of the accuracy of `greedy` by t."""
+    """Yield counts of removals, shares of wrong removals, and the change of the accuracy under `greedy` at each t."""
     summed = ["clusters_out", "entities_out", "contradicted", "n_clusters", "entities"]
     total = tables["layer0"].groupby(ELIMINATION, sort=False)[summed].sum().reset_index()
     contradicted = total["contradicted"] / total["entities_out"].replace(0, np.nan)
@@ -292,7 +291,7 @@ def removal(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> Iterato
 
 
 def geometry(clusters: pd.DataFrame) -> pd.DataFrame:
-    """Return the quantities in the two conditions of Layer 0: contraction (for `f2`), and distances of clusters."""
+    """Return the quantities in Layer 0's two conditions: contraction (for `f2`), and distances between clusters."""
     rows = [
         ("rate", "f2_eligible", clusters["eligible_f2"].mean()),
         ("contraction", None, clusters["contraction"].max()),
@@ -305,17 +304,20 @@ def geometry(clusters: pd.DataFrame) -> pd.DataFrame:
 
 
 def greedy_accuracy(lift: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
-    """Return the sign accuracy of `greedy` with all entities by t, which is the same for all criteria and rules."""
+    """Return the sign accuracy at each t if `greedy` considers all entities.
+
+    This accuracy is equal for all criteria and rules.
+    """
     one = lift[(lift[ELIMINATION] == lift[ELIMINATION].iloc[0]).all(axis=1)]
     return by_t(resampled.mean(_calls(one, "right_greedy", resampled))).assign(metric="accuracy", **FOLLOWED)
 
 
 def _calls(lift: pd.DataFrame, right: str, resampled: Resampled) -> list[Part]:
-    """Return the numbers of correct decisions and of all duels, (P, T) each, for each configuration."""
+    """Return two arrays for each configuration: numbers of correct decisions and of all duels, (P, T) each."""
     return [resampled.part(table, right, "duels") for _, table in lift.groupby("bundle", sort=False)]
 
 
 def named(rows: pd.DataFrame) -> pd.DataFrame:
-    """Replace the columns criterion and rule by the summary's columns `method` and `reference`."""
+    """Replace the columns `criterion` and `rule` with the summary's columns `method` and `reference`."""
     reference = rows["criterion"].str.cat(rows["rule"], sep="_")
     return rows.assign(method=rows["criterion"].map(METHOD), reference=reference).drop(columns=ELIMINATION)

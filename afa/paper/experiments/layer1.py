@@ -1,8 +1,8 @@
-"""Layer 1 for duels: when each bracket resolves each duel, along random and informed orders (tab:layer1_informed).
+"""Layer 1: how early each bracket decides each duel, along random and informed orders (tab:layer1_informed).
 
-A bracket calls a duel when it excludes 0, which decides the sign of D(x). Each call is compared with full observation
-(decisions.md B4). A single wrong call of a rigorous bracket stops the stage. Wrong calls of the heuristic brackets are
-counted.
+When a bracket for D(x) excludes 0, it decides the sign of D(x). The column `called` counts these decisions. Each
+decision is compared with the sign at full observation (decisions.md B4). A single wrong decision of a rigorous bracket
+stops the stage. Wrong decisions of heuristic brackets are counted.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SHOWN_FAULTS = 5
 
 
 class Runs(NamedTuple):
-    """The calls of all brackets along all orders of one kind. `seeds` is [None] if the kind has only one order."""
+    """The decisions of all brackets along all orders of one kind. `seeds` is [None] if the kind has only one order."""
 
     allocation: str
     seeds: Sequence[int | None]
@@ -64,27 +64,28 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Count the calls of each bracket for the chosen patients, along random and informed orders of observation.
+    """Count the decisions of each bracket about the chosen patients, along random and informed orders of features.
 
-    Each patient has one random order for each seed. The order `informed` is the same for all pairs of entities.
-    `informed_pair` has a separate order for each pair.
+    Each patient has one random order for each seed. The order `informed` is equal for all pairs of entities.
+    `informed_pair` is a separate order for each pair.
 
     Returns
     -------
-    calls : by (patient, allocation, seed, bracket, t). `called` is the number of resolved duels among the duels with a
-        winner at full observation. `wrong` is the number of calls against the winner. `tied` is the number of calls of
-        duels that are tied at full observation
-    steps : by (patient, allocation, seed, bracket, step). `called` is counted after `step` features of the duel's two
-        supports. A duel with fewer features keeps its last state
-    pairs : by patient. `duels` is the number of duels with a winner, and `tied` is the number of tied duels
-    left_open : by (patient, allocation, bracket, magnitude). `magnitude` is abs(D(x)) in nats to two significant
-        digits, and 0 for a tie. The counts are over all duels with this magnitude and all orders. `duels` is the number
-        of duels. `never` is the number of duels not resolved before full observation. `never_support` is the number of
-        duels not resolved before the last feature of their two supports
+    calls : one row for each (patient, allocation, seed, bracket, t). `called` is the number of decided duels among the
+        duels with a winner at full observation. `wrong` is the number of decisions against the winner. `tied` is the
+        number of decisions in duels that are tied at full observation
+    steps : one row for each (patient, allocation, seed, bracket, step). `called` is counted after `step` features of
+        the union of the two entities' supports. A duel whose union has fewer features keeps its last state
+    pairs : one row for each patient. `duels` is the number of duels with a winner, and `tied` is the number of tied
+        duels
+    left_open : one row for each (patient, allocation, bracket, magnitude). `magnitude` is abs(D(x)) in nats to two
+        significant digits, and 0 for a tie. The counts are over all duels with this magnitude and all orders. `duels`
+        is the number of duels. `never` is the number of duels not decided before full observation. `never_support` is
+        the number of duels not decided before the last feature of the two entities' supports
 
     Raises
     ------
-    SanityError : a rigorous bracket calls a duel against its winner, or calls a duel that is tied at full observation.
+    SanityError : a rigorous bracket decides against the winner, or decides a duel that is tied at full observation.
 
     """
     names, values = [cohort.patients[p] for p in patients], cohort.values[list(patients)]
@@ -118,9 +119,9 @@ def run(
 
 
 def informed_order(bundle: Bundle) -> Ints:
-    """Return the features by descending sum over pairs of abs(alpha_a - alpha_b) (decisions.md A9).
+    """Return the features sorted by the sum of abs(alpha_a - alpha_b) over pairs, largest first (decisions.md A9).
 
-    Ties are broken by the alphabetical order of names.
+    Features with equal sums are sorted by name.
 
     Returns
     -------
@@ -135,9 +136,9 @@ def informed_order(bundle: Bundle) -> Ints:
 
 
 def informed_pair_orders(bundle: Bundle) -> Ints:
-    """Return the features in a separate order for each pair, by descending abs(alpha_a - alpha_b).
+    """Return the features sorted by abs(alpha_a - alpha_b), largest first, for each pair of entities.
 
-    Among ties, features in the support of either entity come first; then the alphabetical order of names decides.
+    Among features with equal values, features in the support of either entity come first, and are sorted by name.
 
     Returns
     -------
@@ -164,7 +165,7 @@ def _faults(runs: Sequence[Runs], bundle: Bundle, names: Sequence[str], differen
 
 
 def _keys(runs: Sequence[Runs], names: Sequence[str], n_times: int, time: str) -> pd.DataFrame:
-    """Return the key columns of rows by patient, order, bracket and time, with the same types in every shard."""
+    """Return the key columns of a table for each patient, order, bracket and time, with equal types in all shards."""
     orders = pd.DataFrame(
         [(one.allocation, seed) for one in runs for seed in one.seeds], columns=["allocation", "seed"]
     )
@@ -189,7 +190,7 @@ def _left_open(runs: Sequence[Runs], names: Sequence[str], differences: Floats) 
 
 
 def two_digits(numbers: Floats) -> tuple[Floats, NDArray[np.intp]]:
-    """Round numbers to two significant digits, and return the distinct values with each number's index among them.
+    """Round numbers to two significant digits, and return the distinct values and each number's index among them.
 
     Parameters
     ----------
@@ -215,21 +216,21 @@ def two_digits(numbers: Floats) -> tuple[Floats, NDArray[np.intp]]:
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return the rows of the table `bracket_rate` in `summary.csv`.
 
-    The column `reference` names the bracket. In the variant `support`, t counts only features in the support of either
-    entity.
+    The column `reference` names the bracket. In the variant `support`, t counts only features in the support of one of
+    the two entities.
 
     Returns
     -------
-    rate : share of resolved duels among the duels with a winner, by t. The quantity `wrong` is the share of wrong calls
-        among the resolved duels with a winner. The stratum `tied` is the share of resolved duels among the duels tied
-        at full observation. The other quantities have no t. `never` is the share of all duels not resolved before full
-        observation or, in the variant `support`, before the last feature of the two supports. In the stratum `never`,
-        `tied` is the share of tied duels among these unresolved duels. `structural_ties` is the share of all duels with
-        D(x) = 0
-    gap : `rate` minus `rate` along the random order, by t
-    nats : quantiles of abs(D(x)). The stratum `never` has the duels not resolved before full observation, and `called`
-        has all other duels
-    count : number of `wrong` calls by the rigorous brackets over all t. Calls of tied duels are included
+    rate : share of decided duels among the duels with a winner, for each t. The quantity `wrong` is the share of wrong
+        decisions among the decided duels with a winner. The stratum `tied` is the share of decided duels among the
+        duels tied at full observation. The remaining quantities have no t. `never` is the share of all duels not
+        decided before full observation or, in the variant `support`, before the last feature of the two supports. In
+        the stratum `never`, `tied` is the share of tied duels among these undecided duels. `structural_ties` is the
+        share of all duels with D(x) = 0
+    gap : `rate` minus `rate` along the random order, for each t
+    nats : quantiles of abs(D(x)). The stratum `never` contains the duels not decided before full observation, and
+        `called` all other duels
+    count : number of `wrong` decisions of the rigorous brackets at all t, including decisions in tied duels
 
     """
     pairs = tables["pairs"].assign(every=tables["pairs"]["duels"] + tables["pairs"]["tied"])
@@ -260,7 +261,7 @@ def _by_order(table: pd.DataFrame) -> Orders:
 
 
 def _rates(rounds: Orders, steps: Orders, allocation: str, bracket: str, sample: Resampled) -> Iterator[pd.DataFrame]:
-    """Yield rates by t, their differences from the random order, and wrong calls of a rigorous bracket."""
+    """Yield rates for each t, their differences from the random order, and wrong decisions of a rigorous bracket."""
     for tables, time, variant in ((rounds, "t", None), (steps, "step", "support")):
         own, by_chance = (sample.part(tables[of, bracket], "called", "duels", by=time) for of in (allocation, "random"))
         yield by_t(sample.mean([own])).assign(metric="rate", variant=variant)
@@ -275,7 +276,7 @@ def _rates(rounds: Orders, steps: Orders, allocation: str, bracket: str, sample:
 
 
 def _open_rows(table: pd.DataFrame, sample: Resampled) -> Iterator[pd.DataFrame]:
-    """Yield the share of unresolved duels, and quantiles of abs(D(x)) over unresolved and over resolved duels."""
+    """Yield the share of undecided duels, and quantiles of abs(D(x)) over undecided and over decided duels."""
     tied = table["magnitude"] == 0
     counted = table.assign(tied=table["never"].where(tied, 0), called=table["duels"] - table["never"])
     for label, some, of in (
@@ -297,7 +298,9 @@ def _open_rows(table: pd.DataFrame, sample: Resampled) -> Iterator[pd.DataFrame]
 
 
 def quantile(counts: Floats, levels: Floats, share: float) -> Floats:
-    """Return the quantile at `share` of each row's distribution over `levels`, or NaN for a row without counts.
+    """Return the quantile of the levels at the probability `share`, weighted by each row of counts.
+
+    A row without counts gives NaN.
 
     Parameters
     ----------

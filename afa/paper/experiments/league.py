@@ -1,10 +1,10 @@
-"""The league: the value of a few measurements chosen without labels, evaluated on data sets ("fields") with labels.
+"""The league: accuracy of answers after a few measurements chosen without labels, on data sets with labels.
 
-The bundle of each field is scored in several ways (`afa.evaluate.entrants`). Patients are followed along the planner's
-order, random orders and one fixed order, and the answers after each number of observations are compared with the
-labels. The value of the bundle's knowledge is shown by two comparisons: with the null, and with classifiers trained on
-labels. The null is a bundle whose knowledge is shuffled among features with the same possible values. Equal rows of a
-data set are resampled together, so that intervals are over distinct rows.
+Several models are made from the bundle of each data set, or "field" (`afa.evaluate.entrants`). Features are observed in
+the planner's order, in random orders and in one fixed order. The answers after each number of observations are compared
+with the labels. The bundle is also compared with two alternatives: shuffled bundles (the null), in which features with
+the same possible values exchange their potentials, and classifiers trained on labels. Equal rows of a data set are
+resampled together, so that intervals are over distinct rows.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def follow_field(entrant: Entrant, settings: LeagueSettings) -> dict[str, pd.Dat
 
 @dataclass(frozen=True, eq=False)
 class _Question:
-    """The evaluation of one field on one task (a question about the patients)."""
+    """The evaluation of the bundle of one field in one task (a question about the patients)."""
 
     entrant: Entrant
     task: FieldTask
@@ -120,7 +120,7 @@ class _Question:
 
     @property
     def asked(self) -> Bools:
-        """Return True for each patient whose correct answer is known, (P,)."""
+        """Return a mask of the patients with a known correct answer, (P,)."""
         return self.task.answers >= 0
 
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -140,7 +140,7 @@ class _Question:
     def followed(
         self, name: str, variant: HypothesisModel, among: Bools, values: Codes
     ) -> tuple[pd.DataFrame, pd.DataFrame, Floats]:
-        """Return curves, leads, and log-evidence along the planner's order, (P, T, C), of one variant of the model.
+        """Return tables of curves and leads of one model, and its log-evidence along the planner's order, (P, T, C).
 
         The P patients are those for whom `among` is True.
         """
@@ -165,7 +165,7 @@ class _Question:
         return pd.concat(curves), leads, planned
 
     def weights(self, among: Bools) -> Floats:
-        """Return the weight of each patient in the data (1) and in R resamples of the distinct rows, (1 + R, P).
+        """Return the patients' weights, (1 + R, P): 1 in the data, followed by R resamples of the distinct rows.
 
         In a resample, the weight of a patient is the number of times that the patient's row was sampled.
         """
@@ -175,7 +175,7 @@ class _Question:
         return np.concatenate([np.ones((1, len(row))), drawn])
 
     def rows(self, found: Mapping[str, Floats], n: int, **keys: str) -> pd.DataFrame:
-        """Return values with intervals in the columns `CURVES`, with one row for each metric and round.
+        """Return a table of values and intervals, with one row for each metric and round. The columns are `CURVES`.
 
         Parameters
         ----------
@@ -189,7 +189,7 @@ class _Question:
         return pd.concat(tables).assign(task=self.task.name, n=n, **keys)[CURVES]
 
     def null(self, variant: HypothesisModel) -> pd.DataFrame:
-        """Return the curves of bundles whose knowledge is shuffled among features with the same possible values."""
+        """Return the curves of shuffled bundles: features with the same possible values exchange their potentials."""
         drawn = generator_of("league", "patients of the null").permutation(np.flatnonzero(self.asked))
         some = np.isin(np.arange(len(self.asked)), drawn[: self.settings.shuffled])
         values, answers = self.entrant.values[some], self.task.answers[some]
@@ -204,13 +204,12 @@ class _Question:
         return self.rows(lines, len(values), model="shuffled", allocation=PLANNER)
 
     def trained(self, own: Mapping[str, Floats]) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return the results of all models by number of labelled patients, and the ladder.
+        """Return two tables: metrics for each model and sample of labelled patients, and means over samples (ladder).
 
         The models are the classifiers, the bundle updated with the labelled patients, a model with a flat prior updated
         in the same way, and the bundle alone. All models use the same samples of labelled patients, and are evaluated
-        on other patients. The first table has rows for each number of labelled patients and each sample. The second
-        table, the ladder, has means over samples, and the differences of the pairs of models in `STEPS`. Intervals of
-        the ladder are over samples and patients together.
+        on other patients. The ladder also contains the differences of the pairs of models in `STEPS`. For the intervals
+        of the ladder, samples and patients are resampled together.
 
         Parameters
         ----------
@@ -249,7 +248,7 @@ class _Question:
     def updated(
         self, given: NDArray[np.intp], tested: NDArray[np.intp], rounds: list[int], generator: np.random.Generator
     ) -> dict[str, Floats]:
-        """Update models with the labelled patients, and return each model's log-evidence for `tested`, (P, T, C).
+        """Update models with the labelled patients, and return their log-evidence for the tested patients, (P, T, C).
 
         Parameters
         ----------
@@ -272,7 +271,7 @@ class _Question:
         return found
 
     def steps(self, size: int, rounds: list[int], drawn: list[dict[str, Floats]]) -> list[pd.DataFrame]:
-        """Return the rows of the ladder for one number of labelled patients: means and differences of models.
+        """Return the rows of the ladder for one number of labelled patients: metrics of models and their differences.
 
         Parameters
         ----------
@@ -297,7 +296,7 @@ class _Question:
         ]
 
     def reliability(self, name: str, own: Floats) -> pd.DataFrame:
-        """Return predicted probabilities and observed shares of correct answers in ten bins of the probability.
+        """Return mean predicted probability and share of correct answers in each of ten bins of the probability.
 
         In a binary task, the probability is that of the first hypothesis. In other tasks, the probability is that of
         the most likely hypothesis.

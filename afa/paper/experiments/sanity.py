@@ -29,15 +29,15 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Run all acceptance tests on a bundle and a cohort.
 
-    The setting `seeds` determines the random orders. Brackets and mean-field solves are checked along all orders, and
-    all other quantities along the first order. The functions that make the tables describe their columns: `gates`
-    (`run_gates`), `brackets` (`bracket_table`), `bracket_patients` (`bracket_patients_table`), `convergence`
-    (`convergence_table`), `nonconvergence` (`nonconvergence_table`), `contraction` (`contraction_table`),
+    The setting `seeds` determines the random orders. Brackets and mean-field solves are checked along all orders, all
+    other quantities along the first order. The columns of each table are described by the function that makes the
+    table: `gates` (`run_gates`), `brackets` (`bracket_table`), `bracket_patients` (`bracket_patients_table`),
+    `convergence` (`convergence_table`), `nonconvergence` (`nonconvergence_table`), `contraction` (`contraction_table`),
     `gauge_change` (`gauge_change`).
 
     Raises
     ------
-    SanityError : a check failed. The message has each failed check and its first failed case.
+    SanityError : a check failed. The message contains each failed check and the first failed case of this check.
 
     """
     own = Subject(bundle, cohort.patients, cohort.values, sanity.seeds, Solver(**dict(inference)), threads)
@@ -60,16 +60,16 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
     Returns
     -------
-    count : number of failures of each gate, and of all gates together without a quantity. `n` is the number of cases.
-        Also counted are calls of duels that are tied at full observation, and pairs of a patient and an entity that
-        persistently do not converge
-    rate : `called` is the share of called cases among cases with a winner, and `wrong` is the share of wrong calls.
-        Both are given by bracket and population: over all t with an interval over patients, and by t without an
-        interval. `capped` is the share of solves that reached the cap, and `gauge_change` is the share of decisions
-        that a gauge changes
-    iterations : mean number of damped sweeps of a solve
-    contraction : the median and the largest beta L^2
-    nats : mean change of `two_elbo` by a gauge
+    count : number of failed cases among `n` cases, for each acceptance test, and in a row without a quantity for all
+        tests together. Two further counts are decisions in duels that are tied at full observation, and pairs of a
+        patient and an entity that persistently do not converge
+    rate : `called` is the share of decided cases among cases with a winner, and `wrong` is the share of wrong
+        decisions. Both shares are given for each bracket and population, over all t with an interval over patients, and
+        for each t without an interval. `capped` is the share of solves that reached the cap, and `gauge_change` is the
+        share of decisions that change if a gauge (the same model) is added to both classes
+    iterations : mean number of damped sweeps in a mean-field solve
+    contraction : median and largest beta L^2
+    nats : mean change of `two_elbo` if a gauge is added
 
     """
     rows = [
@@ -147,7 +147,7 @@ def _contraction(contraction: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gauge(changes: pd.DataFrame) -> pd.DataFrame:
-    """Return summary rows on how a gauge changes scores of the run's bundle, for each t and for all t together."""
+    """Return summary rows on how adding a gauge changes scores of the run's bundle, for each t and over all t."""
     own = changes[changes["input"] == "run"]
     over_all = own.assign(total=own["mean_change"] * own["states"], t=None).groupby("score", sort=False)
     sums = over_all[["states", "changed", "total"]].sum().reset_index()

@@ -1,6 +1,6 @@
 """Models of the configuration sections that stages read.
 
-Each field has a default. `config.yaml` and `config/README.md` print the docstring below a field as its meaning.
+Each setting has a default. The string below a setting appears in `config.yaml` and `config/README.md` as its meaning.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class Closure(Section):
 
 
 class RandomOrder(Section):
-    """Accuracy of scores, by number of features observed in random order (sec:eval_score)."""
+    """Accuracy of scores after each number of features observed in random order (sec:eval_score)."""
 
     seeds: Seeds = (0, 1, 2)
     """seeds of the random orders; each seed gives every patient one order"""
     starts: tuple[Literal["uniform", "warm"], ...] = Field(("uniform", "warm"), min_length=1)
     """where each mean-field solve starts: `uniform`, from uniform marginals; `warm`, from the solution of the previous
-    round. The results are those of the first start in the list; the other start is compared with it
+    round. The results are those of the first start in the list, with which the other start is compared
     """
 
 
@@ -96,16 +96,16 @@ class Allocation(Section):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Return the names of the parts of the grid of allocation rules. Each part and shard has its own job.
+        """Return the names of the parts of the allocation grid. A job computes one part for one shard of the patients.
 
-        The part `none` contains the rules without a gain. Each gain has its own part.
+        The part `none` contains the rules without a gain. Each gain has a part of its own.
         """
         without = [rule for rule in self.rules if rule in WITHOUT_GAIN]
         gains = self.gains if len(without) < len(self.rules) else ()
         return ("none", *gains) if without else gains
 
     def part(self, name: str) -> dict[str, Any]:
-        """Return the settings of one part of the grid of allocation rules, as a mapping."""
+        """Return the settings of one part of the allocation grid, as a mapping."""
         rules = [rule for rule in self.rules if (rule in WITHOUT_GAIN) == (name == "none")]
         gains = ["cmi"] if name == "none" else [name]  # rules of the part `none` use no gain
         return {**self.model_dump(mode="json"), "rules": rules, "gains": gains}
@@ -146,7 +146,7 @@ class Bootstrap(Section):
 
 
 class Gauge(Section):
-    """Comparison of scores by the closure of a duel with scores by the true gauge (supp:maxent-vs-truegauge)."""
+    """Comparison of two kinds of class models for duels: closure and true gauge (supp:maxent-vs-truegauge)."""
 
     seeds: Seeds = (0,)
     """seeds of the random orders along which the closure of a duel is compared with its true gauge"""
@@ -173,14 +173,14 @@ class Chaos(Section):
 
 
 class Layer1(Section):
-    """How many duels are resolved along random and informed orders (tab:layer1_informed)."""
+    """Numbers of duels that are decided along random and informed orders of features (tab:layer1_informed)."""
 
     seeds: Seeds = (0,)
     """seeds of the random orders along which resolved duels are counted"""
 
 
 class Labels(Section):
-    """Comparison of scores with the cohort's labels, by reference and coupling, and with shuffled bundles."""
+    """Comparison of scores with the cohort's labels, for each encoding and closure, and with shuffled bundles."""
 
     seeds: Seeds = (0, 1, 2)
     """seeds of the random orders along which scores are compared with the cohort's labels"""
@@ -188,11 +188,11 @@ class Labels(Section):
     """percentages of an entity's features at which scores are compared with labels, in addition to 0 and 100"""
     thresholds: tuple[Annotated[float, Field(ge=0)], ...] = Field((0.5, 0.25, 1.0), min_length=1)
     """cut points of the encoding by the cohort, in robust standard deviations from the cohort's median. The results are
-    those of the first cut point; the others show how much the results depend on it
+    those of the first cut point; results with the other cut points show the sensitivity
     """
     strengths: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = Field((0.9, 0.5), min_length=1)
     """largest values of beta L^2 for shared couplings, as in `closure.strength`. The results are those of the first
-    value; the others show how much the results depend on it
+    value; results with the other values show the sensitivity
     """
     permutations: int = Field(20, ge=1)
     """number of bundles with shuffled genes that are followed in the same orders as the real bundle. The smallest
@@ -222,7 +222,7 @@ class LabelsNeeded(Section):
 
 
 class Accurate(Section):
-    """Comparison of mean-field decisions with exact inference on the same states (docs/accurate.md)."""
+    """Comparison of mean-field inference with exact inference in the same states (docs/accurate.md)."""
 
     patients: int = Field(50, ge=1)
     """number of patients for whom mean-field is compared with exact inference (docs/accurate.md); a hash of their names

@@ -1,4 +1,4 @@
-"""How early each score decides each duel correctly, with features in random order (tab:m2_random_sign).
+"""Share of duels that each score decides correctly after t features in random order (tab:m2_random_sign).
 
 The correct decision of a duel is the sign of D_ab at full observation. A duel that is tied at full observation is
 excluded (S11). A score of exactly 0 is half correct (S5).
@@ -41,21 +41,22 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Count the correct decisions of each score for the chosen patients, along one random order for each seed.
+    """Count the correct decisions of each score about the chosen patients, along one random order for each seed.
 
-    All scores are evaluated with the first start in the setting `starts` (M6). Only scores that need inference
-    are evaluated for other starts.
+    All scores are evaluated with the first mean-field start in the setting `starts` (M6). Only scores that need
+    inference are also evaluated with the other starts.
 
     Returns
     -------
-    rounds : by (patient, seed, method, t). `duels` is the number of duels with a winner, and `right` is the number of
-        correct decisions, where a tie counts one half. `right_first` and `duels_first` count only duels that the first
-        entity wins. `right_prior_wrong` and `duels_prior_wrong` count only duels that `linearity` decides wrongly
-        before any observation. `solves`, `iterations`, `capped` and `ascended` are the number and cost of the round's
-        solves.
-    duels : by (patient, entity_a, entity_b). `winner` is +1 for a, -1 for b, or 0 for a tie.
-    orders : by (patient, method), for scores that depend on the order (S4). Decisions at full observation are compared
-        between two orders. `compared` is the number of comparisons, and `different` is the number of differences.
+    rounds : one row for each (patient, seed, method, t). `duels` is the number of duels with a winner, and `right` is
+        the number of correct decisions, where a tie counts one half. `right_first` and `duels_first` count only duels
+        that the first entity wins. `right_prior_wrong` and `duels_prior_wrong` count only duels that `linearity`
+        decides wrongly before any observation. `solves`, `iterations`, `capped` and `ascended` are the number and cost
+        of the mean-field solves in this round.
+    duels : one row for each (patient, entity_a, entity_b). `winner` is +1 for a, -1 for b, or 0 for a tie.
+    orders : one row for each (patient, method), for scores that depend on the order of the features (S4). Decisions at
+        full observation are compared between two orders. `compared` is the number of comparisons, and `different` is
+        the number of differences.
 
     """
     names = [cohort.patients[p] for p in patients]
@@ -78,9 +79,9 @@ def run(
 
 
 def _orders(paths: SignPaths, names: Sequence[str]) -> pd.DataFrame:
-    """Return how many decisions at full observation differ between two orders of the same observations.
+    """Return the number of duels that are decided differently at full observation after another order of the features.
 
-    The counts are summed over pairs of orders and over duels.
+    The counts are summed over pairs of orders.
     """
     tables = []
     for method in ("kl", "kl_nonzero"):
@@ -97,16 +98,18 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
     Returns
     -------
-    accuracy : accuracy by method and t. The stratum `prior_wrong` has the duels that the bundle without observations
-        decides wrongly. In the variant `reversed`, the score of (b, a) is computed, and its sign is inverted
-    balanced_accuracy : mean accuracy over the two sides of a duel in bundle order, by method and t
+    accuracy : accuracy for each method and t. The stratum `prior_wrong` contains the duels that `linearity` decides
+        wrongly before any observation. In the variant `reversed`, the score of (b, a) is computed, and its sign is
+        inverted
+    balanced_accuracy : mean of two accuracies, on duels that the first entity wins and on duels that the second entity
+        wins, for each method and t
     majority : accuracy of the best constant answer for each duel
     prevalence : share of duels that the first entity wins
     count : number of tied duels
-    rate : share of decisions at full observation that differ in another order of the same observations, with the
-        quantity `other_order`
-    iterations : mean number of sweeps of a solve by start. It is given at each t and, without t, over all rounds except
-        the first. Rows with a `reference` have the difference between a start and the first start
+    rate : share of decisions at full observation that differ after another order of the features, with the quantity
+        `other_order`
+    iterations : mean number of sweeps in a mean-field solve, for each start, at each t and, without t, over all rounds
+        except the first. Rows with a `reference` contain the difference from the first start
 
     """
     rounds, duels, orders = (tables[name] for name in ("rounds", "duels", "orders"))
@@ -128,11 +131,10 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
 
 def _sweeps(rounds: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
-    """Return the mean number of damped sweeps of a mean-field solve by start (decisions.md M6).
+    """Return the mean number of damped sweeps in a mean-field solve, for each start (decisions.md M6).
 
-    The mean is over the solves of all entities. Every start solves the same states. Starts are compared only after the
-    first round, because the first round has no previous solution to start from. If there are no solves, no row is
-    returned.
+    The mean is over the solves of all entities. The states are the same for every start. Starts are compared only after
+    the first round, because a warm start needs the solution of the previous round. Without a solve, the table is empty.
     """
     tables: list[pd.DataFrame] = []
     later: dict[str, Part] = {}

@@ -1,9 +1,9 @@
-"""The round at which each stopping rule stops, and the accuracy of the answer at this round (`afa.planner.Stop`).
+"""The round at which each stopping rule of `afa.planner.Stop` stops, and the accuracy of the answer at this round.
 
-Every patient of a cohort is followed to full observation in the top-k task and in the binary task of each entity. A
-stopping rule stops at the first round at which the rule's condition holds. The answer at this round is compared with
-the answer at full observation. The compiled engine follows the patients. Only for the top k under the closure
-`explicit`, one planner follows each patient.
+For every patient of a cohort, features are observed one by one until all are observed, in the top-k task and in the
+binary task of each entity. A stopping rule stops at the first round at which its condition holds. The answer at this
+round is compared with the answer at full observation. The compiled engine computes the answers, except for the top k
+under the closure `explicit`, for which each patient has a planner.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def run(
 
     The top-k task uses the orders that the stage `allocation` chose, and a random order. Binary tasks use the order of
     `greedy` and a random order. Binary tasks use the run's closure and, for a bundle with probabilities, every other
-    closure. The top-k task uses only the run's closure. The stage `allocation` chose its orders by directions, without
-    probabilities. Under the closure `explicit`, planners therefore choose new orders by probabilities.
+    closure. The top-k task uses only the run's closure. The orders of the stage `allocation` do not depend on
+    probabilities. Under the closure `explicit`, planners therefore choose new orders with probabilities.
 
     Parameters
     ----------
@@ -74,18 +74,18 @@ def run(
 
     Returns
     -------
-    top_k, tasks : tables by (patient, allocation, gain, stopping, level). `tasks` is also by coupling and entity. `t`
-        is the round of the stop, and `stopped` is True if this round is before full observation. `level` depends on the
-        stopping rule: the required probability (1 for `certain`), the largest remaining gain in nats, or the budget as
-        a share of all features, each at a cost of 1. In `top_k`, `members` is k, and `wrong` is the number of members
-        of the answer that are not among the k best at full observation. Entities tied for the last of the k places are
-        correct. In `tasks`, `decision` is the sign of the score at the stop, `likelihood` is its sign at full
-        observation, and `clinical` is the label.
+    top_k, tasks : one row for each (patient, allocation, gain, stopping, level), in `tasks` also for each coupling and
+        entity. `t` is the round of the stop, and `stopped` is True if this round is before full observation. `level`
+        depends on the stopping rule: the required probability (1 for `certain`), the largest remaining gain in nats, or
+        the budget as a share of all features, each at a cost of 1. In `top_k`, `members` is k, and `wrong` is the
+        number of members of the answer that are not among the k best at full observation. Entities tied for the last of
+        the k places count as correct. In `tasks`, `decision` is the sign of the score at the stop, `likelihood` is its
+        sign at full observation, and `clinical` is the label.
 
     Raises
     ------
     ConfigError : as in `stored_orders`.
-    SanityError : full observation contradicts a certain answer.
+    SanityError : an answer declared certain differs from the answer at full observation.
 
     """
     names, values, solver = (
@@ -146,9 +146,9 @@ Halt = tuple[str, float]
 def stops(
     levels: settings.Stopping, watched: StoppingQuantities | TaskStoppingQuantities
 ) -> Iterator[tuple[Halt, Ints]]:
-    """Yield each stopping rule with the first round at which its condition holds, or M if there is none before M.
+    """Yield each stopping rule with the first round at which its condition holds, or M without such a round.
 
-    The first item of each pair is the rule (`Halt`), the second item is (P,) int64, the rounds of the patients.
+    The first item of each pair is the rule (`Halt`). The second item contains the patients' rounds, (P,) int64.
     """
     n_patients, last_round = watched.certain.shape[0], watched.certain.shape[1] - 1
     yield ("certain", 1.0), first_where(watched.certain[:, :-1])
@@ -165,7 +165,9 @@ def stops(
 
 
 def watch_planners(planners: Sequence[TopKPlanner], values: Codes, orders: Ints | None) -> StoppingQuantities:
-    """Follow P patients, each with a separate planner, which chooses the features unless `orders` are given.
+    """Return the stopping quantities of P patients.
+
+    A separate planner for each patient chooses the features, unless `orders` are given.
 
     Parameters
     ----------
@@ -198,7 +200,7 @@ def check_certain(tables: Mapping[str, pd.DataFrame]) -> None:
 
 
 def stored_orders(folder: Path, bundle: Bundle, names: Sequence[str], rules: Sequence[str]) -> dict[str, Ints]:
-    """Return, for each allocation rule, the order in which the rule observed the features of each patient.
+    """Return {allocation rule: orders in which this rule chose the features of each patient}.
 
     The orders are read from the table `choices` of the stage `allocation`, for the gain `cmi` and the schedule `every`.
     A rule that the table lacks is skipped, and the log names the rule.
@@ -242,19 +244,19 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstr
     """Return the rows of the table `stopping` in `summary.csv`.
 
     There is one row for each method, allocation and stopping rule. The column `method` contains `linearity` for the top
-    k and `two_elbo` for binary tasks. The column `coupling` contains the closure of a binary task. The columns
-    `reference` and `level` contain the stopping rule and its level. The rule `certain` has no level.
+    k and `two_elbo` for binary tasks. The column `coupling` contains the closure of a binary task. The column
+    `reference` contains the stopping rule, and `level` its level. The rule `certain` has no level.
 
     Returns
     -------
-    rate : share of wrong answers among runs stopped before full observation. An answer is wrong if it differs from the
-        answer at full observation. A decision of 0 is half wrong, and tasks tied at full observation are excluded. The
-        quantity `stopped` is the share of runs that stop. `nominal` is the error rate that corresponds to the level.
-        `members` is the share of wrong members of the top k
+    rate : share of wrong answers among runs that stopped before full observation. An answer is wrong if it differs from
+        the answer at full observation. A decision of 0 is half wrong, and tasks tied at full observation are excluded.
+        The quantity `stopped` is the share of runs that stop. `nominal` is the error rate that the level permits.
+        `members` is the share of wrong entities in the top k
     count : quartiles of the number of features used, where a run without a stop uses M features. The numbers of ties
         and of labels are given once
     balanced_accuracy : balanced accuracy at the stop, for stopped tasks with a label. The variant `full_observation`
-        has the same tasks at full observation
+        evaluates the same tasks at full observation
 
     """
     patients = [str(name) for name in pd.unique(tables["tasks"]["patient"])]
@@ -270,9 +272,9 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstr
 def _rows_of(
     name: str, part: pd.DataFrame, keys: Mapping[str, str], last_round: int, resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
-    """Yield the summary rows for one order of observation in one table, from arrays (P, E, rules).
+    """Yield the summary rows about one order of observation in one table.
 
-    In the arrays, the top-k task is a single entity without a name.
+    The rows are computed from arrays (P, E, rules), in which the top-k task counts as one entity.
     """
     binary, rule = name == "tasks", axis_of(part, ["stopping", "level"])
     method, words = "two_elbo" if binary else "linearity", [word for key, word in keys.items() if key != "gain"]

@@ -1,9 +1,9 @@
-"""Sensitivity of results to the elicited answers: main effects, recomputed with the answers of each voter alone.
+"""Sensitivity of results to the elicited answers: main effects, recomputed with the answers of a single voter.
 
-All other stages use the consensus of all voters, so that their intervals are over patients only. This stage runs other
-stages with the bundle of each single voter (`afa.elicit.stages.of_one_voter`). All voters share the patients, the
-measured genes (the genes of the consensus), and the couplings of two genes. Couplings are shared because the questions
-about pairs of genes were asked only once, after the consensus.
+A voter is an independent run of the elicitation. All other stages use the consensus of all voters, so that their
+intervals are over patients only. This stage runs other stages with the bundle of each voter
+(`afa.elicit.stages.of_one_voter`). Patients, measured genes (the genes of the consensus) and couplings are the same for
+all voters. Couplings are the same because the questions about pairs of genes were asked only once, after the consensus.
 
 This stage does not recompute two of the paper's main effects. Layer 0 on synthetic entities does not depend on answers.
 The prompts of language models that choose features contain the potentials of the consensus.
@@ -68,9 +68,9 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Build the bundle of each voter, and run some stages with this bundle.
 
-    `sign` and `chaos` are run completely, and `allocation`, `binary` and `gauge` in part. Only `chaos` uses all its
-    seeds; the other stages use the random orders of the first seed. Only summary rows at the values of t that the paper
-    prints are returned.
+    The stages `sign` and `chaos` are run completely, and `allocation`, `binary` and `gauge` in part. Only `chaos` uses
+    all its seeds. All other stages use the random orders of the first seed. Only summary rows at the values of t in the
+    paper's tables are returned.
 
     Parameters
     ----------
@@ -78,9 +78,10 @@ def run(
 
     Returns
     -------
-    numbers : the summary rows that these stages make, by voter
-    bundles : counts by voter. `pairs` is the number of pairs of an entity and a gene, and `shared` is the number of
-        these pairs that the consensus also has. `features` and `couplings` are the numbers of features and couplings
+    numbers : the summary rows of these stages, for each voter
+    bundles : one row of counts for each voter. `pairs` is the number of pairs of an entity and a gene, and `shared` is
+        the number of these pairs that the consensus also has. `features` and `couplings` are the numbers of features
+        and couplings
 
     """
     asked, consensus = load_study(study), _pairs(bundle)
@@ -130,7 +131,7 @@ def _gauges(
     bootstrap: Bootstrap,
     threads: int | None,
 ) -> pd.DataFrame:
-    """Return the summary rows `gauge_agreement` for a sample of patients and the first rounds."""
+    """Return the summary rows `gauge_agreement`, for a sample of patients and only the first rounds."""
     drawn = random_order(cohort.patients, patient="", seed=0, experiment="voters")[:GAUGE_PATIENTS]
     rows = np.sort(drawn)
     names = [cohort.patients[row] for row in rows]

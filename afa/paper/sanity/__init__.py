@@ -1,9 +1,9 @@
 """Acceptance tests ("gates"): checks that must pass (supp:sanity), and must fail on perturbed inputs.
 
 A check tests every case of a subject (a bundle with patients) and counts the cases that fail. There are two kinds of
-subjects: the bundle and patients of the run, and small synthetic bundles and patients that never change. To show that a
-check can fail, each gate also runs on inputs that are perturbed in a known way. If the check passes on a perturbed
-input, the gate is faulty. Only the synthetic subjects are perturbed, because a user's bundle may hide the perturbation.
+subjects: the bundle and patients of the run, and small fixed synthetic bundles and patients. To show that a check can
+fail, the check also runs on inputs that are perturbed in a known way. If the check passes on a perturbed input, the
+gate is faulty. Only the synthetic subjects are perturbed, because a user's bundle may hide the perturbation.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ N_ENTITIES, N_FEATURES, N_PATIENTS = 4, 7, 12
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """The input of a check: a bundle, and P patients with the features of the bundle.
+    """The input of a check: a bundle, and the values of its features in P patients.
 
     Parameters
     ----------
@@ -66,11 +66,17 @@ class Subject:
 
     @cached_property
     def closures(self) -> list[Bundle]:
-        """Return the binary task of each entity as a bundle of its two half-potential models."""
+        """Return a bundle for the binary task of each entity.
+
+        The two class models are proportional to exp(S/2) and exp(-S/2).
+        """
         return [closed_bundle(self.bundle, entity) for entity in self.bundle.entities]
 
     def once(self, make: Callable[[Subject], T]) -> T:
-        """Return `make(self)`, which is computed once and cached. `make` must depend on the subject only."""
+        """Return `make(self)`, which is computed once and cached.
+
+        The result of `make` must depend on the subject only.
+        """
         if make not in self._made:
             self._made[make] = make(self)
         return cast(T, self._made[make])
@@ -91,7 +97,7 @@ class Subject:
 
     @cached_property
     def energies(self) -> Floats:
-        """Return the score S_v(x) of every patient and entity, computed from the potentials without the engine.
+        """Return the score S_v(x) of every patient and entity, computed from the potentials and not by the engine.
 
         Returns
         -------
@@ -103,7 +109,7 @@ class Subject:
     def read(
         self, bundle: Bundle, rounds: Sequence[int], patients: Patients = slice(None), *, duels: bool = True
     ) -> StateSamples:
-        """Return the inference results for a bundle at some rounds, along the orders of the first seed.
+        """Return the inference results for a bundle at the given rounds, along the orders of the first seed.
 
         Parameters
         ----------
@@ -116,26 +122,26 @@ class Subject:
 
     @cached_property
     def names(self) -> list[str]:
-        """Return the name by which failure messages call each entity."""
+        """Return the name of each entity in failure messages."""
         return [f"{self.bundle.name}, entity {entity}" for entity in self.bundle.entities]
 
     @cached_property
     def tasks(self) -> list[str]:
-        """Return the name by which failure messages call each entity's binary task."""
+        """Return the name of each entity's binary task in failure messages."""
         return [f"{name} as a binary task" for name in self.names]
 
     @cached_property
     def pairs(self) -> list[str]:
-        """Return the name by which failure messages call each pair of entities, in the order of `all_pairs`."""
+        """Return the name of each pair of entities in failure messages, in the order of `all_pairs`."""
         return [f"{self.bundle.name}, pair {a} against {b}" for a, b in combinations(self.bundle.entities, 2)]
 
 
 def synthetic_subjects(*, threads: int | None = None) -> list[Subject]:
     """Return three synthetic subjects: bundles of 4 entities and 7 features, with 12 patients each.
 
-    One patient of each subject has only values 0. The bundle `signs` has potentials -1, 0 and +1, so that scores tie,
-    and two identical entities. The bundle `real` has real-valued potentials and priors. The bundle `opposed` has strong
-    couplings of both signs, for which damped iteration often fails.
+    One patient of each subject has only values 0. The bundle `signs` has two identical entities and the potentials -1,
+    0 and +1, so that scores tie. The bundle `real` has real-valued potentials and priors. The bundle `opposed` has
+    strong couplings of both signs, for which damped iteration often fails.
     """
     made = []
     for name in ("signs", "real", "opposed"):
@@ -150,7 +156,7 @@ def synthetic_subjects(*, threads: int | None = None) -> list[Subject]:
 def bundle_of(
     name: str, entities: Sequence[str], features: Sequence[str], unary: Floats, couplings: Floats, priors: Floats
 ) -> Bundle:
-    """Return a bundle that is made from dense arrays.
+    """Return a bundle with potentials from dense arrays.
 
     Parameters
     ----------
@@ -194,7 +200,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a check: number of cases, number of failures, and the first few failures in words."""
+    """The result of a check: number of cases, number of failures, and descriptions of the first failures."""
 
     cases: int = 0
     failures: int = 0
@@ -206,7 +212,7 @@ class Outcome:
 
     @classmethod
     def of(cls, wrong: Bools, describe: Callable[..., Failure]) -> Outcome:
-        """Return the outcome of a check whose cases are in an array of any shape.
+        """Return the outcome of a check from an array of its cases.
 
         Parameters
         ----------
@@ -223,7 +229,7 @@ Check = Callable[[Subject], Outcome]
 
 @dataclass(frozen=True)
 class Gate:
-    """An acceptance test: a check, the same check on perturbed inputs, and the next step for the user if it fails."""
+    """An acceptance test: a check, the same check on perturbed inputs, and the user's next step after a failure."""
 
     name: str
     check: Check
@@ -235,7 +241,7 @@ def run_gates(gates: Sequence[Gate], run: Subject, synthetic: Sequence[Subject])
     """Run acceptance tests, and return a table with one row for each gate and input (`run`, `synthetic`).
 
     `cases` is the number of tested cases, and `failures` is the number of failed cases. `perturbed_failures` is the
-    number of failed cases on the perturbed input with the fewest failures, and is missing for `run`.
+    smallest number of failed cases on a perturbed input, and is missing for `run`.
 
     Raises
     ------

@@ -1,10 +1,11 @@
 """Two acceptance tests along orders of observation: rigorous brackets are never wrong, and mean-field solves converge.
 
-A bracket is wrong if its call differs from the decision at full observation. A mean-field solve must end within
-tolerance, and its ELBO must not exceed the exact log Z. The tables count the calls of all brackets, including heuristic
-brackets (decisions.md B4). The tables count sweeps, capped solves and cases that do not converge (decisions.md M8), and
-contain the contraction constants. Models are the entities and the two half-potential classes of each entity, `class_1`
-and `class_0`.
+A bracket decides a sign when it excludes 0 (column `called`). The bracket is wrong if this sign differs from the sign
+at full observation. A mean-field solve must end within tolerance, and its ELBO must not exceed the exact log Z. The
+tables count the decisions of all brackets, including heuristic brackets (decisions.md B4). The tables also count
+sweeps, capped solves and cases that do not converge (decisions.md M8), and contain the contraction constants. Three
+models are solved for each entity: the model of the entity, and the class models `class_1` and `class_0`, proportional
+to exp(S/2) and exp(-S/2).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ TERNARY_SLOPE = 2 / 3
 
 
 class Called(NamedTuple):
-    """The calls of brackets in all Q duels, or in one binary task (Q = 1).
+    """The decisions of brackets in all Q duels, or in one binary task (Q = 1).
 
     Parameters
     ----------
@@ -57,14 +58,14 @@ class Called(NamedTuple):
 
 
 def check_calls(subject: Subject, *, budget_share: float = 1.0) -> Outcome:
-    """Check every call of `l1_tight` and `l1_paper` in all duels and binary tasks, along the orders of all seeds.
+    """Check every decision of `l1_tight` and `l1_paper` in duels and binary tasks, along the orders of all seeds.
 
-    A call must equal the sign at full observation. Cases that are tied at full observation must not be called.
-    `l1_paper` must not call a duel that `l1_tight` leaves unresolved.
+    A decision must equal the sign at full observation. Cases that are tied at full observation must stay undecided.
+    `l1_paper` must not decide a duel that `l1_tight` leaves undecided.
 
     Parameters
     ----------
-    budget_share : share of the budgets that brackets use; 1 is correct
+    budget_share : share of its budget that each bracket uses. The correct value is 1
 
     """
     calls = subject.once(all_calls) if budget_share == 1.0 else all_calls(subject, budget_share)
@@ -72,7 +73,7 @@ def check_calls(subject: Subject, *, budget_share: float = 1.0) -> Outcome:
 
 
 def all_calls(subject: Subject, budget_share: float = 1.0) -> list[Called]:
-    """Return the calls of brackets in all duels, followed by those in each binary task."""
+    """Return the decisions of brackets in all duels, followed by the decisions in each binary task."""
     energy, (a, b) = subject.energies, all_pairs(len(subject.bundle.entities)).T
     tasks = zip(subject.closures, ([task] for task in subject.tasks), energy.T[:, :, None], strict=True)
     found = []
@@ -109,22 +110,23 @@ def _judged(subject: Subject, calls: Called) -> Outcome:
 
 
 def bracket_table(subject: Subject) -> pd.DataFrame:
-    """Return the numbers of calls and wrong calls by (population, bracket, t), over patients and seeds.
+    """Return the numbers of decisions and wrong decisions for each (population, bracket, t), over patients and seeds.
 
     `decided` is the number of duels or tasks with a winner at full observation. `called` and `wrong` are the numbers of
-    calls and of wrong calls in these duels or tasks. A call is counted at every t at which the bracket excludes 0.
-    `tied_called` is the number of calls of duels that are tied at full observation; no such call is correct.
+    decisions and of wrong decisions in the duels or tasks with a winner. A decision is counted at every t at which the
+    bracket excludes 0. `tied_called` is the number of decisions in duels that are tied at full observation. Every
+    decision in a tied duel is wrong.
     """
     return _counted(subject, (0, 1), "t", range(len(subject.bundle.features) + 1))
 
 
 def bracket_patients_table(subject: Subject) -> pd.DataFrame:
-    """Return the counts of `bracket_table` by (population, bracket, patient), summed over all t."""
+    """Return the counts of `bracket_table` for each (population, bracket, patient), summed over all t."""
     return _counted(subject, (1, 2), "patient", subject.patients)
 
 
 def _counted(subject: Subject, axes: tuple[int, ...], by: str, cells: Sequence[object]) -> pd.DataFrame:
-    """Return the counts of both populations, summed over `axes` of (patient, seed, t)."""
+    """Return counts for duels and for binary tasks, summed over the given axes out of (patient, seed, t)."""
     duels, *tasks = subject.once(all_calls)
     decided, counts = [], []
     for calls in ([duels], tasks):
@@ -150,18 +152,18 @@ def solve_log(subject: Subject, solver: Solver | None = None) -> SolvePaths:
 
     counts = []
     for axis, own, *of_tasks in zip((1, 2, 2), *map(paths, (subject.bundle, *subject.closures)), strict=True):
-        classes = np.concatenate(of_tasks, axis=axis)  # in turn class 1 and class 0 of each entity
+        classes = np.concatenate(of_tasks, axis=axis)  # class 1 and class 0 of each entity alternate
         counts.append(np.stack([own, *(np.take(classes, range(e, 2 * own.shape[axis], 2), axis) for e in (0, 1))]))
     return SolvePaths(*counts)
 
 
 def check_solves(subject: Subject, *, solver: Solver | None = None, entropies: float = 1.0) -> Outcome:
-    """Check every mean-field solve along the random orders, and the ELBO of a few states with few unobserved features.
+    """Check all mean-field solves along the random orders, and the ELBOs of a few states with few unobserved features.
 
     Parameters
     ----------
     solver : solver to use instead of the subject's solver
-    entropies : weight of the entropy in the ELBO; 1 is correct
+    entropies : weight of the entropy in the ELBO. The correct value is 1
 
     """
     log = subject.once(solve_log) if solver is None else solve_log(subject, solver)
@@ -172,7 +174,7 @@ def check_solves(subject: Subject, *, solver: Solver | None = None, entropies: f
 
 
 def _finished(subject: Subject, log: SolvePaths, solver: Solver) -> Outcome:
-    """Check that all mean-field solves ended within tolerance, if necessary by coordinate ascent."""
+    """Check that all mean-field solves ended within tolerance, if necessary after coordinate ascent."""
     unfinished, most = log.by_patient[..., UNFINISHED], ASCENT_FACTOR * solver.max_iterations
 
     def describe(i: int, p: int, s: int, v: int) -> Failure:
@@ -216,9 +218,9 @@ def _below_exact(subject: Subject, bundle: Bundle, entropies: float) -> Outcome:
 
 
 def convergence_table(subject: Subject) -> pd.DataFrame:
-    """Return the numbers of mean-field solves and sweeps by (model, entity, t), over patients and seeds.
+    """Return the numbers of mean-field solves and sweeps for each (model, entity, t), over patients and seeds.
 
-    Mean-field inference solves the model of an entity at t = 0, and whenever a feature of its support is observed.
+    Mean-field inference solves a model at t = 0, and whenever a feature of the model's support is observed.
     `iterations` is the number of damped sweeps of all solves. `capped` is the number of solves that reached the cap on
     damped sweeps, and `finished` is the number of capped solves that coordinate ascent brought within tolerance. Rounds
     without a solve are excluded.
@@ -232,10 +234,10 @@ def convergence_table(subject: Subject) -> pd.DataFrame:
 
 
 def nonconvergence_table(subject: Subject) -> pd.DataFrame:
-    """Return the cases (model, patient, entity) in which a mean-field solve reached the cap on damped sweeps.
+    """Return a row for each case (model, patient, entity) in which a solve reached the cap on damped sweeps.
 
     `solves` is the number of mean-field solves of a case, and `capped` is the number of solves that reached the cap. A
-    case is `persistent` if for every seed at least half of its solves reached the cap. Mean-field results for a
+    case is `persistent` if, for every seed, at least half of the solves reached the cap. Mean-field results for a
     persistent case are not reliable (supp:sanity).
     """
     by_patient = subject.once(solve_log).by_patient
@@ -248,11 +250,11 @@ def nonconvergence_table(subject: Subject) -> pd.DataFrame:
 
 
 def contraction_table(bundle: Bundle) -> pd.DataFrame:
-    """Return the contraction constants of models without observations, by (model, entity, opponent).
+    """Return the contraction constants of models without observations, for each (model, entity, opponent).
 
     `contraction` is beta L^2, and `ternary` is 2/3 of `contraction`. The column `model` is `entity`, `duel` (the
-    difference of two entities) or `closure` (both classes have the same value). The column `opponent` has the second
-    entity of a duel. The paper's condition is `contraction` < 1 (eq:mf-contraction). The moment map of a ternary
+    difference of two entities) or `closure` (both classes have the same value). The column `opponent` contains the
+    second entity of a duel. The paper's condition is `contraction` < 1 (eq:mf-contraction). The moment map of a ternary
     feature has slope at most 2/3. Therefore, `ternary` < 1, or equivalently `contraction` < 3/2, suffices for
     convergence (erratum 5).
     """

@@ -1,10 +1,11 @@
-"""Three acceptance tests of scores, about full observation, the gauge, and the order of the entities.
+"""Three acceptance tests of scores: values at full observation, effect of a gauge, and order of the entities.
 
-At full observation, every score equals the energy S(x), however the score is computed (eq:diff-decomposition). Class
-models p_1 ~ exp(S/2 + G) and p_0 ~ exp(-S/2 + G) have the same log-ratio for every common gauge G. Therefore, `wald`,
-`l1` and every decision at full observation do not depend on G. Before full observation, scores that use inference do
-depend on G (decisions.md B5, in contrast to supp:sanity). The change by G is reported, but not tested. Entities are
-ranked by Copeland's rule, so that ranks and top k do not depend on the order of the entities.
+At full observation, every score equals the energy S(x), however the score is computed (eq:diff-decomposition). A gauge
+is a model G that is added to both class models: p_1 ~ exp(S/2 + G) and p_0 ~ exp(-S/2 + G). The log-ratio of the class
+models does not depend on G. Therefore, `wald`, `l1` and every decision at full observation do not depend on G. Before
+full observation, scores that use inference do depend on G (decisions.md B5, in contrast to supp:sanity). The change of
+these scores is reported, but not tested. Entities are ranked by Copeland's rule, so that ranks and top k do not depend
+on the order of the entities.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ Rank = Callable[..., list[str]]
 def check_energies(subject: Subject, *, altered: Callable[[Bundle], Bundle] | None = None) -> Outcome:
     """Check that all scores at full observation (|B| = M) equal the energy S or the difference D = S_a - S_b.
 
-    The scores are the running constants, `linearity`, `stack_a` and the closure's `two_elbo`. S is computed from the
-    potentials only.
+    The scores are the running constants (the energy of the observed features), `linearity`, `stack_a` and the closure's
+    `two_elbo`. S is computed directly from the potentials.
 
     Parameters
     ----------
-    altered : function that changes the bundle from which S is computed
+    altered : function that returns a changed bundle, from which S is then computed
 
     """
     energy = altered(subject.bundle).energies(subject.values) if altered else subject.energies
@@ -75,7 +76,7 @@ def full_scores(subject: Subject) -> StateSamples:
 
 
 def _readable_constants(subject: Subject, energy: Floats, tie: float) -> Outcome:
-    """Check for a few patients that energies from the running constants of `Evidence` equal the given energies."""
+    """Check for a few patients that the final running constants of `Evidence` equal the given energies."""
     chosen, found = subject.some(READABLE_PATIENTS), energy.copy()
     for v, entity in enumerate(subject.bundle.entities):
         model = subject.bundle.mrf(entity)
@@ -111,7 +112,7 @@ def _at_the_end(
 def check_ranks(subject: Subject, *, rank: Rank = ranking) -> Outcome:
     """Check that the ranking of the entities stays the same when the entities are shuffled.
 
-    Random score matrices with many ties are included.
+    Some score matrices are random and have many ties.
 
     Parameters
     ----------
@@ -138,7 +139,7 @@ def check_ranks(subject: Subject, *, rank: Rank = ranking) -> Outcome:
 
 
 def by_position(scores: Floats, names: Sequence[str], *, tie: float = 0.0) -> list[str]:
-    """Return a ranking that wrongly breaks ties by the order of the entities, for perturbed checks.
+    """Return a ranking that breaks ties by the order of the entities. Perturbed checks use this wrong ranking.
 
     Parameters
     ----------
@@ -150,9 +151,9 @@ def by_position(scores: Floats, names: Sequence[str], *, tie: float = 0.0) -> li
 
 
 def _matrices(subject: Subject, draw: np.random.Generator) -> Iterator[tuple[str, Floats, float]]:
-    """Yield matrices of duel scores to rank, each with a name and the largest magnitude of a tie.
+    """Yield (name, matrix of duel scores, largest magnitude of a tied score).
 
-    The scores are `wald` and `linearity` without observations, at half and at full observation, and random numbers.
+    The scores are random numbers, and `wald` and `linearity` after observing none, half and all of the features.
     """
     m, n = len(subject.bundle.features), len(subject.bundle.entities)
     rounds = sorted({0, m // 2, m})
@@ -170,13 +171,13 @@ def _matrices(subject: Subject, draw: np.random.Generator) -> Iterator[tuple[str
 def check_gauge(subject: Subject, *, share: tuple[float, float] = WHOLE, everywhere: bool = True) -> Outcome:
     """Check that decisions stay the same after two changes of the models.
 
-    One change adds a gauge G (the same model) to both classes of each binary task, and the second change adds a
+    The first change adds a gauge G (the same model) to both classes of each binary task. The second change adds a
     constant to every S_v.
 
     Parameters
     ----------
-    share : share of the gauge G that each class gets
-    everywhere : True to add the constant to all entities, False to add it only to the first
+    share : for each class, the share of the gauge G that is added
+    everywhere : True to add the constant to all entities, False to add it only to the first entity
 
     """
     total = Outcome()
@@ -187,17 +188,17 @@ def check_gauge(subject: Subject, *, share: tuple[float, float] = WHOLE, everywh
 
 
 def gauge_differences(subject: Subject, share: tuple[float, float] = WHOLE) -> list[tuple[StateSamples, StateSamples]]:
-    """Return the results of each binary task before and after adding a random gauge, for some patients and rounds."""
+    """Return inference results of each binary task without and with a random gauge, for some patients and rounds."""
     return [(_read(subject, closed), _read(subject, with_gauge(closed, share))) for closed in subject.closures]
 
 
 def gauge_change(subject: Subject) -> pd.DataFrame:
-    """Return how `two_elbo`, `stack_a` and the Hanson-Wright interval change with the gauge, by number of observations.
+    """Return the changes of `two_elbo`, `stack_a` and the Hanson-Wright interval if a gauge is added, for each t.
 
     `states` is the number of pairs of a patient and a binary task. `changed` is the number of pairs whose decision
-    changes: the sign of the score, or the side that the interval calls. `mean_change` and `max_change` are the mean and
-    the largest change of the score, in nats for `two_elbo`. For an interval, the change is the larger change of its two
-    ends.
+    changes. The decision is the sign of the score, or of the interval if it excludes 0. `mean_change` and `max_change`
+    are the mean and the largest change of the score, in nats for `two_elbo`. The change of an interval is the larger of
+    the changes of its two ends.
     """
     compared = subject.once(gauge_differences)
     tables = []
@@ -221,10 +222,10 @@ def gauge_change(subject: Subject) -> pd.DataFrame:
 
 
 def with_gauge(closed: Bundle, share: tuple[float, float]) -> Bundle:
-    """Return a bundle of half-potential models, with a share of a random pairwise model G added to each class.
+    """Return the bundle of a binary task, with a share of a random pairwise model G added to each class.
 
-    The bundle's name determines the seed of G. The support of G is the support of S and a few more features. The
-    potentials of G are multiples of 1/8, so that sums in a bundle with integer potentials stay exact.
+    The bundle's name determines the seed of G. The gauge G has potentials for the support of S and a few more features.
+    The potentials of G are multiples of 1/8, so that sums in a bundle with integer potentials stay exact.
 
     Parameters
     ----------
@@ -259,8 +260,8 @@ def _read(subject: Subject, bundle: Bundle) -> StateSamples:
 def _same_decisions(subject: Subject, plain: StateSamples, other: StateSamples, names: Sequence[str]) -> Outcome:
     """Check that decisions are the same before and after a change of the models.
 
-    At every round, `wald`, `l1` and the calls of brackets are compared. At full observation, the signs of all scores
-    are compared.
+    At every round, `wald`, `l1` and the decisions of brackets are compared. At full observation, the signs of all
+    scores are compared.
     """
     tie = 4 * max(plain.packed.tie, other.packed.tie) + ROUNDING
     alike = partial(_alike, subject, names, plain.rounds)
@@ -281,7 +282,7 @@ def _same_decisions(subject: Subject, plain: StateSamples, other: StateSamples, 
 
 
 def _constant_added(subject: Subject, *, everywhere: bool) -> Outcome:
-    """Check the effect on decisions of adding a constant larger than any |S| to every S_v.
+    """Check how decisions change if a constant larger than any |S| is added to every S_v.
 
     The decisions of duels must stay the same, and the decision of every binary task must become 1.
     """
@@ -315,7 +316,7 @@ def _two_elbo(read: StateSamples) -> Floats:
 def _hanson_wright(read: StateSamples) -> Floats:
     """Return both ends of one duel's Hanson-Wright interval, (P, R, 2) float64.
 
-    The formula is that of `afa.scores.bracket.hanson_wright_interval`.
+    The formula is in `afa.scores.bracket.hanson_wright_interval`.
     """
     spread, beta = (read.sums[..., 0, i] for i in (SPREAD, BETA))
     mean, score = read.mean[..., 0], read.stack_a[..., 0]
@@ -339,7 +340,7 @@ def _alike(
     tolerance: float = 0.0,
     said: str = ", as without the gauge",
 ) -> Outcome:
-    """Check that two arrays by patient, round and duel are equal. A NaN counts as a failure.
+    """Check that two arrays with the axes patient, round and duel are equal. A NaN counts as a failure.
 
     Parameters
     ----------

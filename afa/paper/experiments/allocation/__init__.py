@@ -1,7 +1,6 @@
 """The allocation grid: every rule with every gain and schedule, over all patients and rounds (tab:m2_alloc).
 
-The rows `gap` show whether one rule is better than another. Both rules have the same patients and resamples
-(tab:m2_alloc, tab:m2_phase1_pat5).
+A row `gap` compares two rules on the same patients and resamples (tab:m2_alloc, tab:m2_phase1_pat5).
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ def summarise(
     *,
     bootstrap: Bootstrap,
 ) -> pd.DataFrame:
-    """Return summary rows of the tables over all patients. The runs of a patient are summed.
+    """Return summary rows about all patients. Counts are summed over the runs of a patient.
 
     Returns
     -------
@@ -133,16 +132,15 @@ def _sign_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def hardest_rows(grid: Grid, resampled: Resampled, chaotic: Bools) -> Iterator[Labelled]:
-    """Yield the lead of the paper's rule over each existing rule, on chaotic patients and on all other patients.
+    """Yield the lead of the paper's rule over each rule in `EXISTING`, for chaotic patients and for all other patients.
 
-    Rows are given by gain, by schedule and at the paper's rounds. All numbers are sign accuracies of `linearity`.
-    `accuracy` is the sign accuracy under `priority_clusters`, and `gap` is this accuracy minus the one under the rule
-    in `reference`. Patients are resampled; the groups stay fixed.
+    There are rows for each gain and schedule at the paper's rounds. `accuracy` is the sign accuracy of `linearity`
+    along the features that `priority_clusters` chooses. `gap` is this accuracy minus the accuracy along the features
+    that the rule in `reference` chooses. A resampled patient stays in the same group.
 
     Parameters
     ----------
-    chaotic : (n_patients,) bool
-        True for the patients that the chaos diagnostic calls chaotic (decisions.md A10).
+    chaotic : (n_patients,) bool, True for patients who are chaotic by the definition of decisions.md A10.
 
     """
     rounds = rounds_up_to(PAPER_ROUNDS, grid.last_round)
@@ -181,12 +179,12 @@ def _precision_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def _in_shares(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with numbers in `UNIT` converted to shares."""
+    """Return a table with values and intervals divided by `UNIT`."""
     return table.assign(**{name: table[name] / UNIT for name in ("value", "low", "high")})
 
 
 def _constant_answers(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
-    """Yield the precision of constant top-k answers, which are chosen on the patients of the grid."""
+    """Yield the precision of constant top-k answers, chosen with the targets of the evaluated patients."""
     best = overlap(grid.top, fixed_top_k(grid.top, grid.k), grid.k) / grid.k
     shares = {("p_at_k", "likelihood", "fixed_top_k"): best}
     if grid.has_clinical_target:
@@ -199,13 +197,13 @@ def _constant_answers(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def certified_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
-    """Yield for each cell quartiles of the t at which a run becomes certified, and shares of certified runs.
+    """Yield the quartiles of the t at which a run becomes certified, and the shares of certified runs, for each cell.
 
-    A run is one order of one patient. A patient is resampled with all runs of the patient. `count` is the median t; the
-    quantities `q25` and `q75` are the other quartiles. A run that is never certified counts as later than all other
-    runs, and a quartile that falls on such a run is missing. The `rate` of `never` is the share of runs that are never
-    certified. The `rate` of `certified` is the share of runs certified by t, and `gap` is this share minus the share in
-    the cell in `reference`.
+    A run is one order of one patient. A resampled patient keeps all runs. `count` is the median round of certification.
+    The quantities `q25` and `q75` are the lower and the upper quartile. A run that is never certified counts as later
+    than all other runs. If a quartile falls on such a run, it is missing. The `rate` of `never` is the share of runs
+    that are never certified. The `rate` of `certified` is the share of runs that are certified after t features. `gap`
+    is this share minus the same share for the cell in `reference`.
     """
     shown, weights = shown_rounds(grid.last_round), resampled.every
     for cell in grid.runs:
@@ -221,11 +219,12 @@ def certified_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def saved_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
-    """Yield for each cell, method and target the `count` of features until a mean over patients is nearly final.
+    """Yield the `count` of features until a metric is nearly final, for each cell, method and target.
 
-    `quantity` is the metric of the mean: sign `accuracy`, or `p_at_k`. The mean is nearly final from the first t
-    on after which it never falls below the fraction `level` of its final value. If `reference` is `random`, the value
-    is the number of features saved compared with the random order. Both orders are resampled together.
+    The metric, named by `quantity`, is the sign `accuracy` or `p_at_k`, averaged over patients. The metric is nearly
+    final at the smallest t from which on it never falls below the fraction `level` of its final value. If `reference`
+    is `random`, the value is the number of features saved compared with the random order. A resample uses the same
+    patients for both orders.
     """
     for quantity, target, column in QUANTITIES:
         if not grid.totals[column].any():
@@ -244,9 +243,10 @@ def saved_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def bracket_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
-    """Yield for each cell the `rate` of duels that the tight l1 bracket has resolved. Tied duels are included.
+    """Yield the `rate` of duels that the tight l1 bracket has resolved, for each cell. Tied duels are included.
 
-    The quantity `wrong` is the share of wrong calls. It is 0, because `read_grid` refuses tables with wrong calls.
+    The quantity `wrong` is the share of resolved duels with the wrong winner. This share is 0, because `read_grid`
+    refuses tables with a wrong winner.
     """
     shown = shown_rounds(grid.last_round)
     for cell in grid.runs:
@@ -258,9 +258,9 @@ def bracket_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def _needed(part: Part, weights: Floats) -> Floats:
-    """Return for each of `LEVELS` the first t from which on a mean stays at this share of its final value.
+    """Return the first t from which on a mean is at least a fraction of its final value, for each fraction in `LEVELS`.
 
-    The result is (1 + R, levels). It is NaN if there are no cases.
+    The result, (1 + R, levels), is NaN if there are no cases.
     """
     right, total = part
     curve = mean_ratio([(right, total[:, :1])], weights)
@@ -274,16 +274,16 @@ def _needed(part: Part, weights: Floats) -> Floats:
 
 
 def shown_rounds(last_round: int) -> list[int]:
-    """Return every tenth round, and the last."""
+    """Return every tenth round, and the last round."""
     return rounds_up_to(range(0, last_round, 10), last_round)
 
 
 def references(cell: GridCell) -> dict[str, GridCell]:
-    """Return name -> cell for the cells with which a cell is compared. The grid need not have these cells.
+    """Return {name: cell} for the cells with which a cell is compared, even if the grid lacks them.
 
     A cell is compared with `random`, with `greedy` and `clustered` at the same gain and schedule, and with
-    `largest_unary` at the same schedule. A cell with the paper's schedule is also compared with `every`, the same rule
-    with gains computed at every round.
+    `largest_unary` at the same schedule. A cell with the paper's schedule is also compared with `every`: the rule with
+    the same gain, computed at every round.
     """
     if cell == RANDOM:
         return {}
@@ -297,9 +297,9 @@ def references(cell: GridCell) -> dict[str, GridCell]:
 
 
 def gaps(grid: Grid, column: str, method: str, resampled: Resampled) -> Iterator[Labelled]:
-    """Yield rows `gap` between every cell and its references.
+    """Yield the rows `gap` between every cell and the cells with which it is compared.
 
-    For the reference `random`, rows are given at every tenth round; for other references, at the paper's rounds.
+    The reference `random` has rows at every tenth round, all other references at the paper's rounds.
     """
     shown, compared = shown_rounds(grid.last_round), rounds_up_to(PAPER_ROUNDS, grid.last_round)
     for cell in grid.runs:

@@ -1,7 +1,8 @@
-"""The rule `frontier` beside the grid: its tables and rows for each background (docs/frontier.md; not in the paper).
+"""The tables and summary rows of the rule `frontier`, for each background (docs/frontier.md; not in the paper).
 
-The rule uses no gain of the grid, and the score `background` guides and answers. Every patient's background is the half
-of the cohort that the patient is not in. A bundle with probabilities also has the background `elicited`.
+The rule `frontier` uses no gain of the allocation grid. The score `background` guides the choices of features and
+decides about the patient. The background of each patient is the half of the cohort without this patient. A bundle with
+probabilities also has the background `elicited`.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ def frontier_table(
     targets: Targets,
     threads: int | None = None,
 ) -> pd.DataFrame:
-    """Follow the chosen patients with the rule `frontier` and each background.
+    """Return the choices and results of the rule `frontier` for the chosen patients, with each background.
 
-    The table is empty for a bundle with features that cannot take all three values, because it has no belief.
+    If a feature of the bundle cannot take all three values, the score is undefined, and the table is empty.
 
     Parameters
     ----------
@@ -99,10 +100,10 @@ def _rows(
 
 
 def frontier_rows(table: pd.DataFrame, grid: Grid, patients: Sequence[str], resampled: Resampled) -> Iterator[Labelled]:
-    """Yield for each background the sign accuracy and the precision of the top k at every t.
+    """Yield the sign accuracy and the precision of the top k, for each background and t.
 
-    The column `variant` has the background. `gap` is the difference from a cell in `COMPARED`, which answers by
-    `linearity`, for the same patients.
+    The column `variant` names the background. `gap` is the metric minus that of a cell in `COMPARED`, which decides
+    with `linearity`, on the same patients.
     """
     if table.empty:
         return
@@ -130,6 +131,6 @@ def frontier_rows(table: pd.DataFrame, grid: Grid, patients: Sequence[str], resa
 
 
 def _in_shares(table: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Return a table with numbers in `UNIT` converted to shares."""
+    """Return a table with precisions and their intervals divided by `UNIT`."""
     unit = UNIT if column in PRECISIONS else 1
     return table.assign(**{name: table[name] / unit for name in ("value", "low", "high")})

@@ -1,4 +1,4 @@
-"""The cells of the allocation grid, and the tables of all cells as arrays. Every run is checked to be complete.
+"""The cells of the allocation grid, and the counts in all cells as arrays. Incomplete runs are refused.
 
 All arrays list the patients in the same order.
 """
@@ -27,7 +27,7 @@ SINGLE = 1e-6
 
 
 class GridCell(NamedTuple):
-    """Store one strategy for choosing features: a rule, a gain and a schedule.
+    """A strategy for choosing features: a rule, a gain and a schedule.
 
     `allocation` is the rule's name, or `module:Class` of a user-defined rule. The attribute `gain` is "" if the rule
     uses no gain.
@@ -39,23 +39,23 @@ class GridCell(NamedTuple):
 
     @property
     def label(self) -> dict[str, str | None]:
-        """Return the columns that identify a grid cell in the summary."""
+        """Return the columns and values that identify a grid cell in the summary."""
         return self._asdict() | {"gain": self.gain or None}
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Store counts of all grid cells for P patients and rounds 0 to M, summed over the runs (seeds) of a cell.
+    """Counts in each grid cell for P patients and rounds 0 to M, summed over the runs (seeds) of the cell.
 
-    Attributes
+    Parameters
     ----------
     last_round : M
     methods : names of the scores
     runs : number of runs of each cell for one patient
     counted : (column, method, cell) -> (P, M + 1) float64, sums of a column of `rounds` or `choices`. The method is ""
         for a column of `choices`. Precisions are multiplied by `UNIT`
-    totals : column -> (P,) float64, number of cases in one run and round. The cases are duels; a column about the whole
-        patient has 1 case if the patient has a target, else 0
+    totals : column -> (P,) float64, number of cases in one run and round. The cases are duels. A column about the whole
+        patient has 1 case if the patient has a target, and else 0 cases
     winners : (P, Q) int8
     top : (P, N) int8
     labels : (P, N) float64, NaN where missing
@@ -76,9 +76,9 @@ class Grid:
     k_clinical: int
 
     def part(self, column: str, cell: GridCell, method: str = "", rounds: Sequence[int] | None = None) -> Part:
-        """Return the sums of one column and the numbers of cases, (P, T) each.
+        """Return two arrays: the sums of one column and the numbers of cases, (P, T) each.
 
-        If `rounds` is None, the sums of all rounds are returned.
+        If `rounds` is None, the arrays contain all rounds.
         """
         counted, total = self.counted[column, method, cell], self.totals[column] * self.runs[cell]
         chosen = counted if rounds is None else np.ascontiguousarray(counted[:, list(rounds)])
@@ -162,7 +162,7 @@ def _by_run(
 
 
 def _members(whole: Complete) -> dict[GridCell, list[int]]:
-    """Return the row indices of each grid cell's runs, in the order of the table."""
+    """Return the indices of each grid cell's runs on the axis `run`."""
     members: dict[GridCell, list[int]] = {}
     for i, (allocation, gain, schedule, _) in enumerate(whole.axes["run"].labels):
         members.setdefault(GridCell(str(allocation), str(gain), str(schedule)), []).append(i)
@@ -170,7 +170,7 @@ def _members(whole: Complete) -> dict[GridCell, list[int]]:
 
 
 def _checked_choice(choices: Complete, column: str) -> Singles:
-    """Return one column of `choices`; raise a `SanityError` if a run violates an invariant."""
+    """Return one column of `choices`. Raise a `SanityError` if a run violates an invariant."""
     cube, step = choices.column(column), "this is a fault of the program: report the bundle and this patient"
     if column == "resolved_wrong":
         found = "a resolved duel that full observation contradicts"
@@ -182,7 +182,7 @@ def _checked_choice(choices: Complete, column: str) -> Singles:
 
 
 def _sums(whole: Complete, column: str, cube: Singles) -> dict[tuple[str, str, GridCell], Floats]:
-    """Return the sums of a column over the runs of each cell, by method and cell.
+    """Return the sums of a column over the runs of each cell, for each method.
 
     Missing values count as 0.
 

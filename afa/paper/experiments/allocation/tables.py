@@ -1,9 +1,9 @@
 """The tables of the allocation grid: every rule with every gain and schedule, for all patients and rounds.
 
 A cell of the grid (tab:m2_alloc) is (allocation, gain, schedule). In all cells, `linearity` guides the choices. Each
-round is evaluated by `linearity` and by `wald` (decisions.md A11). A user-defined rule, named `module:Class`, is
-followed patient by patient, as by a planner. This is ten to a hundred times slower than a compiled rule. The tables
-have the same form.
+round is evaluated by `linearity` and by `wald` (decisions.md A11). A user-defined rule, named `module:Class`, chooses
+features patient by patient, ten to a hundred times slower than a compiled rule. Tables of user-defined and compiled
+rules have the same columns.
 """
 
 from __future__ import annotations
@@ -67,25 +67,26 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Follow the chosen patients (row indices of the cohort) through every cell.
+    """Observe features of the chosen patients (row indices of the cohort) with the strategy of every cell.
 
-    The rule `random` is followed once for each seed. Each finished cell is logged. The tables `rounds` and `choices`
-    are by (patient, allocation, gain, schedule, seed, t), and sorted by patient.
+    The rule `random` is run once for each seed. Each finished cell is logged. The tables `rounds` and `choices` have
+    one row for each (patient, allocation, gain, schedule, seed, t), and are sorted by patient.
 
     Returns
     -------
-    rounds : also by `method`, the score. `right` is the number of correct decisions among duels with a winner at full
-        observation. A tie counts one half. `right_first` counts only duels that the first entity wins.
-        `right_prior_wrong` counts only duels that `linearity` decides wrongly before any observation. `p_at_k` is the
-        overlap of the k best with the k best at full observation, divided by k. `clinical_p_at_k` is the share of
-        positive labels among the k' labelled entities that rank highest. `clinical_r_precision` is this share among the
-        r highest, if the patient has r positive labels. Both are missing if the patient has no positive label
-        (decisions.md S10)
+    rounds : one row also for each score, named by `method`. `right` is the number of correct decisions among duels with
+        a winner at full observation. A tied decision counts one half. `right_first` counts only duels that the first
+        entity wins. `right_prior_wrong` counts only duels that `linearity` decides wrongly before any observation.
+        `p_at_k` is the overlap of the k best with the k best at full observation, divided by k. `clinical_p_at_k` is
+        the share of positive labels among the k' labelled entities that rank highest. `clinical_r_precision` is this
+        share among the r highest, if the patient has r positive labels. Both are missing if the patient has no positive
+        label (decisions.md S10)
     choices : `feature` is the t-th observed feature, missing at t = 0. `fallback` is True if the rule of decisions.md
         A7 chose it. `resolved` is the number of duels that no further values can change. `resolved_wrong` is the number
         of resolved duels that full observation contradicts. `certified` is True if the top k cannot change any more
-    frontier : columns of both tables by (patient, background, t), for the rule `frontier` and the score `background`.
-        The table is empty unless a rule without a gain is in `allocation`, so that one part of the grid makes it
+    frontier : columns of both tables for each (patient, background, t), for the rule `frontier` and the score
+        `background`. The table is empty unless a rule without a gain is in `allocation`, so that one part of the grid
+        makes it
 
     """
     names = [cohort.patients[p] for p in patients]
@@ -133,11 +134,13 @@ def follow_own_rule(
     solver: Solver,
     names: Sequence[str],
 ) -> RulePaths:
-    """Follow P patients under a rule. The arguments are those of `afa.engine.rounds.follow_rule`.
+    """Observe the features of P patients in the order that a rule chooses.
 
-    Between two rounds of `rescoring`, the rule gets the view of the earlier one. Only the observed features are updated
-    in this view, so that the rule uses up its candidates in its own order (decisions.md A6). If no candidate is left,
-    the choice follows decisions.md A7 with the current state.
+    Arguments are as for `afa.engine.rounds.follow_rule`.
+
+    Between two rounds of `rescoring`, the rule sees the state of the earlier round, in which only the observed features
+    are updated. The rule thus chooses its candidates one after the other, in the order of the earlier round
+    (decisions.md A6). If no candidate is left, the choice follows decisions.md A7 with the current state.
 
     Parameters
     ----------
@@ -172,7 +175,7 @@ def follow_own_rule(
 
 
 def _answered(state: Patient, bundle: Bundle, k: int) -> tuple[NDArray[Any], ...]:
-    """Return the results of one round of one patient. They are the last arguments of `judged`, after `fallback`."""
+    """Return the results of one patient and round, which are the last arguments of `judged`."""
     pairs, n, tie = state.pairs, len(bundle.entities), state.packed.tie
     tables = [state.scores(score) for score in READOUTS]
     ranked = [ranks_of(table, np.arange(n), name_places(bundle.entities), tie) for table in tables]
@@ -184,7 +187,10 @@ def _answered(state: Patient, bundle: Bundle, k: int) -> tuple[NDArray[Any], ...
 
 
 def _ask(rule: Rule, looked: View, present: View) -> Choice:
-    """Return the rule's choice from its last view. If it falls back, return the choice of A7 from the current view."""
+    """Return the rule's choice from the view `looked`.
+
+    If the rule has no candidate, return the choice of A7 from the view `present`.
+    """
     where = f"allocation rule {type(rule).__name__}, patient {present.patient}, after {present.observed.sum()} features"
     choice = rule.choose(replace(looked, observed=present.observed))
     if not 0 <= choice.feature < len(present.features) or present.observed[choice.feature]:

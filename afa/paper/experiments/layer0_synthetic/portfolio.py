@@ -1,8 +1,8 @@
 """Synthetic entities and patients for Layer 0: six simulators, which the paper calls stories.
 
 A story generates the potentials of clustered entities without priors. Patients are exact samples from the resulting
-models. `config/portfolio.yaml` contains the parameters of each configuration, and explains their choice at its head.
-Each story has a class whose fields are its parameters (tab:layer0_synthetic).
+models. `config/portfolio.yaml` contains the parameters of each configuration. A comment in this YAML file explains how
+we chose the parameters. The fields of a story's class are the parameters of the story (tab:layer0_synthetic).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from afa.planner.cluster import parameters
 
 
 def _against(key: str, holds: Callable[[Any, Any], bool], should: str) -> AfterValidator:
-    """Return a validator that compares a field with an earlier field, unless the earlier field is invalid."""
+    """Return a validator that compares a field with the earlier field `key`, unless the earlier field is invalid."""
 
     def check(value: Any, others: ValidationInfo) -> Any:
         if key in others.data and not holds(value, others.data[key]):
@@ -55,8 +55,8 @@ class Configuration(BaseModel):
 
     Parameters
     ----------
-    name, letter, story : name, letter and story as the paper prints them
-    separation : the separation ratio that the paper prints
+    name, letter, story : name, letter and story in the paper's table
+    separation : the separation ratio in the paper's table
     sizes : number of entities in each cluster
     effect : unary potential, in nats
     spread : scale of the differences between entities and their cluster, in nats
@@ -79,7 +79,7 @@ class Configuration(BaseModel):
 
     @property
     def home(self) -> Ints:
-        """Return the index of the cluster in which each entity was generated.
+        """Return the index of each entity's cluster.
 
         Returns
         -------
@@ -102,7 +102,9 @@ class Graded(Configuration):
 
     @property
     def potencies(self) -> Floats:
-        """Return the strength of each cluster as a multiple of `effect`, evenly spaced between the ends of `potency`.
+        """Return the effect of each cluster as a multiple of `effect`.
+
+        The multiples are evenly spaced over the range `potency`.
 
         Returns
         -------
@@ -126,7 +128,7 @@ class Coupled(Configuration):
 
 
 class Blocks(Graded, Coupled):
-    """Clusters, each of which has its own block of features.
+    """Clusters with separate blocks of features.
 
     Parameters
     ----------
@@ -138,7 +140,7 @@ class Blocks(Graded, Coupled):
 
 
 class SharedBlocks(Blocks):
-    """Clusters with their own blocks of features, and additional features common to all clusters.
+    """Clusters with separate blocks of features, and additional features common to all clusters.
 
     Parameters
     ----------
@@ -238,11 +240,11 @@ class Model:
 
 
 def drug_family(config: SharedBlocks, draw: np.random.Generator) -> Model:
-    """Return families of drugs with own targets, a common stress response, and off-target effects on all features.
+    """Return families of drugs with separate targets, a common stress response, and off-target effects on all features.
 
-    Each drug family changes its own `block` target features, each with a random sign, in proportion to the family's
-    potency. All families change the `shared` stress features by half the effect. Each drug adds normally distributed
-    off-target effects to all features.
+    Each drug family changes `block` target features of its own. The sign of each change is random, and its size is
+    proportional to the family's potency. All families change the `shared` stress features by half the effect. Each drug
+    adds normally distributed off-target effects to all features.
     """
     centre = _own_blocks(config, draw, shared=config.shared)
     coherent = np.sign(centre)
@@ -254,8 +256,8 @@ def drug_family(config: SharedBlocks, draw: np.random.Generator) -> Model:
 def pathway_enrichment(config: Blocks, draw: np.random.Generator) -> Model:
     """Return a model whose entities are gene sets. Each gene set is enriched in one pathway module.
 
-    A gene set has strong effects on the features of its module. Gene sets of the same module differ by small, uniformly
-    distributed amounts on these features only. Couplings are weak.
+    A gene set has strong effects on the features of its module. Gene sets of the same module differ only by small,
+    uniformly distributed amounts on the module's features. Couplings are weak.
     """
     centre = _own_blocks(config, draw)
     own = (centre != 0)[config.home]
@@ -279,9 +281,10 @@ def strain_identification(config: StrainIdentification, draw: np.random.Generato
 def hierarchy(config: SharedBlocks, draw: np.random.Generator) -> Model:
     """Return families of entities that are grouped into two orders, as in a taxonomy.
 
-    The first half of the families (rounded up) belongs to one order, the second half to the other order. Each family
-    has its own block of features. All families of an order share the features of the order, which are one half of the
-    last `shared` features. Entities differ by normally distributed amounts on all features of their family.
+    The first half of the families (rounded up) belongs to the first order, the second half to the second order. Each
+    family has its own block of features. The last `shared` features are divided between the orders. All families of an
+    order have effects on the order's features. Entities differ by normally distributed amounts on all features of their
+    family.
     """
     centre = _own_blocks(config, draw, shared=config.shared)
     coherent = np.sign(centre)
@@ -298,9 +301,9 @@ def hierarchy(config: SharedBlocks, draw: np.random.Generator) -> Model:
 def composition(config: Composition, draw: np.random.Generator) -> Model:
     """Return entities that are mixtures of common components. The entities fill a simplex and form no clusters.
 
-    An entity takes the share 1 - spread from the component of its group. The share `spread` is divided over all
-    components by a sample from a flat Dirichlet distribution. A component has normally distributed potentials on all
-    features, and couplings along a ring, whose strengths differ between components.
+    The component of an entity's group has the weight 1 - `spread` in the mixture. The weight `spread` is divided among
+    all components by a sample from a flat Dirichlet distribution. A component has normally distributed potentials on
+    all features, and couplings along a ring with strengths of its own.
     """
     n_components = len(config.sizes)
     components = config.effect * config.potencies[:, None] * draw.standard_normal((n_components, config.features))
@@ -312,7 +315,7 @@ def composition(config: Composition, draw: np.random.Generator) -> Model:
 
 
 def blob_and_outliers(config: BlobAndOutliers, draw: np.random.Generator) -> Model:
-    """Return the geometry that defeats Layer 0 on IBD in the paper: one large cluster (the blob) and single outliers.
+    """Return the paper's adversarial geometry: one large cluster of entities (the blob) and single outliers.
 
     All members of the blob have the same support, with potentials of +-`effect` that are mostly positive. Features at
     most `reach` apart are coupled by +-`coupling`, with mostly positive signs. Members of the blob differ by normally
@@ -349,7 +352,7 @@ STORIES: dict[str, tuple[type[Configuration], Callable[[Any, np.random.Generator
 
 
 def simulated_bundle(config: Configuration) -> Bundle:
-    """Return a configuration's entities as a bundle, named by cluster and number. The result is reproducible."""
+    """Return a configuration's entities as a bundle. Names contain cluster and number. The result is reproducible."""
     model = STORIES[config.story][1](config, generator_of("portfolio", config.name, "entities"))
     n, m = model.unary.shape
     entity, edge = np.nonzero(model.weight)
@@ -361,11 +364,11 @@ def simulated_bundle(config: Configuration) -> Bundle:
 
 
 def simulated_cohort(config: Configuration, bundle: Bundle, n_patients: int = N_PATIENTS) -> Cohort:
-    """Return simulated patients, each with `n_true` true entities, which are the patient's labels.
+    """Return simulated patients. Each patient has `n_true` true entities, which are the patient's labels.
 
-    The first true entity of a patient is uniformly distributed. Each further true entity is, with probability
-    `loyalty`, from the cluster of the first true entity, if this cluster has another entity, and else any other entity.
-    The patient's profile is an exact sample from p(x) ~ exp(mean of S_v(x) over the true v).
+    The first true entity of a patient is uniformly distributed. With probability `loyalty`, a further true entity is
+    sampled from the cluster of the first true entity, if this cluster has another entity, and otherwise from all other
+    entities. The patient's profile is an exact sample from p(x) ~ exp(mean of S_v(x) over the true v).
     """
     draw = generator_of("portfolio", config.name, "patients")
     entities = parameters(bundle)
@@ -396,7 +399,10 @@ def _true_entities(config: Configuration, draw: np.random.Generator) -> list[int
 
 
 def _own_blocks(config: Blocks, draw: np.random.Generator, *, shared: int = 0) -> Floats:
-    """Return the unary potentials at each cluster's centre, (C, M): random signs on the cluster's own block only."""
+    """Return the unary potentials at the centre of each cluster, (C, M).
+
+    The potentials have random signs on the cluster's own block, and are 0 elsewhere.
+    """
     n_clusters = len(config.sizes)
     centre = np.zeros((n_clusters, n_clusters * config.block + shared))
     for cluster, potency in enumerate(config.potencies):
@@ -406,7 +412,9 @@ def _own_blocks(config: Blocks, draw: np.random.Generator, *, shared: int = 0) -
 
 
 def _coupled(config: Blocks, unary: Floats, coherent: Floats) -> Model:
-    """Return a model with couplings between neighbours in each block. A cluster has couplings only in its own block.
+    """Return a model with couplings between neighbouring features in each block.
+
+    A cluster has couplings only in its own block.
 
     The couplings favour the signs of the cluster's unary potentials.
 
