@@ -1,6 +1,6 @@
-# In the baselines, language models decide about patients. Their answers are recorded in the project, recorded by the
-# user, or requested from a model in a live run. In the recorded answers of the project, features are observed in the
-# planner's order (llm_baselines) or chosen by the language model (llm_choosing).
+# In the baselines, language models decide about patients.
+# The models' answers are recorded in the project, recorded by the user, or requested in a live run.
+# The project's recorded answers use the planner's order (llm_baselines) or the model's choices (llm_choosing).
 BASELINES = language_models(settings, Path(home(".")))
 
 if BASELINES:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-# The rules in this folder require this version of the package afa.
+# Version of the package afa that the rules in this folder require.
 PACKAGE_VERSION = "0.2.0"
 
 try:

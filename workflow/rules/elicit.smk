@@ -1,5 +1,5 @@
-# These rules make a bundle from recorded answers of a language model. With the setting `live`, they also ask the model
-# the questions without a recorded answer.
+# These rules make a bundle from recorded answers of a language model.
+# With the setting `live`, these rules also ask the model the questions that have no recorded answer.
 from afa.elicit.record import RETRIEVED
 from afa.model.study import KEYWORDS_FILE, RECORD_FOLDER, retrieves, study_files
 
@@ -7,8 +7,8 @@ ELICITATION = settings.elicitation
 STUDY = here_or_home(ELICITATION.study)
 RECORD = ELICITATION.record or STUDY / RECORD_FOLDER
 STUDY_FILES = files_of(STUDY, *(path.name for path in study_files(STUDY).values()))
-# In a live run the file of recorded answers is not an input, because the stage appends answers to this file. As an
-# input, the file would be newer than the output, and the stage would run again.
+# In a live run the file of recorded answers is not an input, because the stage appends answers to this file.
+# As an input, this file would be newer than the output, and the stage would run again.
 RECORD_FILES = [] if ELICITATION.live else files_of(RECORD, "*.jsonl")
 KEYWORD_FILES = []
 if retrieves(STUDY):
