@@ -1,7 +1,7 @@
 # The allocation grid has one job for each shard of the patients and each gain.
 # The rule that joins the shards is in stages.smk.
 rule allocation_shard:
-    """Tables of the stage allocation, for one gain and one shard of the patients."""
+    """Tables of the stage `allocation`, for one gain and one shard of the patients."""
     input:
         bundle=FILES["bundle"],
         cohort=FILES["cohort"],

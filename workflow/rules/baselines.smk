@@ -1,6 +1,6 @@
-# In the baselines, language models decide about patients. Answers are bundled, read from a record, or asked live.
-# In the bundled experiment llm_baselines, features are observed in the planner's order.
-# In the bundled experiment llm_choosing, the language model chooses the features.
+# In the baselines, language models decide about patients.
+# The models' answers are recorded in the project, recorded by the user, or requested in a live run.
+# The project's recorded answers use the planner's order (llm_baselines) or the model's choices (llm_choosing).
 BASELINES = language_models(settings, Path(home(".")))
 
 if BASELINES:
@@ -15,7 +15,7 @@ for name, asked in BASELINES.items():
         *(path.name for path in study_files(PLANNED_STUDY).values()),
         "keywords.csv",
     )
-    # In a live run the record is not an input, because new answers in the record must not make the job run again.
+    # In a live run the recorded answers are not an input, because new answers must not make the job run again.
     ANSWERS = [] if asked.live else files_of(asked.folder, "*.jsonl", "retrieved/**/*")
 
     rule:

@@ -1,4 +1,5 @@
-# The rule `bundle` checks a bundle from the elicitation, a field or the user, and writes it in canonical form.
+# The rule `bundle` checks a bundle and writes it in canonical form.
+# The bundle is from the elicitation, a labelled table (field) or the user.
 if OWN_BUNDLE is None:
 
     include: "elicit.smk"

@@ -1,4 +1,4 @@
-# Every table cell and claim of the paper is compared with this run, with a verdict and a reason.
+# This rule compares every table cell and claim of the paper with this run, and writes a verdict and a reason for each.
 FILES["comparison"] = [
     f"{RUN}/comparison/{name}"
     for name in (
@@ -13,7 +13,7 @@ VOTERS = FILES["voters"] if "voters" in STAGES else []
 
 
 rule comparison:
-    """Every printed cell and claim of the paper compared with this run, with a verdict."""
+    """Comparison of every table cell and claim of the paper with this run, with a verdict."""
     input:
         summary=f"{RUN}/summary.csv",
         cohort=FILES["cohort"],

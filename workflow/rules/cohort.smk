@@ -1,4 +1,4 @@
-# The cohort is encoded from a series: a bundled extract, a series from GEO or a mirror, or simulated data.
+# These rules encode a cohort from an extract in the project, a series from GEO or a mirror, a table, or simulated data.
 EXTRACT = None if TABLE else bundled_extract(settings, COHORT.series, Path(home(".")))
 SERIES, SERIES_FILES = [], []
 FILES["source"] = [f"{RUN}/source.json"]
@@ -6,7 +6,7 @@ if SIMULATED:
     FILES["geo"] = [f"{RUN}/geo/{name}" for name in simulated_files(COHORT)]
     SERIES_FILES = FILES["geo"]
 elif TABLE:
-    # If a table is not bundled with the project, it is read from the user's folder `tables`.
+    # A table that is not part of the project is read from the user's folder `tables`.
     # If files in the folder `tables` change, the cohort is made again.
     SERIES = [ancient(folder) for folder in [settings.tables] if folder is not None]
     TABLE_PLACES = [COHORT.table, COHORT.features, COHORT.labels] + [
@@ -126,7 +126,7 @@ rule encode_cohort:
 
 # This rule encodes each gene of the series by comparison with the cohort's own patients, at several thresholds.
 rule cohort_by_cohort:
-    """The same patients, encoded against each other instead of the controls."""
+    """The cohort's patients, encoded by comparison with each other instead of the controls."""
     input:
         config=COHORT_FILE,
         source=FILES["source"],

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-# The rules in this folder require the following version of the package afa.
+# Version of the package afa that the rules in this folder require.
 PACKAGE_VERSION = "0.2.0"
 
 try:
@@ -86,14 +86,14 @@ try:
     COHORT = load_cohort_file(COHORT_FILE)
     SOURCES |= {COHORT_FILE, *OWN_RULE_FILES}
     TABLE = isinstance(COHORT, TableCohort)
-    # A field includes a bundle. If the settings name neither a field nor a bundle, the bundle is elicited.
+    # A labelled table (field) includes a bundle. If the settings name no field and no bundle, the bundle is elicited.
     FIELD = Path(COHORT_FILE).parent if Path(COHORT_FILE).name == "study.yaml" else None
     OWN_BUNDLE = settings.bundle or FIELD
     ENTITIES = None if OWN_BUNDLE is None else entities_of(OWN_BUNDLE)
     # The stages that reproduce the paper use only patients with all values measured.
     NO_COMPLETE_PATIENT = bool(FIELD) and no_complete_patient(COHORT, settings.tables)
     NEEDS = read_needs(home("resources/benchmarks"))
-    # A lock is removed only if its run has ended, so that the same command resumes a run after a crash.
+    # The lock of a crashed run is removed, so that the same command resumes the run. The lock of a live run stays.
     if workflow.is_main_process and (kept := hold_run_lock(".snakemake")):
         logger.warning(f"afa: {kept}")
 except AfaError as error:
@@ -215,8 +215,8 @@ atexit.register(CODE.keep)
 def code_of(*roots, beside=""):
     """Return a function for a parameter: digest of the code of a job, the text `beside`, and versions of packages.
 
-    It is a function, so that only jobs of the plan compute their digest. A module that another rule uses may be
-    incomplete while it is edited.
+    The parameter is a function, so that only planned jobs compute their digests. A module that only other rules use may
+    be incomplete while it is edited.
     """
 
     def digest(wildcards):
@@ -301,9 +301,9 @@ def confidence_option(notebook):
 
 
 # Snakemake compares the params of two runs of a job as sets of values, and ignores the names of the params.
-# Params that could have each other's values therefore include the name of the option: `--seeds 0,1`, not `0,1`.
+# Two params that could have equal values therefore include the names of their options: `--seeds 0,1`, not `0,1`.
 def live_options(*prompts):
-    """Return the settings that affect the answers of a live elicitation stage. The key is only in the environment."""
+    """Return the settings that affect the answers of a live elicitation stage. They exclude the API key."""
     if not settings.elicitation.live:
         return ""
     from afa.model.study import MODEL
@@ -317,7 +317,7 @@ def comma_separated(numbers):
     return ",".join(map(str, numbers))
 
 
-# SKIPPED maps each stage that this run skips (or `comparison`, the comparison with the paper) to the reason.
+# SKIPPED contains the reason for each stage that this run skips, and for a skipped comparison with the paper.
 # A stage is skipped if the bundle or the cohort does not meet the requirements of the stage.
 SKIPPED = declared.left_out(
     2 if ENTITIES is None else ENTITIES,
@@ -332,7 +332,7 @@ if TABLE:
 elif "allocation" in SKIPPED:
     SKIPPED["comparison"] = SKIPPED["allocation"]
 STAGES = {name: stage for name, stage in declared.STAGES.items() if name not in SKIPPED}
-# `FILES` maps the name of an input to the files that jobs read; for a folder, to the list of files in the folder.
+# FILES contains, for each name of an input, the list of files that jobs read.
 # Other files of a bundle or cohort need not be listed, because bundle.yaml and cohort.yaml contain their digests.
 FILES = {
     "bundle": [f"{RUN}/bundle/{name}" for name in (HEADER, *REQUIRED_FILES)],
@@ -354,11 +354,11 @@ for name, stage in STAGES.items():
 
 
 def files_by_name(names):
-    """Return name of an input -> its files."""
+    """Return a dictionary with the files of each named input."""
     return {name: FILES[name] for name in names}
 
 
-# EARLIER_STEPS maps each step to its earlier steps, of which a run may skip some.
+# EARLIER_STEPS lists, for each step of a run, the steps whose files it reads. A run may skip some of the steps.
 # Stages are not listed here, because each stage declares its inputs.
 EARLIER_STEPS = {
     "bundle": ["unary", "consensus", "evidence", "pairwise", "bundle_dropped"],
@@ -370,7 +370,7 @@ EARLIER_STEPS = {
 
 
 def files_behind(*names):
-    """Return the files of some stages, the bundle or the cohort, and every saved file on which they depend."""
+    """Return the files of the named stages, bundle or cohort, and every saved file on which these files depend."""
     needed, pending = set(), list(names)
     while pending:
         name = pending.pop()
@@ -526,7 +526,7 @@ def series_option(wildcards, input):
 
 
 # A job requests the memory and time that its rule used in saved runs, and more memory and time in later attempts.
-# Saved runs have no shards, so a job for a shard or for rows requests what the whole stage used.
+# Saved runs have no shards, so a job for one shard or for the summary's rows requests what the whole stage used.
 def need_of(rulename):
     whole = f"{rulename.removesuffix('_shard').removesuffix('_rows')}_tables"
     return NEEDS.get(rulename) or NEEDS.get(whole, UNMEASURED)

@@ -1,4 +1,5 @@
-# The elicitation reads recorded answers and makes a bundle. With `live`, a language model is asked missing questions.
+# These rules make a bundle from recorded answers of a language model.
+# With the setting `live`, these rules also ask the model the questions that have no recorded answer.
 from afa.elicit.record import RETRIEVED
 from afa.model.study import KEYWORDS_FILE, RECORD_FOLDER, retrieves, study_files
 
@@ -6,15 +7,15 @@ ELICITATION = settings.elicitation
 STUDY = here_or_home(ELICITATION.study)
 RECORD = ELICITATION.record or STUDY / RECORD_FOLDER
 STUDY_FILES = files_of(STUDY, *(path.name for path in study_files(STUDY).values()))
-# In a live run the record is not an input of a stage, because the stage appends answers to the record.
-# If the record were an input, it would be newer than the output, and the stage would run again.
+# In a live run the file of recorded answers is not an input, because the stage appends answers to this file.
+# As an input, this file would be newer than the output, and the stage would run again.
 RECORD_FILES = [] if ELICITATION.live else files_of(RECORD, "*.jsonl")
 KEYWORD_FILES = []
 if retrieves(STUDY):
     KEYWORD_FILES = files_of(STUDY, KEYWORDS_FILE)
     RECORD_FILES += [] if ELICITATION.live else files_of(RECORD, f"{RETRIEVED}/**/*")
 
-# ELICITED lists the tables of each step. A study that uses abstracts writes additional tables for readers.
+# ELICITED lists the tables that each step of the elicitation writes. With abstracts, a study writes additional tables.
 ELICITED = {
     "unary": ["asked", "named", "dropped", "references"],
     "consensus": ["kept", "dropped", "agreement"],

@@ -1,5 +1,5 @@
 # The kernels of the engine are compiled once, before the stages start.
-# If the engine changes, this rule does not run again, and each stage compiles the kernels that are missing.
+# After a change of the engine this rule does not run again; each stage then compiles the kernels that are missing.
 # The params of this rule deliberately contain no digest of the code, so that this job does not run again.
 # If this job had to run, Snakemake would not check other jobs whose only planned input is its ancient() output.
 # Compiled kernels are cached next to Snakemake's records, because all nodes of a cluster can read this folder.

@@ -237,7 +237,7 @@ REPORTED = [
 ]
 
 
-# This rule writes the complete, checked settings of the run, which determine its numbers.
+# This rule writes the complete, checked settings of the run, which determine the numbers of the run.
 rule run_config:
     """The settings of this run, complete and checked."""
     output:
@@ -292,7 +292,7 @@ MEASURED_BY = ["league"] if FIELD and not settings.bundle else []
 MEASURED = [file for name in MEASURED_BY for file in FILES[name]]
 
 
-# The report is one page, made from the finished run and the project's documents.
+# This rule writes the report, one page, from the finished run and the project's documents.
 rule report_page:
     """The report: one page about the whole run."""
     input:

@@ -1,6 +1,6 @@
 # For every stage of afa/paper/experiments, one job makes the tables and the rows of the summary.
 # If a stage is split into shards of patients, one job for each shard makes tables for its patients.
-# A second kind of job joins the tables of all shards, and a third makes the rows of the summary.
+# Another job joins the tables of all shards, and a last job makes the rows of the summary.
 # The output of a shard is one temporary folder, so that Snakemake plans thousands of shards quickly.
 
 
@@ -45,7 +45,7 @@ for name, stage in STAGES.items():
     if is_split(name):
 
         # This rule also declares the inputs and the code of its shards, because shards are deleted after use.
-        # Otherwise, Snakemake could not detect that a shard that failed in a rerun must run again.
+        # Otherwise, Snakemake would not detect that a shard that failed in a rerun must run again.
         rule:
             """Tables of a stage, joined from its shards."""
             name:

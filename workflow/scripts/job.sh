@@ -1,16 +1,16 @@
-# Read by the shell of every job, before its command.
+# The shell of every job reads this file before it runs the command of the job.
 
-# The run counts as alive for as long as any of its jobs does, even one that has lost its Snakemake: afa/paper/workflow.py.
+# A run is alive as long as one of its jobs holds this lock, even if Snakemake has ended (afa/paper/workflow.py).
 if [ -r .snakemake/alive ] && command -v flock > /dev/null; then
   exec 9< .snakemake/alive
   flock --shared 9 || true
 fi
 
-# Kernels are cached in the project, where workflow/rules/kernels.smk has them compiled, unless the user names a place.
+# Compiled kernels are cached in the folder that workflow/rules/kernels.smk uses, unless the user sets another folder.
 export NUMBA_CACHE_DIR="${NUMBA_CACHE_DIR:-$PWD/.snakemake/afa_kernels}"
 
-# Processor time of the job and its children (getrusage), in `benchmarks` under the name that its log has in `logs`.
-# Then what the job cannot say itself: it was killed, or the disk that has its log is full.
+# Write the processor time of the job and its children (getrusage) to `benchmarks`, under the name of the log in `logs`.
+# Then report errors that the job itself cannot report: the job was killed, or the disk with its log is full.
 afterwards() {
   local code=$? again="then give the same command again" free_kb
   if [[ ${BASH_EXECUTION_STRING-} =~ \>\ ([^ ]+)/logs/([^ ]+)\.log ]]; then
