@@ -292,7 +292,7 @@ def _all_numbers(cells: Sequence[str]) -> bool:
 
 
 def _place(where: str, name: str, layout: _Layout, key: str) -> int:
-    """Return the index of the column `name`, which the cohort's file gives in the setting `key`."""
+    """Return the index of the column `name`. The cohort's file names this column in the setting `key`."""
     if name not in layout.names:
         found, expected = f"no column {quoted(name)}", f"one of {', '.join(filter(None, layout.names[:12]))}"
         raise CohortError(Fault(f"{where}, header", found, expected, f"correct `{key}` in the cohort's file"))

@@ -134,7 +134,7 @@ def _said(value: Any) -> str:
 
 
 def session_of_text(text: str, bundle: Bundle, changes: list[str] | None = None) -> Planner:
-    """Return the planner of a session given as text, which error messages call `the session`.
+    """Return the planner of a session that is given as text. Error messages call this text `the session`.
 
     Parameters
     ----------

@@ -113,7 +113,7 @@ class Budget:
     def used(self) -> Usage:
         """Return the number, tokens and cost of all recorded requests, including requests of other processes.
 
-        A request without a reply yet counts with its largest possible number of tokens.
+        For a request without a reply, the largest possible number of tokens is counted.
         """
         with self._mutex:
             self._read()
@@ -165,7 +165,7 @@ class Budget:
     def end(self, name: str, tokens: tuple[int, int] | None) -> None:
         """Record the tokens of a finished request.
 
-        If `tokens` is None, the request counts with its largest possible number of tokens.
+        If `tokens` is None, the largest possible number of tokens of the request is counted.
         """
         with self._mutex:
             given = self._calls[name]
@@ -205,7 +205,7 @@ class Budget:
     def _used_before_calls(self) -> Usage:
         """Return tokens and cost of recorded answers whose requests were not recorded.
 
-        An answer without a token count counts with its largest possible number of tokens.
+        For an answer without a number of tokens, the largest possible number is counted.
         """
         if self._before is None:
             first: dict[str, str] = {}

@@ -74,7 +74,7 @@ class Client:
     def recorded(self, request: Request) -> Entry | None:
         """Return the recorded answer.
 
-        Without an answer, return the last reply if no further attempt is allowed, else None.
+        If no attempt was answered, return the last reply if no further attempt is allowed, else None.
         """
         return self.record.settled(self.key(request), self.manner.answers)
 

@@ -253,7 +253,7 @@ def request_key(
 
 
 def first_answer(entries: Sequence[Entry]) -> Entry | None:
-    """Return the first entry with an answer. Without an answer, return the last entry, or None if there are no entries.
+    """Return the first entry with an answer, else the last entry, or None if there are no entries.
 
     Later answers never replace the first answer.
     """

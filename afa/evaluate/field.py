@@ -351,7 +351,7 @@ def _given_groups(source: Path, features: Sequence[str], faults: list[Fault]) ->
 def _answers(
     path: Path, kind: str, faults: list[Fault], known: Mapping[str, tuple[Mapping[str, int], str]] = {}
 ) -> pd.DataFrame:
-    """Return the language model's answers in one file after checking them.
+    """Read and check one file with the language model's answers, and return the answers.
 
     A column or the file name contains the name of the language model.
 

@@ -87,7 +87,7 @@ def log_marginal(prior: Floats, counts: Floats, strengths: Floats = STRENGTHS) -
 
 
 def fitted_weights(log_likelihood: Floats) -> Floats:
-    """Return the probabilities of the strengths, (G,), that maximise the marginal likelihood of all distributions.
+    """Return a probability for each of G strengths. They maximise the marginal likelihood of the patients' values.
 
     EM starts from equal weights w and stops within `WITHIN` nats of the maximum. Let L_rg be the likelihood of
     distribution r under strength g, and let d_g be the mean of L_rg / sum_h w_h L_rh over the R distributions. The

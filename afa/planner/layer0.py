@@ -268,7 +268,7 @@ def completion_bounds(bundle: Bundle, *, memory_limit: int = EXACT_LIMIT) -> Bou
     """Return three arrays: the lowest and the highest S_v over all values of the features, (N,) nats each, and a mask.
 
     The mask, (N,) bool, is True where both bounds are exact. If exact tables would use more than `memory_limit` bytes,
-    the bounds are the tight `l1` interval, which is wider.
+    the bounds are those of the tight `l1` interval, which are less precise.
     """
     low, high = np.empty(len(bundle.entities)), np.empty(len(bundle.entities))
     exact = np.zeros(len(bundle.entities), dtype=bool)

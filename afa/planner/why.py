@@ -36,8 +36,8 @@ DUELS_AT_ONCE = 1_000
 def separated_entities(state: PatientState, entities: tuple[str, ...], features: list[int], over: DuelWeights) -> str:
     """Return in words which entities the given features help to tell apart, such as `a from b and c`.
 
-    The text names entities in the duels with the largest weighted gains. The first name is one of the two entities in
-    the duel with the largest gain: the entity with the larger gain summed over all its duels. If no duel has a gain,
+    The named entities are those of the duels with the largest weighted gains. The first name is one of the two entities
+    in the duel with the largest gain: the entity with the larger gain summed over all its duels. If no duel has a gain,
     the text is empty.
     """
     apart = separated(state, len(entities), features, over)

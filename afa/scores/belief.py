@@ -892,8 +892,9 @@ class Belief:
     def frontier(self, k: int) -> Floats:
         """Return the gain of measuring each feature, for the current top k.
 
-        The gain of feature j is the sum of w_ab (c_aj - c_bj)^2 s_j over a inside and b outside the top k. Each term is
-        the expected reduction of the variance of D_ab, times the weight of D_ab in `Differences.weights`.
+        The gain of feature j is the sum of w_ab (c_aj - c_bj)^2 s_j over all entities a inside and b outside the top
+        k. Each term is the expected reduction of the variance of D_ab, times the weight of D_ab in
+        `Differences.weights`.
 
         Returns
         -------
@@ -1050,7 +1051,7 @@ def _rows(matrix: sp.csr_array, rows: Ints) -> Floats:
 
 
 def _taken_out(of: Differences, loadings: sp.csr_array | Floats, s: Floats) -> Floats:
-    """Return the sum of w_ab (c_aj - c_bj)^2 s_j over a inside and b outside the top k, (M,).
+    """Return, (M,), the sum of w_ab (c_aj - c_bj)^2 s_j over all entities a inside and b outside the top k.
 
     Parameters
     ----------

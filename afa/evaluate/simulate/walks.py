@@ -285,7 +285,7 @@ def informed(planner: AnyPlanner, values: Codes) -> AnyPlanner:
 
 
 def steps(planner: Planner, values: Codes, order: Ints | None = None) -> Iterator[int]:
-    """Let a planner observe the measured values of one patient, (M,), and yield after each of the rounds 0 to M.
+    """Give a planner the values of one patient, (M,), one at a time, and yield to the caller after each round 0 to M.
 
     The yielded value is the index of the feature observed in this round, or -1 if no feature was observed.
 

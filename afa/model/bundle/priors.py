@@ -109,7 +109,7 @@ def _completed(table: CsvTable, shares: Floats, holds: Holds) -> Floats:
 def signed(priors: Mapping[str, Any]) -> dict[str, float | str]:
     """Return log-odds as they are written in priors.csv.
 
-    If all log-odds are between 0 and 1, plus signs distinguish them from probabilities.
+    If all log-odds are between 0 and 1, they get plus signs, because they could be read as probabilities otherwise.
     """
     if not priors or not all(isinstance(value, float) and 0 < value < 1 for value in priors.values()):
         return dict(priors)

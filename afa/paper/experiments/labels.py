@@ -249,7 +249,7 @@ def measured(run: pd.DataFrame, weights: Floats) -> dict[tuple[str, str], Floats
 
 
 def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Resampled) -> pd.DataFrame:
-    """Return the AUROCs of all entities' scores at full observation as predictors of each entity's label.
+    """Return the AUROC of every entity's score, at full observation, as a predictor of every entity's label.
 
     Returns
     -------

@@ -115,7 +115,7 @@ class Reader:
         return Relation(found, operator, read, f"{text}: {found} against {read}", difference)
 
     def _scaled(self, side: str) -> Number | str:
-        """Return the number left or right of a relation's operator, or the reason why that number is missing."""
+        """Return the number on one side of a comparison (>, < or =), or the reason why it is missing."""
         factor, reading = verdicts.scaled_reading(side)
         found = self.line(reading)
         return self.missing(reading) if found is None else found.scaled(factor)

@@ -257,7 +257,7 @@ def write_crate(run: Path, license_url: str) -> Path:
     def entity(path: str, digest: str) -> Entity:
         """Return the RO-Crate entity of a file or folder of a job.
 
-        For a path outside the crate, the entity contains only name and digest.
+        The crate has only the name and the digest of a path outside the crate.
         """
         if path in known:
             return known[path]

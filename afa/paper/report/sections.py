@@ -231,7 +231,7 @@ def voters_said(table: pd.DataFrame, voters: pd.DataFrame) -> tuple[str, list[st
 
 
 def _causes(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a sentence for each cause of a difference from the paper, sorted by number of effects, largest first."""
+    """Yield a sentence for each reason why effects differ from the paper. The reason of most effects is first."""
     said: dict[str, list[Row]] = {}
     for row in rows:
         if row["because"]:

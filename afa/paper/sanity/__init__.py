@@ -109,7 +109,7 @@ class Subject:
     def read(
         self, bundle: Bundle, rounds: Sequence[int], patients: Patients = slice(None), *, duels: bool = True
     ) -> StateSamples:
-        """Return the inference results for a bundle at the given rounds, along the orders of the first seed.
+        """Return the inference results for a bundle at the given rounds, for the random orders of one seed.
 
         Parameters
         ----------

@@ -279,7 +279,7 @@ def shown_rounds(last_round: int) -> list[int]:
 
 
 def references(cell: GridCell) -> dict[str, GridCell]:
-    """Return {name: cell} for the cells with which a cell is compared, even if the grid lacks them.
+    """Return the cells with which a given cell is compared, by name. The grid need not contain them.
 
     A cell is compared with `random`, with `greedy` and `clustered` at the same gain and schedule, and with
     `largest_unary` at the same schedule. A cell with the paper's schedule is also compared with `every`: the rule with
