@@ -77,7 +77,7 @@ def pair_moments(
 ) -> tuple[Floats, Floats]:
     """Return the exact first moments of all features, and the exact pair moments of the features in `evidence.free`.
 
-    The memory limit and the errors are the same as in `exact`.
+    The memory limit and the errors are those of `exact`.
 
     Returns
     -------
@@ -147,7 +147,7 @@ def map_state(
     """Return two results: all feature values, most probable where unobserved, and the energy E(x) of these values.
 
     If values are equally probable, the eliminated feature takes the lowest of these values. The memory limit and the
-    errors are the same as in `exact`.
+    errors are those of `exact`.
 
     Returns
     -------
@@ -173,7 +173,7 @@ def sample(
 ) -> Codes:
     """Return `n` independent exact samples of all features. Observed features keep their values.
 
-    The memory limit and the errors are the same as in `exact`.
+    The memory limit and the errors are those of `exact`.
 
     Returns
     -------

@@ -211,7 +211,7 @@ def write_graph(bundle: Bundle, path: str | Path, *, entity: str | None = None) 
 def read_graph(
     path: str | Path, *, name: str | None = None, version: str | None = None, entity: str | None = None
 ) -> Bundle:
-    """Return the bundle in a graph file. Options and errors are the same as in `from_networkx`.
+    """Return the bundle in a graph file. Options and errors are those of `from_networkx`.
 
     In node-link JSON, the edges are read from the key `edges`. If this key is missing, they are read from `links`,
     which NetworkX before 3.6 and d3 write. A file without a graph raises a `BundleError`.
