@@ -46,7 +46,7 @@ def modules_and_names(command: str) -> tuple[frozenset[str], Mapping[str, frozen
     imported: set[str] = set()
     for function in functions_of(command):
         used, more = _reached(function)
-        names[function.__module__] = frozenset(used)
+        names[function.__module__] = names.get(function.__module__, frozenset()) | used
         imported |= more
     if names:
         for notebook in notebooks_of(command):

@@ -77,8 +77,11 @@ class Trials:
     @cached_property
     def commands(self) -> Mapping[str, str]:
         """A shell command of every rule, as a job of it ran; without `kernels`, which no change runs again."""
-        records = self.lab.records().values()
-        return {record["rule"]: record["shellcmd"] for record in records if record["rule"] != "kernels"}
+        of_default = (
+            f"results/{self.contract.runs[DEFAULT_RUN]['cohort']}/"  # counts where runs split a stage differently
+        )
+        records = sorted(self.lab.records().items(), key=lambda item: item[0].startswith(of_default))
+        return {record["rule"]: record["shellcmd"] for _, record in records if record["rule"] != "kernels"}
 
     def rules_of(self, module: str, name: str) -> frozenset[str]:
         """The rules whose command reaches a module, or the name in the module that the command itself is in."""

@@ -253,7 +253,7 @@ def readouts(setting: BaselineSetting, dialogues: Sequence[TrialDialogue]) -> pd
 
 
 def _of_model(setting: BaselineSetting, dialogues: Sequence[TrialDialogue], evidence: str) -> pd.DataFrame:
-    """Return a language model's decisions at the evaluated rounds. A missing top k has the precision 0."""
+    """Return a language model's decisions at the evaluated rounds. If an answer has no top k, its precision is 0."""
     method, task, entity, _ = dialogues[0].trial.key
     shown = [[turn for turn in dialogue.turns if turn.t in set(setting.rounds)] for dialogue in dialogues]
     rows = [

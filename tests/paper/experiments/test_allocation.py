@@ -15,7 +15,7 @@ from afa.inference.meanfield import Solver
 from afa.model.orders import random_order
 from afa.model.rule_names import WITHOUT_GAIN
 from afa.paper.experiments import allocation_truth
-from afa.paper.experiments.allocation.grid import GridCell
+from afa.paper.experiments.allocation.cells import GridCell
 from afa.paper.experiments.allocation.tables import GAINS, SCHEDULES, cells_of, follow_own_rule, run
 from afa.paper.experiments.settings import Allocation, Inference
 from afa.planner.rules import RULES

@@ -23,7 +23,7 @@ from afa.errors import ConfigError
 from afa.evaluate.inputs import rounds_up_to
 from afa.model.orders import PAPER_ROUNDS
 from afa.paper.experiments.allocation import references, shown_rounds, summarise
-from afa.paper.experiments.allocation.grid import GridCell
+from afa.paper.experiments.allocation.cells import GridCell
 from afa.paper.experiments.settings import Bootstrap
 
 

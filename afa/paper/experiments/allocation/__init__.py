@@ -5,7 +5,7 @@ A row `gap` compares two rules on the same patients and resamples (tab:m2_alloc,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,24 +22,24 @@ from afa.evaluate.accuracy import (
     precisions_by_prevalence,
 )
 from afa.evaluate.inputs import rounds_up_to
+from afa.evaluate.long_tables import Complete, axis_among, axis_of
 from afa.evaluate.resampling import first_where, quartiles_of_rounds, table_of_rounds
 from afa.evaluate.summary import Labelled, count_rows, labelled, summary_rows
 from afa.evaluate.targets import label_counts
 from afa.model.arrays import Bools, Floats
 from afa.model.orders import PAPER_ROUNDS
-from afa.paper.experiments.allocation.frontier import frontier_rows
-from afa.paper.experiments.allocation.grid import (
+from afa.paper.experiments.allocation.cells import (
     CLINICAL,
     CLINICAL_R,
     DUELS,
     LIKELIHOOD,
-    SINGLE,
-    Grid,
+    PRECISIONS,
     GridCell,
-    read_grid,
 )
+from afa.paper.experiments.allocation.grid import SINGLE, Grid, read_grid
 from afa.paper.experiments.allocation.tables import run as run
 from afa.paper.experiments.chaos import chaotic_patients
+from afa.planner.options import BACKGROUND, FRONTIER
 
 if TYPE_CHECKING:
     from afa.paper.experiments.settings import Bootstrap
@@ -57,6 +57,13 @@ QUANTITIES = (
     ("p_at_k", "likelihood", LIKELIHOOD),
     ("p_at_k", "clinical", CLINICAL),
 )
+FRONTIER_COMPARED = {"random": RANDOM, "priority_all": GridCell("priority_all", "cmi", "every")}
+"""Cells of the grid with which the rule `frontier` is compared."""
+FRONTIER_QUANTITIES = {
+    "right": ("accuracy", "likelihood"),
+    LIKELIHOOD: ("p_at_k", "likelihood"),
+    CLINICAL: ("p_at_k", "clinical"),
+}
 
 
 def summarise(
@@ -255,6 +262,39 @@ def bracket_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
         yield resampled.mean([resolved]).assign(t=shown), label
         wrong = grid.part("resolved_wrong", cell, rounds=shown)[0], resolved[0]
         yield resampled.mean([wrong]).assign(t=shown), {**label, "quantity": "wrong"}
+
+
+def frontier_rows(table: pd.DataFrame, grid: Grid, patients: Sequence[str], resampled: Resampled) -> Iterator[Labelled]:
+    """Yield the sign accuracy and the precision of the top k, for each background and t.
+
+    The column `variant` names the background. `gap` is the metric minus the metric of a cell in `FRONTIER_COMPARED`,
+    which decides with `linearity`, on the same patients.
+    """
+    if table.empty:
+        return
+    axes = {
+        "background": axis_of(table, ["background"]),
+        "patient": axis_among(table["patient"], patients),
+        "t": axis_among(table["t"], [str(t) for t in range(grid.last_round + 1)]),
+    }
+    whole = Complete.of("table frontier", table.select_dtypes(["number", "bool"]), axes)
+    rounds = rounds_up_to(PAPER_ROUNDS, grid.last_round)
+    for column, (metric, target) in FRONTIER_QUANTITIES.items():
+        if not grid.totals[column].any():
+            continue
+        unit = UNIT if column in PRECISIONS else 2  # whole numbers, so that weighted sums are exact
+        cases = np.repeat(grid.totals[column][:, None], grid.last_round + 1, axis=1)
+        for (kind,), shares in zip(whole.axes["background"].labels, whole.column(column, may_miss=True), strict=True):
+            label = {"allocation": FRONTIER, "method": BACKGROUND, "target": target, "variant": str(kind)}
+            own = np.rint(np.nan_to_num(shares).astype(np.float64) * unit) / (1 if column in PRECISIONS else unit)
+            accuracy = by_t(resampled.mean([(own, cases)]))
+            yield _in_shares(accuracy) if column in PRECISIONS else accuracy, {"metric": metric, **label}
+            for name, cell in FRONTIER_COMPARED.items():
+                if cell in grid.runs:
+                    here = np.ascontiguousarray(own[:, rounds]), np.ascontiguousarray(cases[:, rounds])
+                    gap = resampled.gap([here], [grid.part(column, cell, "linearity", rounds)]).assign(t=rounds)
+                    labels = {"metric": "gap", "quantity": metric, "reference": name, **label}
+                    yield _in_shares(gap) if column in PRECISIONS else gap, labels
 
 
 def _needed(part: Part, weights: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""The tables and summary rows of the rule `frontier`, for each background (docs/frontier.md; not in the paper).
+"""The table of the rule `frontier`, for each background (docs/frontier.md; not in the paper).
 
 The rule `frontier` uses no gain of the allocation grid. The score `background` guides the choices of features and
 decides about the patient. The background of each patient is the half of the cohort without this patient. A bundle with
@@ -7,7 +7,7 @@ probabilities also has the background `elicited`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -17,24 +17,11 @@ from afa.cohort.cohort import Cohort
 from afa.engine.duels import all_pairs
 from afa.engine.frontier import FrontierPaths, frontier_paths
 from afa.engine.rounds import Outcomes, right_by_kind
-from afa.evaluate.accuracy import UNIT, Resampled, by_t
-from afa.evaluate.inputs import rounds_up_to
-from afa.evaluate.long_tables import Complete, axis_among, axis_of, by_patient, rows_of
-from afa.evaluate.summary import Labelled
+from afa.evaluate.long_tables import by_patient, rows_of
 from afa.evaluate.targets import Targets
 from afa.model.bundle import Bundle
-from afa.model.orders import PAPER_ROUNDS
-from afa.paper.experiments.allocation.grid import CLINICAL, DUELS, LIKELIHOOD, PRECISIONS, Grid, GridCell
-from afa.planner.options import BACKGROUND, FRONTIER
+from afa.paper.experiments.allocation.cells import DUELS
 from afa.scores.belief import Background, ScoreTable
-
-COMPARED = {"random": GridCell("random", "", "every"), "priority_all": GridCell("priority_all", "cmi", "every")}
-"""Cells of the grid with which the rule is compared."""
-QUANTITIES = {
-    "right": ("accuracy", "likelihood"),
-    LIKELIHOOD: ("p_at_k", "likelihood"),
-    CLINICAL: ("p_at_k", "clinical"),
-}
 
 
 def frontier_table(
@@ -97,40 +84,3 @@ def _rows(
         **{name: right[name].astype(np.float32) for name in DUELS},
         **precisions,
     )
-
-
-def frontier_rows(table: pd.DataFrame, grid: Grid, patients: Sequence[str], resampled: Resampled) -> Iterator[Labelled]:
-    """Yield the sign accuracy and the precision of the top k, for each background and t.
-
-    The column `variant` names the background. `gap` is the metric minus that of a cell in `COMPARED`, which decides
-    with `linearity`, on the same patients.
-    """
-    if table.empty:
-        return
-    axes = {
-        "background": axis_of(table, ["background"]),
-        "patient": axis_among(table["patient"], patients),
-        "t": axis_among(table["t"], [str(t) for t in range(grid.last_round + 1)]),
-    }
-    whole = Complete.of("table frontier", table.select_dtypes(["number", "bool"]), axes)
-    rounds = rounds_up_to(PAPER_ROUNDS, grid.last_round)
-    for column, (metric, target) in QUANTITIES.items():
-        if not grid.totals[column].any():
-            continue
-        unit = UNIT if column in PRECISIONS else 2  # whole numbers, so that weighted sums are exact
-        cases = np.repeat(grid.totals[column][:, None], grid.last_round + 1, axis=1)
-        for (kind,), shares in zip(whole.axes["background"].labels, whole.column(column, may_miss=True), strict=True):
-            label = {"allocation": FRONTIER, "method": BACKGROUND, "target": target, "variant": str(kind)}
-            own = np.rint(np.nan_to_num(shares).astype(np.float64) * unit) / (1 if column in PRECISIONS else unit)
-            yield _in_shares(by_t(resampled.mean([(own, cases)])), column), {"metric": metric, **label}
-            for name, cell in COMPARED.items():
-                if cell in grid.runs:
-                    here = np.ascontiguousarray(own[:, rounds]), np.ascontiguousarray(cases[:, rounds])
-                    gap = resampled.gap([here], [grid.part(column, cell, "linearity", rounds)]).assign(t=rounds)
-                    yield _in_shares(gap, column), {"metric": "gap", "quantity": metric, "reference": name, **label}
-
-
-def _in_shares(table: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Return a table with precisions and their intervals divided by `UNIT`."""
-    unit = UNIT if column in PRECISIONS else 1
-    return table.assign(**{name: table[name] / unit for name in ("value", "low", "high")})

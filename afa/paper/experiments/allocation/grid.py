@@ -1,4 +1,4 @@
-"""The cells of the allocation grid, and the counts in all cells as arrays. Incomplete runs are refused.
+"""The counts in all cells of the allocation grid as arrays. Incomplete runs are refused.
 
 All arrays list the patients in the same order.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,31 +15,12 @@ from afa.errors import ConfigError, Fault, SanityError
 from afa.evaluate.accuracy import UNIT, Part
 from afa.evaluate.long_tables import AGAIN, Axis, Complete, Singles, axis_among, axis_of
 from afa.model.arrays import Codes, Floats
+from afa.paper.experiments.allocation.cells import CLINICAL, CLINICAL_R, DUELS, LIKELIHOOD, PRECISIONS, GridCell
 
 RUN = ["allocation", "gain", "schedule", "seed"]
-DUELS = ("right", "right_first", "right_prior_wrong")
-"""Columns that count duels with a correct decision."""
-LIKELIHOOD, CLINICAL, CLINICAL_R = PRECISIONS = ("p_at_k", "clinical_p_at_k", "clinical_r_precision")
 CHOICES = ("fallback", "resolved", "resolved_wrong", "certified")
 SINGLE = 1e-6
 """Shares that differ by at most this much are equal, because numbers are stored in single precision."""
-
-
-class GridCell(NamedTuple):
-    """A strategy for choosing features: a rule, a gain and a schedule.
-
-    `allocation` is the rule's name, or `module:Class` of a user-defined rule. The attribute `gain` is "" if the rule
-    uses no gain.
-    """
-
-    allocation: str
-    gain: str
-    schedule: str
-
-    @property
-    def label(self) -> dict[str, str | None]:
-        """Return the columns and values that identify a grid cell in the summary."""
-        return self._asdict() | {"gain": self.gain or None}
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,8 @@ from afa.model.arrays import Codes
 from afa.model.bundle import Bundle
 from afa.model.orders import PAPER_ROUNDS, random_orders
 from afa.model.rule_names import WITHOUT_GAIN
+from afa.paper.experiments.allocation.cells import DUELS, GridCell
 from afa.paper.experiments.allocation.frontier import frontier_table
-from afa.paper.experiments.allocation.grid import DUELS, GridCell
 from afa.planner.cluster import Clustering
 from afa.planner.rules import RULES, Rule
 from afa.planner.rules.base import Choice, View, fall_back, view_of
