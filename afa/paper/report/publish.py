@@ -33,8 +33,8 @@ def publish(
 ) -> None:
     """Write the folder of tables for readers. If an error occurs, no incomplete folder remains.
 
-    The folder contains the tables that compare the paper with this run, and `data_dictionary`, which describes the columns of these tables,
-    `summary.csv` and the Parquet files of the stages.
+    The folder contains the tables that compare the paper with this run. Its table `data_dictionary` describes the
+    columns of these tables, of `summary.csv` and of the Parquet files of the stages.
 
     Parameters
     ----------

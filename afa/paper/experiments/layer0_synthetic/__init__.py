@@ -72,8 +72,8 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     """Return the rows of the table `layer0_synthetic` in `summary.csv`, from the tables of `layer0_portfolio`.
 
     The rows are as in `layer0_bundle`, with the name of the configuration as `stratum`. Rows without a stratum are sums
-    over all configurations. The quantity `configurations` is the number of configurations in which Layer 0 removes at least one cluster.
-    `accuracy` is the sign accuracy at each t if `greedy` considers all entities. `gap` is the sign accuracy if `greedy`
+    over all configurations. The quantity `configurations` is the number of configurations in which Layer 0 removes at
+    least one cluster. `accuracy` is the sign accuracy at each t if `greedy` considers all entities. `gap` is the sign accuracy if `greedy`
     considers only the remaining entities, minus `accuracy`. In rows without a stratum, `accuracy` and `gap` are means
     over configurations.
     """
