@@ -77,9 +77,7 @@ class Trials:
     @cached_property
     def commands(self) -> Mapping[str, str]:
         """A shell command of every rule, as a job of it ran; without `kernels`, which no change runs again."""
-        of_default = (
-            f"results/{self.contract.runs[DEFAULT_RUN]['cohort']}/"  # runs may split a stage differently
-        )
+        of_default = f"results/{self.contract.runs[DEFAULT_RUN]['cohort']}/"  # runs may split a stage differently
         records = sorted(self.lab.records().items(), key=lambda item: item[0].startswith(of_default))
         return {record["rule"]: record["shellcmd"] for _, record in records if record["rule"] != "kernels"}
 

@@ -73,9 +73,9 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
     The rows are as in `layer0_bundle`, with the name of the configuration as `stratum`. Rows without a stratum are sums
     over all configurations. The quantity `configurations` is the number of configurations in which Layer 0 removes at
-    least one cluster. `accuracy` is the sign accuracy at each t if `greedy` considers all entities. `gap` is the sign accuracy if `greedy`
-    considers only the remaining entities, minus `accuracy`. In rows without a stratum, `accuracy` and `gap` are means
-    over configurations.
+    least one cluster. `accuracy` is the sign accuracy at each t if `greedy` considers all entities. `gap` is the sign
+    accuracy if `greedy` considers only the remaining entities, minus `accuracy`. In rows without a stratum, `accuracy`
+    and `gap` are means over configurations.
     """
     layer0 = tables["layer0"]
     resampled = Resampled.of(tables["patients"]["patient"].unique(), **dict(bootstrap), purpose="layer0_synthetic")
