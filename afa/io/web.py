@@ -201,8 +201,8 @@ def tried(
     """Return the result of `once(seconds left)`, which is repeated up to `retries` times if its error allows a retry.
 
     Waits begin at `backoff` seconds and double with each retry. A wait that the service asks for replaces the computed
-    wait. No wait is longer than `longest`, and each wait is logged as a warning. All attempts and waits together together take at most
-    `deadline` seconds.
+    wait. No wait is longer than `longest`, and each wait is logged as a warning. All attempts and waits together take
+    at most `deadline` seconds.
 
     Raises
     ------
