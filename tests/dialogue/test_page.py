@@ -22,7 +22,7 @@ from urllib.request import Request, urlopen
 import pytest
 import typer
 import yaml
-from browsers import NEEDS_BROWSER, screenshot, size
+from browsers import NEEDS_BROWSER, screenshot, size, visit
 from bundles import bundle_of
 from commands import afa
 from selenium.webdriver.common.action_chains import ActionChains
@@ -109,7 +109,7 @@ def asked(address, path, *, token=None, body=None, method=None):
 
 
 def opened(browser, address):
-    browser.get(address)
+    visit(browser, address)
     until(browser, lambda: data(browser, "ready") == "true")
     return browser
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from browsers import NEEDS_BROWSER, assert_quiet, open_page, screenshot, size
+from browsers import NEEDS_BROWSER, assert_quiet, open_page, screenshot, size, visit
 from commands import afa
 from explorers import ATTACK, ENTITIES, FEATURES, PATIENTS, odd_names, rankings, run_of
 from selenium.webdriver.common.action_chains import ActionChains
@@ -318,7 +318,7 @@ def test_a_browser_that_cannot_unpack_the_page_says_so(browser, made):
     script = "delete window.DecompressionStream;"
     added = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": script})
     try:
-        browser.get(made[1].as_uri())
+        visit(browser, made[1].as_uri())
         assert "cannot unpack the page" in text(browser, "loading")
     finally:
         browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
@@ -363,12 +363,12 @@ def test_the_address_says_what_is_shown_and_leads_there(browser, made):
     WebDriverWait(browser, 30).until(lambda b: b.current_url.endswith("&score=wald&t=2"))
     address, ranked = browser.current_url, column(browser, "ranking", 2)
     patient = chosen(browser, "patient")
-    browser.get("about:blank")
-    browser.get(address)
+    visit(browser, "about:blank")
+    visit(browser, address)
     ready(browser)
     assert (at(browser), chosen(browser, "patient"), chosen(browser, "score")) == (2, patient, "wald")
     assert column(browser, "ranking", 2) == ranked
-    browser.get("about:blank")
-    browser.get(f"{address.partition('#')[0]}#patient=nobody&t=x")
+    visit(browser, "about:blank")
+    visit(browser, f"{address.partition('#')[0]}#patient=nobody&t=x")
     ready(browser)
     assert at(browser) == min(10, LAST)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from selenium import webdriver
+from selenium.common.exceptions import TimeoutException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
@@ -28,6 +29,9 @@ FLAGS = (
 ANSWERS_WITHIN = 120
 """Seconds for each request to the browser: one that hangs fails its test instead of holding up all others."""
 
+LOADS_WITHIN = 40
+"""Seconds for a page to load."""
+
 
 def start():
     options = webdriver.ChromeOptions()
@@ -37,7 +41,16 @@ def start():
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
     browser.command_executor.client_config.timeout = ANSWERS_WITHIN
+    browser.set_page_load_timeout(LOADS_WITHIN)
     return browser
+
+
+def visit(browser, address):
+    """Go to an address. The driver has once missed that a page was loaded (it then waits for ever): it is asked twice."""
+    try:
+        browser.get(address)
+    except TimeoutException:
+        browser.get(address)
 
 
 def open_page(browser, path, width=1280, height=900):
@@ -45,7 +58,7 @@ def open_page(browser, path, width=1280, height=900):
     size(browser, width, height)
     for log in ("browser", "performance"):
         browser.get_log(log)
-    browser.get(path.as_uri())
+    visit(browser, path.as_uri())
 
 
 def assert_quiet(browser):
