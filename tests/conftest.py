@@ -66,9 +66,9 @@ def recorded_bundle(recorded_elicitation, tmp_path_factory):
     return load_bundle(folder)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
-    """One headless browser for all tests of pages."""
+    """A headless browser for the tests of one file: a page that was left can still ask its server for news."""
     import browsers
 
     driver = browsers.start()

@@ -46,7 +46,7 @@ def start():
 
 
 def visit(browser, address):
-    """Go to an address. The driver has once missed that a page was loaded (it then waits for ever): it is asked twice."""
+    """Go to an address. The driver has once missed the end of a load and waited for ever, so it is asked twice."""
     try:
         browser.get(address)
     except TimeoutException:
@@ -63,7 +63,8 @@ def open_page(browser, path, width=1280, height=900):
 
 def assert_quiet(browser):
     """Nothing was said on the console, and nothing was asked of a network, since the page was opened."""
-    assert [entry for entry in browser.get_log("browser") if entry["level"] in ("WARNING", "SEVERE")] == []
+    said = [entry for entry in browser.get_log("browser") if entry["level"] in ("WARNING", "SEVERE")]
+    assert said == [], said
     events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     asked = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
     assert asked
