@@ -236,10 +236,7 @@ def _expect(scores: _Scores, work: _Work, size: int, mean: Floats) -> None:
         one, other, psi = scores.feature[scores.first[c]], scores.feature[scores.second[c]], scores.psi[c]
         slope[scores.first[c]] += psi * middle[other]
         slope[scores.second[c]] += psi * middle[one]
-        product = middle[one] * middle[other]
-        if place[one] != NONE and place[other] != NONE:
-            product += work.joint[place[one], place[other]]
-        mean[scores.owner[c]] += psi * product
+        mean[scores.owner[c]] += psi * middle[one] * middle[other]
     for s in range(len(slope)):
         i = place[scores.feature[s]]
         if i != NONE:

@@ -643,7 +643,7 @@ class Belief:
     Attributes
     ----------
     mean : (n_entities,) float64
-        Expected score E S_v of each entity, nats.
+        Expected score E S_v = S_v(m) of each entity, nats, where m is `middle`.
     middle, spread : (n_features,) float64
         Mean and variance of each feature; for an observed feature, its value and 0.
     joint : (n_features, n_features) float64 or None
@@ -686,8 +686,6 @@ class Belief:
         for here, there in (table.ends, table.ends[::-1]):
             self._pull += np.bincount(here, table.psi * self.middle[table.feature[there]], minlength=len(self._pull))
         of_pairs = self.middle[first] * self.middle[second]
-        if self.joint is not None:
-            of_pairs += self.joint[first, second]
         self.mean = table.constant + table.by_entity(self._expected)
         self.mean += np.bincount(table.owner, weights=table.psi * of_pairs, minlength=len(self.mean))
 

@@ -284,9 +284,9 @@ def test_features_that_go_together_are_conditioned_as_in_a_normal_distribution(s
     left[np.ix_(free, free)] = sigma[np.ix_(free, free)] - by @ sigma[np.ix_(here, free)]
     np.testing.assert_allclose(belief.middle, middle, atol=1e-12)
     np.testing.assert_allclose(belief.joint, left, atol=1e-12)
-    second = np.outer(middle, middle) + left
+    pairs = np.outer(middle, middle)
     unary, psi = bundle.unary, [bundle.mrf(name).couplings.toarray() for name in bundle.entities]
-    expected = bundle.log_odds + unary @ middle + [0.5 * (part * second).sum() for part in psi]
+    expected = bundle.log_odds + unary @ middle + [0.5 * (part * pairs).sum() for part in psi]
     np.testing.assert_allclose(belief.mean, expected, atol=1e-12)
 
 
