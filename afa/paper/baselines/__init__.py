@@ -1,6 +1,7 @@
-"""The evaluation of language models as planners: the models, tasks, patients and rounds.
+"""Settings and prompts for evaluating language models as planners.
 
-The module also makes the fixed part of each prompt, with the names of the phenotypes and with potentials or abstracts.
+`Protocol` selects the tasks, patients and rounds. `briefings` makes the fixed part of each prompt from the names of the
+phenotypes and from potentials or abstracts.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Protocol:
         return self.asked.turns == CHECKPOINTS
 
     def last_of(self, n_features: int) -> int:
-        """Return the largest number of observed features, up to `n_features`, at which a model is still asked."""
+        """Return the number of observed features at which a model is asked for the last time."""
         return min(self.asked.horizon or n_features, n_features)
 
     def rounds_of(self, n_features: int) -> list[int]:
@@ -86,7 +87,8 @@ class Protocol:
     def patients_of(self, names: Sequence[str]) -> list[str]:
         """Return the names of the evaluated patients, in the order of the cohort.
 
-        A hash of each name and the seed selects the patients, so that equal seeds select the same patients.
+        Patients are selected by a hash of their name and the seed. The same seed therefore always selects the same
+        patients.
         """
         drawn = random_order(names, patient="", seed=self.asked.seed, experiment="llm_baselines")
         chosen = set(drawn[: self.asked.patients].tolist())
@@ -98,7 +100,10 @@ class Protocol:
         return [name for name in bundle.entities if name in chosen]
 
     def evidence_of(self, method: str) -> str:
-        """Return the name of the order in which features are observed, or `method` if the model chooses features."""
+        """Return the name of the order in which features are observed.
+
+        If the model chooses the features, the name is `method`.
+        """
         return self.asked.order if self.at_checkpoints else method
 
 
@@ -123,7 +128,7 @@ Abstracts = Callable[[str], Sequence[Mapping[str, str]]]
 
 @dataclass(frozen=True, eq=False)
 class Briefing:
-    """The fixed part of a task's prompts: the same text in all turns of a dialogue.
+    """The fixed part of a task's prompts, which is the same in all turns of a dialogue.
 
     Parameters
     ----------
@@ -160,19 +165,21 @@ class Trial:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """Return (method, task, entity, patient), which identify the trial."""
+        """Return the trial's key: (method, task, entity, patient)."""
         return self.method, self.task, self.entity, self.patient
 
     @property
     def alias(self) -> str:
-        """Return a code that replaces the patient's public sample name in prompts and recorded answers."""
+        """Return a code that is used in prompts and recorded answers instead of the patient's public sample name."""
         return f"P{hashlib.sha256(self.patient.encode()).hexdigest()[:8]}"
 
 
 def briefings(
     bundle: Bundle, protocol: Protocol, *, disease: str, abstracts: Abstracts | None
 ) -> dict[tuple[str, str, str], Briefing]:
-    """Return the fixed part of the prompts for each (method, task, entity). For the top-k task, the entity is "".
+    """Return the fixed part of the prompts for each (method, task, entity).
+
+    In the key of the top-k task, the entity is "".
 
     Raises
     ------
@@ -196,7 +203,7 @@ def briefings(
 
 
 def _knowledge(bundle: Bundle, method: str, about: Sequence[str], abstracts: Abstracts | None) -> dict[str, Any]:
-    """Return the template values that state a method's knowledge about some entities: potentials or abstracts."""
+    """Return the template values that describe some entities: potentials for `mrf_llm`, abstracts for `rag_llm`."""
     if method != "mrf_llm":
         return {"abstracts": _literature(about, abstracts) if method == "rag_llm" else []}
     tables = []
@@ -212,8 +219,8 @@ def _knowledge(bundle: Bundle, method: str, about: Sequence[str], abstracts: Abs
 def _literature(entities: Sequence[str], abstracts: Abstracts | None) -> list[Mapping[str, str]]:
     """Return the abstracts about some phenotypes, without duplicates.
 
-    A question about one phenotype contains all abstracts about the phenotype. A question about several phenotypes
-    contains the best `PER_PHENOTYPE` abstracts about each phenotype.
+    If there is only one phenotype, all abstracts about this phenotype are returned. If there are several phenotypes,
+    only the `PER_PHENOTYPE` best abstracts about each phenotype are returned.
     """
     found: dict[str, Mapping[str, str]] = {}
     for entity in entities:

@@ -1,8 +1,8 @@
-"""Run language models that choose features, and return the tables of the experiment.
+"""Run the experiment with language models as planners, and return its tables.
 
-The tables contain the decisions of the language models and of the planner at some rounds, and the true answers. The
-planner is evaluated along two orders of observation: the order that the planner chooses, and the order that a model
-chose. Along the model's order, planner and model have the same observations and differ only in their decisions.
+The tables contain the true answers, and the decisions of language models and planner at some rounds. The planner is
+evaluated along two orders of features: its own order, and the order in which a language model observed the features.
+Along the model's order, planner and model decide from the same observations.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ TYPES = {
 
 
 def typed(columns: Sequence[str], rows: pd.DataFrame | list[dict[str, Any]]) -> pd.DataFrame:
-    """Return a table with the given columns, in the types of `TYPES`, even if there are no rows."""
+    """Return a table with the given columns, converted to the types in `TYPES`. The table may have no rows."""
     return pd.DataFrame(rows, columns=list(columns)).astype({name: TYPES.get(name, "str") for name in columns})
 
 
 def top_k_rule(bundle: Bundle) -> str:
-    """Return the name of the rule by which `TopKPlanner` chooses features by default."""
+    """Return the name of the rule with which `TopKPlanner` chooses features by default."""
     return "priority_all" if len(bundle.entities) <= ALL_DUELS_UP_TO else "priority_clusters"
 
 
@@ -71,7 +71,7 @@ class OneTask:
     Attributes
     ----------
     values : (P, M) int8 in {-1, 0, +1}, the patients' values
-    order : (P, M) int64, features in the order that `greedy` chooses with the gain `cmi`
+    order : (P, M) int64, order in which the rule `greedy` with the gain `cmi` chooses the features
 
     """
 
@@ -82,7 +82,7 @@ class OneTask:
         self.order = follow(allocation=BINARY_RULE, gain=GAIN, k=1, solver=solver, threads=threads).order
 
     def readouts(self, orders: Ints, seen: Ints) -> Mapping[str, Mapping[str, NDArray[Any]]]:
-        """Return the decisions by the sign of each score, after the first `seen` features of each order.
+        """Return a decision for each score: the sign of the score after the first `seen` features of each order.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class TopK:
 
     Attributes
     ----------
-    order : (P, M) int64, features in the order that `TopKPlanner` chooses
+    order : (P, M) int64, order in which `TopKPlanner` chooses the features
 
     """
 
@@ -120,7 +120,9 @@ class TopK:
         self._targets, self.order = Targets.of(truth, labels_of(bundle, cohort), k, k_clinical), self._own.order
 
     def readouts(self, orders: Ints, seen: Ints) -> Mapping[str, Mapping[str, NDArray[Any]]]:
-        """Return the precisions of each score's top k, after the first `seen` features of each order.
+        """Return the precisions of the k entities that each score ranks highest.
+
+        The scores are computed after the first `seen` features of each order.
 
         Parameters
         ----------
@@ -133,7 +135,7 @@ class TopK:
         return {name: self.precisions(places[:, :, i]) for i, name in enumerate(READOUTS)}
 
     def constant(self, rounds: int) -> Mapping[str, Floats]:
-        """Return the precisions of the best constant answer, the same k entities for all patients.
+        """Return the precisions of the best constant answer, which names the same k entities for all patients.
 
         Parameters
         ----------
@@ -145,7 +147,7 @@ class TopK:
         return self.precisions(np.broadcast_to(place, (len(wanted), rounds, len(place))).astype(np.int16))
 
     def precisions(self, place: NDArray[np.int16]) -> Mapping[str, Floats]:
-        """Return the precisions of the k best-ranked entities, for each patient and round.
+        """Return the precision of the k highest-ranked entities, for each patient and round.
 
         Parameters
         ----------
@@ -162,12 +164,12 @@ class TopK:
 
 
 class BaselineSetting:
-    """The patients whom a protocol selects, and the planner's results for these patients.
+    """The patients that a protocol selects, and the planner's tasks for these patients.
 
     Attributes
     ----------
-    tasks : entity -> its binary task, and "" -> the top-k task, for the tasks of the protocol
-    rounds : rounds that are evaluated
+    tasks : tasks of the protocol. The key of a binary task is its entity, and the key of the top-k task is ""
+    rounds : numbers of observed features at which decisions are evaluated
 
     """
 
@@ -212,7 +214,7 @@ class BaselineSetting:
         return made
 
     def readouts(self, entity: str, orders: Ints, evidence: str, observed: Sequence[int] | None = None) -> Rows:
-        """Yield a table of the planner's decisions for each score. The columns are `READOUT_COLUMNS`.
+        """For each score, yield a table of the planner's decisions. The columns are `READOUT_COLUMNS`.
 
         Parameters
         ----------
@@ -230,7 +232,7 @@ class BaselineSetting:
 
 
 def readouts(setting: BaselineSetting, dialogues: Sequence[TrialDialogue]) -> pd.DataFrame:
-    """Return the decisions of language models and planner at the evaluated rounds."""
+    """Return a table of the decisions of language models and planner at the evaluated rounds."""
     parts = [part for entity, one in setting.tasks.items() for part in setting.readouts(entity, one.order, PLANNER)]
     top_k = setting.tasks.get("")
     if isinstance(top_k, TopK) and not setting.protocol.at_checkpoints:
@@ -253,7 +255,10 @@ def readouts(setting: BaselineSetting, dialogues: Sequence[TrialDialogue]) -> pd
 
 
 def _of_model(setting: BaselineSetting, dialogues: Sequence[TrialDialogue], evidence: str) -> pd.DataFrame:
-    """Return a language model's decisions at the evaluated rounds. If an answer has no top k, its precision is 0."""
+    """Return a language model's decisions at the evaluated rounds.
+
+    The precision of an answer without a valid top k is 0.
+    """
     method, task, entity, _ = dialogues[0].trial.key
     shown = [[turn for turn in dialogue.turns if turn.t in set(setting.rounds)] for dialogue in dialogues]
     rows = [
@@ -271,17 +276,17 @@ def _of_model(setting: BaselineSetting, dialogues: Sequence[TrialDialogue], evid
 
 
 def _places(bundle: Bundle, labels: Sequence[str]) -> list[int]:
-    """Return for each entity the number of entities that a model's answer ranks before it.
+    """Return, for each entity, how many entities a model's answer ranks before it.
 
-    Labels are ranked in the order in which the answer names them. All other entities are tied for the next rank
-    (decisions.md S10).
+    The entities that the answer names are ranked in the order of the answer. All entities that the answer does not name
+    share the next rank (decisions.md S10).
     """
     place = {label: i for i, label in enumerate(labels)}
     return [place.get(entity, len(labels)) for entity in bundle.entities]
 
 
 def _completed(bundle: Bundle, dialogues: Sequence[TrialDialogue]) -> Ints:
-    """Return an order of all M features for each patient, (P, M) int64: the observed features first, in their order."""
+    """Return an order of all M features for each patient, (P, M) int64, which begins with the observed features."""
     index = {name: j for j, name in enumerate(bundle.features)}
     orders = [dict.fromkeys((*dialogue.path, *bundle.features)) for dialogue in dialogues]
     return np.array([[index[name] for name in order] for order in orders], dtype=np.int64)
@@ -313,7 +318,7 @@ def run_baselines(
 ) -> dict[str, pd.DataFrame]:
     """Run every trial and return the tables of the experiment.
 
-    Equal answers give equal tables, even if the answers arrive in another order.
+    The tables do not depend on the order in which answers arrive.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Rows of `summary.csv` for language models that choose features, and for the planner on the same patients."""
+"""Rows of `summary.csv` about language models as planners, and about the planner on the same patients."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Cut(NamedTuple):
 
 
 def credits_of(readouts: pd.DataFrame, targets: pd.DataFrame, resampled: Resampled) -> dict[Cut, list[Part]]:
-    """Return two arrays for every `Cut`: the numbers of correct decisions and of all decisions, (P, T) each.
+    """Return, for every `Cut`, the numbers of correct decisions and of all decisions in arrays (P, T).
 
-    Targets that are missing for all patients are excluded.
+    Balanced accuracy has one pair of arrays for each class. A target that is missing for all patients is excluded.
     """
     made: dict[Cut, list[Part]] = {}
     truth = targets.assign(clinical=2 * targets["clinical"] - 1)[["entity", "patient", *TARGETS]]
@@ -81,10 +81,10 @@ def summarise_baselines(
     prices: Prices = NO_PRICES,
     table: str = "llm_baselines",
 ) -> pd.DataFrame:
-    """Return the summary rows of one `table`, from the tables of `afa.paper.baselines.stage.run_baselines`.
+    """Return the rows of the summary table `table`, computed from the tables that `run_baselines` returns.
 
-    Every row is computed from all patients. An accuracy has one row for each target and number t of observed features.
-    A count has one row for each task, which the column `stratum` names.
+    Every row is computed from all patients. Accuracies are given for each target and each number t of observed
+    features. Counts are given for each task, which is named in the column `stratum`.
 
     Returns
     -------
@@ -123,7 +123,11 @@ def summarise_baselines(
 
 
 def refuse_scripted(calls: pd.DataFrame) -> None:
-    """Raise an `ElicitationError` if the name of a model that was requested or that answered begins with `scripted`."""
+    """Raise an `ElicitationError` if the answers come from a scripted model.
+
+    The name of a scripted model begins with `scripted`. Both the requested model and the model that answered are
+    checked.
+    """
     names = sorted({*calls["model"], *calls["served_model"]})
     scripted = [name for name in names if name.lower().startswith(SCRIPTED)]
     if scripted:
@@ -134,9 +138,11 @@ def refuse_scripted(calls: pd.DataFrame) -> None:
 def _shares(
     credit: Mapping[Cut, list[Part]], resampled: Resampled, rounds: Sequence[int], rules: Mapping[str, str]
 ) -> Iterator[pd.DataFrame]:
-    """Yield the accuracies of models and planner, and each model's accuracy minus that of each score of the planner.
+    """Yield the accuracies of language models and planner, and their differences.
 
-    The differences are computed along the planner's order and along the model's order.
+    A difference is the accuracy of a model minus the accuracy of one score of the planner.
+
+    The planner is evaluated along its own order of features and along the model's order.
     """
     observed = {(cut.task, cut.method): cut.evidence for cut in credit if cut.method in KNOWLEDGE}
     for cut, parts in credit.items():
@@ -165,7 +171,7 @@ def _shares(
 
 
 def _own_order(task: str, rules: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the key columns of rows in which the planner follows its own order."""
+    """Return the key columns of summary rows about the planner along its own order of features."""
     own = {"allocation": rules[task], "gain": GAIN, "schedule": "every", "start": "uniform"}
     return own | {"guide": "linearity" if task == TOP_K else None}
 
@@ -193,7 +199,7 @@ def _beside(targets: pd.DataFrame, resampled: Resampled, patients: Sequence[str]
 
 
 def _ends(turns: pd.DataFrame, faults: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Yield two counts for each task and model: turns with each outcome, and broken rules of each kind."""
+    """Yield counts for each task and model: turns by outcome, and broken rules by kind."""
     for (method, task), rows in turns.groupby(["method", "task"], sort=False):
         asked = rows[rows["outcome"] != STANDS]
         counts = {"turns": len(asked), "done": int((asked["done"]).sum()), "stands": len(rows) - len(asked)}
@@ -206,7 +212,10 @@ def _ends(turns: pd.DataFrame, faults: pd.DataFrame) -> Iterator[pd.DataFrame]:
 
 
 def _usage(calls: pd.DataFrame, prices: Prices) -> Iterator[pd.DataFrame]:
-    """Yield the numbers of requests and tokens, and the cost, of each language model. The planner makes 0 requests."""
+    """Yield the number of requests, the number of tokens and the cost of each language model.
+
+    For the planner, all three are 0.
+    """
     used: list[tuple[str, str, dict[str, int]]] = []
     for (method, task), rows in calls.groupby(["method", "task"], sort=False):
         counts = {"calls": len(rows)} | {name: int(rows[name].sum()) for name in ("prompt_tokens", "answer_tokens")}

@@ -1,15 +1,16 @@
-"""Dialogues in which a language model decides about a patient and chooses the next feature in each round.
+"""Dialogues with a language model, which decides about a patient and chooses the next feature in each round.
 
-An answer has two parts: the feature to measure, and the labels of the decision. A valid part is used even if the other
-part is invalid. If an answer names another patient, both parts are invalid (app. llm-planning-prompts).
+An answer of the model has two parts: the feature to measure, and the labels of the decision. Each part of an answer is
+used if it is valid, even if the other part is invalid. If an answer names the wrong patient, both parts of the answer
+are invalid (app. llm-planning-prompts).
 
-If an answer breaks a rule, the question is asked again, and the new prompt states the broken rule (decision N2). A turn
-has at most `Protocol.answers` answers. The valid parts of the turn's last answer are used. An invalid or missing choice
-is replaced by the first unobserved feature in alphabetical order. A missing decision counts as wrong. The tables count
-replaced choices and missing decisions.
+If an answer breaks a rule, the question is asked again, and the new prompt states the broken rule (decision N2). A
+question is asked at most `Protocol.answers` times. The dialogue then uses the valid parts of the last answer. If the
+choice of a feature is invalid or missing, the first unobserved feature in alphabetical order is measured. A missing
+decision counts as wrong. The tables count the replaced choices of features and the missing decisions.
 
-Many dialogues run at once: each wave asks the next question of every unfinished dialogue. Each answer is read from the
-recorded answers, or requested from a live model. Requests to a live model are capped, and their number is estimated
+Many dialogues run at once: all unfinished dialogues ask their next questions together. Each answer is read from the
+recorded answers, or requested from a live model. The number of requests to a live model is limited, and is estimated
 before the first question.
 """
 
@@ -80,7 +81,7 @@ STANDS = "stands"
 
 @dataclass(frozen=True)
 class Turn:
-    """The model's last answer in one turn of a dialogue, after t observations, and the feature measured next.
+    """One turn of a dialogue: the model's last answer after t observations, and the feature measured next.
 
     Parameters
     ----------
@@ -119,7 +120,7 @@ class TrialDialogue:
     path: list[str] = field(default_factory=list)
 
     def follow(self) -> Asking:
-        """Yield each request, receive the model's answer, and return the finished dialogue.
+        """Run the dialogue: yield each request, receive the model's answer, and return the finished dialogue.
 
         If the order of features is given, the model is asked only at the evaluated rounds. If the model chooses
         features, it is asked in every round.
@@ -148,9 +149,9 @@ class TrialDialogue:
         return [feature for feature in self.briefing.features if feature not in seen]
 
     def _asked(self, *, picks: bool) -> Generator[Request, Entry, Turn]:
-        """Repeat the question of one turn until the answer is valid, at most `Protocol.answers` times.
+        """Ask the question of one turn until an answer is valid, at most `Protocol.answers` times.
 
-        If `picks` is False, the answer needs no valid choice of a feature.
+        If `picks` is False, an answer is valid even if its choice of a feature is invalid.
         """
         fault, t = "", len(self.path)
         for asked in range(1, self.protocol.answers + 1):
@@ -170,7 +171,7 @@ class TrialDialogue:
     def _question(self, asked: int, fault: str) -> Request:
         """Return the request to the model in the current turn.
 
-        `asked` is the number of this question within the turn, from 1.
+        `asked` numbers the questions of a turn, starting from 1.
 
         Parameters
         ----------
@@ -257,7 +258,7 @@ Asking = Generator[Request, Entry, TrialDialogue]
 def follow_all(dialogues: Sequence[Asking], source: AnswerSource, *, progress: bool = False) -> list[TrialDialogue]:
     """Run all dialogues to their end, and return the finished dialogues in the order of `dialogues`.
 
-    If `progress` is True, a terminal shows how many waves of questions have been asked.
+    If `progress` is True and the output is a terminal, a progress bar is shown.
 
     Raises
     ------
@@ -287,7 +288,7 @@ def follow_all(dialogues: Sequence[Asking], source: AnswerSource, *, progress: b
 
 @dataclass(frozen=True)
 class AnswerSource:
-    """The recorded answers of one model, and optionally a client that asks the questions without a recorded answer.
+    """A source of one model's answers: recorded answers and, optionally, a client that asks questions without one.
 
     Parameters
     ----------
@@ -304,8 +305,8 @@ class AnswerSource:
     def answers(self, requests: Sequence[Request]) -> list[Entry]:
         """Return the answer to each request.
 
-        If all attempts at a request have failed, the last failed attempt is returned. `manner` limits the number of
-        attempts.
+        If all attempts at a request have failed, the last failed attempt is returned. The settings in `manner` limit
+        the number of attempts at a request.
 
         Raises
         ------
@@ -350,9 +351,9 @@ def recorded(store: Record, model: str | None, manner: Manner, prompts: Sequence
 
 
 def live(record: Path, endpoint: Endpoint, manner: Manner, terms: Terms, model: str | None = None) -> AnswerSource:
-    """Return an answer source that asks the model every question without a recorded answer.
+    """Return an answer source that asks the model only questions that have no recorded answer.
 
-    Recorded requests count towards the caps.
+    Recorded requests also count towards the caps of `terms`.
     """
     budget = Budget(Record(record), terms.caps, terms.prices)
     client = Client(replace(endpoint, model=model or endpoint.model), budget, manner)
@@ -363,8 +364,9 @@ def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, clien
     """Return an upper estimate of the requests and tokens for all questions without a recorded answer.
 
     The estimate assumes that the first answer to each turn is valid. If the order of features is given, all prompts are
-    known in advance. If the model chooses features, prompts depend on earlier answers. The estimate for the first
-    patient, with the longest labels as answers, is then multiplied by the number of patients.
+    known in advance. If the model chooses features, prompts depend on earlier answers. In this case, requests and
+    tokens are estimated for the first patient and multiplied by the number of patients. The assumed answers name the
+    longest labels.
     """
     patients = list(dict.fromkeys(trial.patient for trial, _ in trials))
     counted = [each for each in trials if protocol.at_checkpoints or each[0].patient == patients[0]]
@@ -382,7 +384,7 @@ def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, clien
 
 
 def _stand_in(trial: Trial, briefing: Briefing) -> str:
-    """Return an artificial answer for estimates, with the longest labels and without a chosen feature."""
+    """Return an artificial answer for estimates. It names the longest labels and chooses no feature."""
     labels = sorted(briefing.labels, key=len)[-briefing.size :]
     answer: dict[str, Any] = {"patient_id": trial.alias, "next_gene_to_measure": None, "top_k_labels": labels}
     if trial.entity:

@@ -1,10 +1,10 @@
-"""Comparison of mean-field inference with exact inference: decisions from the same observations.
+"""Comparison of mean-field inference with exact inference, by decisions from the same observations.
 
-Each patient of a sample is followed along one random order of features. At some numbers t of observed features, two
-scores decide every duel, and the binary task of every entity is decided under both closures. Each decision is made
-twice, with mean-field inference and with exact inference by elimination. Both kinds of inference use the same models,
-so that any difference is due to the mean-field approximation. If exact inference in a state would exceed the setting
-`limit`, the state is excluded, and the table `left_out` counts it.
+For each patient of a sample, features are observed in one random order. After t observed features, for some numbers t,
+every duel (a comparison of two entities) is decided by two scores. The binary task of every entity is decided under
+both closures. Each decision is made twice: with mean-field inference, and with exact inference by elimination. Both
+kinds of inference use the same models, so that any difference is due to the mean-field approximation. A state is
+excluded if exact inference would exceed the setting `limit`. The table `left_out` counts the excluded states.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Return the decisions of mean-field and of exact inference about a sample of patients.
+    """Decide about a sample of patients with mean-field and with exact inference, and return tables of the decisions.
 
-    The score `linearity` is computed only for the first `linearity_patients` patients. Each table has one row for each
-    (patient, t) and the further keys below. The number t of observed features is 0, one of `rounds`, or M. States that
-    are too expensive for exact inference are excluded.
+    The score `linearity` is computed only for the first `linearity_patients` patients. Each table except `left_out` has
+    one row for each combination of patient, t and the further keys below. The number t of observed features is 0, one
+    of `rounds`, or M. States that are too expensive for exact inference are excluded.
 
     Returns
     -------
@@ -126,7 +126,7 @@ def run(
 
 @dataclass(frozen=True)
 class States:
-    """The states of P patients, each at T numbers of observed features.
+    """The states of P patients after each of T numbers of observed features.
 
     Parameters
     ----------
@@ -146,7 +146,10 @@ class States:
 
     @classmethod
     def of(cls, cohort: Cohort, patients: int, seed: int, rounds: Sequence[int]) -> States:
-        """Choose at most `patients` patients by a hash of name and `seed`, and give each patient one random order."""
+        """Choose at most `patients` patients by a hash of name and `seed`.
+
+        Each patient gets one random order of features.
+        """
         rows = random_order(cohort.patients, patient="", seed=seed, experiment="accurate")[:patients]
         names = [cohort.patients[row] for row in rows]
         orders = random_orders(cohort.features, names, [seed])[:, 0]
@@ -161,12 +164,12 @@ class States:
 
     @property
     def rows(self) -> tuple[Bools, Codes]:
-        """Return two arrays with one row for each state: which features are observed, and the values.
+        """Return two arrays with one row for each state: a mask of the observed features, and the values.
 
         Returns
         -------
         observed : (P T, M) bool
-        values : (P T, M) int8, also of unobserved features
+        values : (P T, M) int8
 
         """
         return self.observed.reshape(-1, self.observed.shape[2]), np.repeat(self.values, len(self.rounds), axis=0)
@@ -214,9 +217,9 @@ def log_z(mrf: PairwiseMRF, states: States, limit: float, threads: int | None) -
 
 
 def expectations(bundle: Bundle, states: States, limit: float, threads: int | None) -> Floats:
-    """Return E_u[S_v | x_obs] in every state: the expectation of S_v under the model of entity u, for all u and v.
+    """Return E_u[S_v | x_obs], the expected score of entity v under the model of entity u, for all u, v and states.
 
-    Without observations, all patients have the same state, which is solved only once.
+    Without observations, all patients have the same state. It is therefore computed only once.
 
     Returns
     -------
@@ -239,7 +242,7 @@ def expectations(bundle: Bundle, states: States, limit: float, threads: int | No
 
 
 def expected_scores(bundle: Bundle, entity: int, observed: Bools, values: Codes, limit: float) -> Floats:
-    """Return the expected scores of all N entities in one state, computed with the model of one entity.
+    """Return the expected scores of all N entities in one state, under the model of one entity.
 
     Parameters
     ----------
@@ -264,7 +267,7 @@ def expected_scores(bundle: Bundle, entity: int, observed: Bools, values: Codes,
 
 
 def linearity_duels(expected: Floats, pairs: Pairs) -> Floats:
-    """Return mu_D = (E_a[D] + E_b[D]) / 2 of each duel, with D = S_a - S_b (eq:mu-D).
+    """Return mu_D = (E_a[D] + E_b[D]) / 2 for each pair (a, b) of entities, where D = S_a - S_b (eq:mu-D).
 
     Parameters
     ----------
@@ -282,7 +285,7 @@ def linearity_duels(expected: Floats, pairs: Pairs) -> Floats:
 
 
 def _left_out(quantity: str, states: States, values: Floats) -> pd.DataFrame:
-    """Return two counts for each t: all pairs (state, entity), and the pairs without an exact value.
+    """Return, for each t, the number of all pairs (state, entity) and the number of pairs without an exact value.
 
     Parameters
     ----------
@@ -294,7 +297,7 @@ def _left_out(quantity: str, states: States, values: Floats) -> pd.DataFrame:
 
 
 def settled(scores: Floats) -> Floats:
-    """Return the scores, rounding magnitudes up to `TIE` to 0.
+    """Return the scores, with 0 in place of scores of magnitude at most `TIE`.
 
     Parameters
     ----------
@@ -322,7 +325,7 @@ def _best(bundle: Bundle, pairs: Pairs, scores: Floats, k: int) -> Bools:
 def _tasks(
     bundle: Bundle, states: States, limit: float, strength: float, solver: Solver, threads: int | None
 ) -> tuple[pd.DataFrame, list[pd.DataFrame]]:
-    """Return two results: log-odds of class 1 for all tasks, closures and states, and numbers of excluded states."""
+    """Return a table with the log-odds of class 1 in all binary tasks, and tables that count the excluded states."""
     observed, values = states.rows
     tables, lacking = [], []
     for coupling in COUPLINGS:
@@ -335,7 +338,7 @@ def _tasks(
                 log_z(model, states, limit, threads) for model in class_models(bundle.mrf(entity), coupling, strength)
             )
             exact_odds[..., i] = one - zero
-            exact_odds[np.isnan(exact_odds[:, 0, i]), :, i] = np.nan  # the posterior needs the log-odds at t = 0
+            exact_odds[np.isnan(exact_odds[:, 0, i]), :, i] = np.nan  # the log-odds at t = 0 are subtracted below
             odds = {"mean_field": rough.raw.reshape(states.shape), "accurate": exact_odds[..., i]}
             table = rows_of(**states.axes).assign(entity=entity, coupling=coupling)
             for name, raw in odds.items():
@@ -347,9 +350,11 @@ def _tasks(
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return the rows of the table `meanfield_vs_exact` in `summary.csv`, which docs/summary.md describes in full.
+    """Return the rows of the table `meanfield_vs_exact` in `summary.csv`.
 
-    Duels have separate rows for each method, and binary tasks for each method and coupling.
+    docs/summary.md describes this table in full.
+
+    Rows about duels are separate for each method. Rows about binary tasks are separate for each method and coupling.
 
     Returns
     -------
@@ -360,8 +365,8 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     gap : accuracy with exact inference minus accuracy with mean-field inference
     count : number of pairs of a state and an entity without exact inference, with the quantity `left_out`. `n` is the
         number of all pairs
-    exact_shift : a variant. The exact log-odds without observations are subtracted from the mean-field log-odds, in
-        place of the mean-field log-odds without observations
+    exact_shift : a variant of the mean-field log-odds. Their value without observations, which is subtracted, is
+        computed exactly
 
     """
     rows = []
@@ -426,7 +431,7 @@ def _decision_rows(table: pd.DataFrame, bootstrap: Bootstrap, keys: list[str]) -
 
 
 def _set_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFrame]:
-    """Yield the summary rows about the top k: the share of patients whose top k changes, and the precisions."""
+    """Yield summary rows about the top k: how often the mean-field top k is not the exact top k, and the precisions."""
     table = table.assign(one=1, changed=table["shared"] < table["k"])
     yield from _shares(table, bootstrap, ("changed", "one", {"metric": "rate", "stratum": "top_k"}))
     yield from _against_full_observation(table, bootstrap, "k", "p_at_k", stratum="top_k")
@@ -435,9 +440,9 @@ def _set_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFram
 def _shares(
     table: pd.DataFrame, bootstrap: Bootstrap, *shares: tuple[str, str, Mapping[str, str]]
 ) -> Iterator[pd.DataFrame]:
-    """Yield count / total for each t.
+    """Yield the ratio of a count to a total at each t, for each item of `shares`.
 
-    An item of `shares` is (column of the count, column of the total, further values).
+    An item of `shares` is (column of the count, column of the total, labels of the rows).
     """
     resampled = _resampled(table, bootstrap)
     for counted, total, label in shares:

@@ -1,4 +1,4 @@
-"""The targets of the allocation grid: the winners of duels and the top k, for every patient at full observation."""
+"""Targets of the allocation grid: for every patient, the winners of duels and the top k at full observation."""
 
 from __future__ import annotations
 

@@ -1,44 +1,48 @@
 """The stages of the workflow, and how to write a stage.
 
 A stage is one module `afa/paper/experiments/NAME.py`, or a folder with that name if one file would be too long. A stage
-computes tables, and rows of `summary.csv` from its tables. A `Stage` in `afa/paper/experiments/declared.py` declares
-the stage: its inputs and settings, whether its patients are split into shards, the columns of its tables, and the
-tables of the summary. The rules of the workflow, the configuration and its page, and the data dictionary are generated
-from the declarations. The module of a stage has two functions, `run` and `summarise`.
+computes tables, and summarises these tables in rows of `summary.csv`. A `Stage` in `afa/paper/experiments/declared.py`
+declares the stage: its inputs and settings, whether its patients are split into shards, the columns of its tables, and
+the tables of the summary. Four things are generated from the declarations: the rules of the workflow, the
+configuration, its page, and the data dictionary. The module of a stage has two functions, `run` and `summarise`.
 
-`run(...)` computes the tables. The names of the parameters of `run` determine its arguments, as listed below. `run`
-returns one data frame for each table, whose columns may be in any order. If a table declares the columns `cohort` and
-`bundle`, the workflow fills these columns with the names of the cohort and the bundle.
+`run(...)` computes the tables. The name of each parameter of `run` determines its argument, as listed below. `run`
+returns one data frame for each table. The columns of a data frame may be in any order. If a table declares the columns
+`cohort` and `bundle`, the workflow fills these columns with the names of the cohort and the bundle.
 
 - `bundle`, `cohort`: a `Bundle` and a `Cohort` with the same features, if `inputs` names them;
 - the name of another stage in `inputs`: a mapping from names to tables of that stage, each read on first use;
 - any other name in `inputs`: the path of the file or folder with this name;
 - `patients`: the range of rows of the cohort in this shard; only with `sharded=True`;
 - the name of a section in `settings`: that section of the configuration, as an object. If `settings` names single keys,
-  such as `random_order.seeds`, the section has only those keys;
+  such as `random_order.seeds`, the object has only these keys;
 - `threads`: number of threads that `run` may use; results do not depend on it.
 
 `summarise(tables, ...)` computes the rows of the summary (`afa.evaluate.summary.summary_rows`) from the tables of all
-shards. The other parameters of `summarise` are the stages in `beside` and the sections in `summary`.
+shards. The other parameters of `summarise` are named after the stages in `beside` and the sections in `summary`.
 
 In a folder, `run` and `summarise` may be in separate files, imported as `from afa.paper.experiments.NAME.tables import
-run as run`. Even if both functions are in one file, the digest of a job covers only the function that the job calls.
+run as run`. The digest of a job's code covers only the function that the job calls, even if both functions are in one
+file.
 
 Adding a stage
-    1. Write `afa/paper/experiments/NAME.py` with `run` and `summarise`, and its `Stage` in `declared.py`. Explain each
-       new column in a line of `columns.csv`. Fill in `table` if a column with this name has another meaning in other
-       tables. Name the tables of the summary in `rows` of the `Stage`. Define the stage's own settings and their
-       defaults as a class of `settings.py`, with a field NAME in `StageSettings`, which becomes the section NAME of
-       `config.yaml`. Write the meaning of each setting as a string below the setting.
-    2. If the stage has a figure, write `notebooks/NAME.ipynb`, and copy the first cells of another notebook. Put the
-       caption in a cell tagged `caption` below the figure, as `show_caption("...", run, patients)`. Name the figure in
-       `figure` of the `Stage`, or, if the figure needs several stages, in `NOTEBOOKS` of `workflow/rules/report.smk`.
-       The test `tests/paper/report/test_every_figure.py` draws the figure from a small run of all stages. If the stage
-       is too slow with its default settings, set other values in the test.
+    1. Write `afa/paper/experiments/NAME.py` with the functions `run` and `summarise`, and declare the stage as a
+       `Stage` in `declared.py`. Explain each new column in a line of `columns.csv`. If a column with the same name has
+       another meaning in other tables, fill in `table` on this line. List the tables of the summary in the field `rows`
+       of the `Stage`. If the stage has settings, define them and their defaults as a class in `settings.py`. Add a
+       field NAME of this class to `StageSettings`. The field becomes the section NAME of `config.yaml`. Write the
+       meaning of each setting as a string below the setting.
+    2. If the stage has a figure, write `notebooks/NAME.ipynb`, and begin with a copy of the first cells of an existing
+       notebook. Below the figure, add a cell with the tag `caption` that calls `show_caption("...", run, patients)`.
+       Name the figure in the field `figure` of the `Stage`. If the figure needs several stages, name it in `NOTEBOOKS`
+       of `workflow/rules/report.smk` instead. The test `tests/paper/report/test_every_figure.py` draws the figure from
+       a small run of all stages. If the stage is too slow for a test with its default settings, set faster values in
+       the test.
     3. Test `run` and `summarise` in `tests/paper/experiments/test_NAME.py`.
-    4. Add the stage to `stages` of `tests/workflow/reruns.yaml`, with its inputs and a value of each setting that is
-        not the default.
-    5. Run `make schema`, which writes `config/config.yaml`, `config/README.md`, their schema and `docs/summary.md`.
+    4. Add the stage to `stages` of `tests/workflow/reruns.yaml`, with its inputs. For each setting, give a value other
+        than the default.
+    5. Run `make schema`, which writes `config/config.yaml`, `config/README.md`, the schema of the configuration and
+       `docs/summary.md`.
 
 To try the stage, make a small bundle and cohort once. Then run the stage's two functions on this bundle and cohort:
 
@@ -46,9 +50,9 @@ To try the stage, make a small bundle and cohort once. Then run the stage's two 
     afa stage NAME --bundle results/demo/bundle --cohort results/demo/cohort --out tables
     afa summarise NAME tables --out NAME.csv
 
-If the stage reads tables of another stage, pass their folder to `afa stage` as `--input STAGE=FOLDER`.
+If the stage reads tables of another stage, pass the folder of these tables to `afa stage` as `--input STAGE=FOLDER`.
 
-If code has changed, Snakemake repeats, within minutes, all jobs of a finished run that use the changed code. To add
+If code has changed, Snakemake repeats all jobs of a finished run that use the changed code. This takes minutes. To add
 only the new stage to a finished run, name the rules that Snakemake may run:
 
     snakemake -c1 results/RUN/summary.csv --allowed-rules NAME_tables summary
@@ -118,7 +122,7 @@ with Path(__file__).with_name("columns.csv").open(encoding="utf-8", newline="") 
 
 
 def meaning_of(table: str, column: str) -> Column | None:
-    """Return unit and meaning of a column. `table` is `stage/table`, or the name of a table outside the stages.
+    """Return the unit and the meaning of a column. `table` is `stage/table`, or the name of a table outside the stages.
 
     The result is None if `columns.csv` does not describe the column.
 
@@ -204,7 +208,9 @@ class Stage:
 
 
 def chosen(keys: Iterable[str], known: type[Section], document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return {section: settings} for the settings that a job reads. Missing keys have their default values.
+    """Return {section: settings} for the settings that a job reads.
+
+    Settings that the document lacks have their default values.
 
     Parameters
     ----------
@@ -233,10 +239,10 @@ def chosen(keys: Iterable[str], known: type[Section], document: Mapping[str, Any
 
 
 def named(tables: Mapping[str, pd.DataFrame], expected: Mapping[str, Columns], **names: str) -> dict[str, pd.DataFrame]:
-    """Sort the columns of the tables of `run` in the declared order, and add the names of cohort and bundle.
+    """Put the columns of the tables of `run` into the declared order, and add the names of cohort and bundle.
 
     The names of cohort and bundle are added to tables that declare the columns `cohort` and `bundle`. Undeclared
-    columns come last. A table without columns gets the declared columns.
+    columns come last. A table without any column gets all declared columns.
     """
     found = {}
     for name, table in tables.items():
@@ -288,7 +294,7 @@ def check_rows(stage: str, rows: pd.DataFrame, expected: Iterable[str]) -> None:
 
 
 def stored(tables: Mapping[str, pd.DataFrame], single: Iterable[str]) -> dict[str, pd.DataFrame]:
-    """Return the tables in the precision in which they are saved: single precision for the tables in `single`.
+    """Convert the tables named in `single` to single precision, and return all tables.
 
     Single precision has seven digits and halves the size of the files.
     """

@@ -1,7 +1,8 @@
-"""Decisions in the binary task of each phenotype, along random and informed orders (tab:classification_with_llm).
+"""Decisions in the binary task of each phenotype, along random and informed orders of features.
 
-The target `likelihood` is the sign of S at full observation, where S is the closure's score. The target `clinical` is
-the patient's label, if known. `summarise` compares each score's decisions with the targets.
+The target `likelihood` is the sign at full observation of the score S under the closure. The target `clinical` is the
+patient's label, if known (tab:classification_with_llm). `summarise` compares the decisions of each score with both
+targets.
 """
 
 from __future__ import annotations
@@ -63,9 +64,9 @@ def run(
 
     Each patient has one random order of all M features for each seed. The rules `greedy`, `largest_unary` and
     `static_unary` choose informed orders. `greedy` is run with the gain `cmi`. Except under the closure `explicit`,
-    `greedy` is also run with the gain `f_target` of each of two scores. `largest_unary` chooses in each round the
-    feature with the largest absolute effective unary potential. `static_unary` sorts features by absolute unary
-    potential, largest first, and uses this order for all patients.
+    `greedy` is also run with the gain `f_target`, once for each of the scores `two_elbo` and `stack_a`. In each round,
+    `largest_unary` chooses the feature whose effective unary potential has the largest magnitude. `static_unary` sorts
+    features by absolute unary potential, largest first, and uses this order for all patients.
 
     Returns
     -------
@@ -91,7 +92,7 @@ def run_along(
     closure: settings.Closure,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Return the tables of `run`, restricted to the orders of features in `ways`."""
+    """Return the tables of `run`, but only for the orders of features in `ways`."""
     seeds, coupling, solver = random_order.seeds, closure.coupling, Solver(**dict(inference))
     orders = random_orders(bundle.features, cohort.patients, seeds)
 
@@ -108,7 +109,7 @@ def run_along(
 
 
 def targets_of(bundle: Bundle, cohort: Cohort, entity: str, coupling: Closure, tie: float) -> pd.DataFrame:
-    """Return the correct decisions about one entity under one closure (the table `targets`).
+    """Return the rows of the table `targets` about one entity under one closure.
 
     Parameters
     ----------
@@ -168,7 +169,8 @@ def _steps(
 def static_order(bundle: Bundle, entity: str) -> Ints:
     """Return the features sorted by their absolute unary potential for one entity, largest first.
 
-    Among features with equal absolute unary potential, features with couplings come first, and are sorted by name.
+    Among features with equal absolute unary potential, features with couplings come first. Remaining ties are sorted by
+    name.
 
     Returns
     -------
@@ -189,8 +191,8 @@ LAYER_ONE = ("random", "largest_unary", "static_unary")
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstrap) -> pd.DataFrame:
     """Return the rows of the tables `binary` and `bracket_rate` in `summary.csv`.
 
-    There is one row for each target, method, order and t. A single entity has rows only at the values of t in the
-    paper's tables.
+    There is one row for each target, method, order and t. Rows about a single entity are given only at the values of t
+    in the paper's tables.
 
     Returns
     -------
@@ -249,7 +251,7 @@ def truth_of(targets: pd.DataFrame, target: str, patients: Sequence[str], entiti
 
 
 def _parts(cube: Cube, method: str, truth: Codes) -> dict[str, list[Part]]:
-    """Return the numbers of correct and of all decisions for each patient, t, and way of counting in `CUTS`."""
+    """For each way of counting in `CUTS`, return the numbers of correct and of all decisions, by patient and t."""
     by_step = cube.signs(method)
     signs = cube.by_round(by_step)
     target = np.repeat(truth[:, :, None], cube.shape[2], axis=2)
@@ -279,7 +281,7 @@ def _by_task(
 ) -> Iterator[pd.DataFrame]:
     """Yield the mean AUROC over tasks, and each task's accuracy at the paper's rounds.
 
-    The AUROC is computed for each order of observation, averaged over orders, and given without an interval.
+    The AUROC is computed for each order of observation and averaged over orders. It has no interval.
     """
     rounds = [t for t in PAPER_ROUNDS if t < cube.last_round] + [cube.last_round]
     scores, signs = cube.by_round(cube.columns[method]), cube.by_round(cube.signs(method))[..., rounds]
@@ -314,9 +316,9 @@ def _beside(truth: dict[str, Codes], target: str, resampled: Resampled) -> Itera
 def _bracket_rates(
     cubes: dict[tuple[str, str | None, str | None], Cube], truth: Codes, resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
-    """Yield two shares for each t: cases that a bracket has decided, and wrong decisions (tab:layer1_informed).
+    """Yield, for each t, the share of cases that score bounds have decided, and the share of wrong decisions.
 
-    Cases that are tied at full observation are excluded, as in the rates of duels (`layer1`; M1).
+    Cases that are tied at full observation are excluded (decisions.md M1; tab:layer1_informed).
     """
     decided = truth[:, :, None, None] != 0
     followed = [allocation for allocation in LAYER_ONE if (allocation, None, None) in cubes]

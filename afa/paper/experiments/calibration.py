@@ -1,10 +1,10 @@
-"""Calibration of the probabilities in binary tasks, for each number t of observed features (S15).
+"""Calibration of the probabilities in binary tasks, for each number t of observed features (decisions.md S15).
 
-The posterior log-odds of a task given x_obs are l-hat = log Z_1(x_obs) - log Z_0(x_obs). The stage computes l-hat
-exactly, and approximates it by the difference of two ELBOs. `raw` is l-hat. The paper decides by the sign of `raw`.
-`calibrated` is l-hat minus l-hat without observations, plus the prior log-odds. The probability is the logistic
-function of `calibrated`. The stage uses the run's closure and, for a bundle with probabilities, also all other closures
-that the bundle allows.
+Given the observed values x_obs, the log-odds of class 1 in a task are l-hat = log Z_1(x_obs) - log Z_0(x_obs). The
+stage computes l-hat in two ways: exactly, and approximately as the difference of two ELBOs. `raw` is l-hat. The paper
+decides by the sign of `raw`. `calibrated` is l-hat minus its value without observations, plus the prior log-odds. The
+predicted probability of class 1 is the logistic function of `calibrated`. The stage uses the run's closure. For a
+bundle with probabilities, it also uses every other closure that the bundle allows.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def run(
     seeds, solver = sorted(int(seed) for seed in random["seed"].unique()), Solver(**dict(inference))
     keys = rows_of(patient=patients, entity=entities, seed=seeds, t=rounds)
     place = np.argsort(random_orders(bundle.features, patients, seeds), axis=2)
-    observed = place[:, :, None, :] < np.array(rounds)[:, None]  # (P, S, T, M): P patients, S orders, T rounds
+    observed = place[:, :, None, :] < np.array(rounds)[:, None]  # axes: patient, order, round, feature
     values = np.broadcast_to(cohort.values[:, None, None, :], observed.shape)
     states = observed.reshape(-1, observed.shape[-1]), values.reshape(-1, observed.shape[-1])
     prior = np.array([bundle.log_odds[bundle.index(entity)] for entity in entities])[None, :, None, None]
@@ -95,7 +95,7 @@ def run(
             truth = pd.concat(
                 [targets_of(bundle, cohort, entity, coupling, tie) for entity, tie in zip(entities, ties, strict=True)]
             )
-        exact = np.full(rough.shape, np.nan)  # (P, N, S, T) l-hat, NaN for excluded entities
+        exact = np.full(rough.shape, np.nan)  # l-hat by patient, entity, order, round
         for i, entity in enumerate(entities):
             try:
                 log_odds = _exact(bundle, entity, coupling, closure.strength, states, threads)
@@ -116,7 +116,7 @@ def run(
 def _exact(
     bundle: Bundle, entity: str, coupling: Gauge, strength: float, states: tuple[Bools, Codes], threads: int | None
 ) -> Floats:
-    """Return the exact log-odds l-hat of one binary task in n states, (n,) nats (eq:ell-hat).
+    """Return the exact log-odds l-hat of one binary task in each of n states, in nats (eq:ell-hat).
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def _exact(
     """
     if coupling == "explicit":
         raise InferenceError(Fault(entity, NOT_COMPILED, "another closure", "leave exact inference out"))
-    # Either the two classes are halves of one model, or each class has its own model.
+    # The class models are either the contrast model times 1/2 and times -1/2, or two separate models.
     models, factors = [bundle.contrast(entity)], HALVES
     if coupling != "differential" or bundle.packed.scope is not None:
         closed = closed_bundle(bundle, entity, known_coupling(coupling), strength)
@@ -151,8 +151,8 @@ def reliability(odds: pd.DataFrame, targets: pd.DataFrame) -> pd.DataFrame:
 def cases_of(odds: pd.DataFrame, targets: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
     """Yield (keys, table of cases) for each combination of coupling, inference, kind of log-odds, target and t.
 
-    The columns of this table are `patient`, the predicted probability `p`, the true class `y`, and the `bin` of the
-    probability.
+    The columns of a table of cases are `patient`, the predicted probability `p`, the true class `y`, and the `bin` of
+    the probability.
     """
     truth = targets.assign(likelihood=targets["likelihood"].map({1: 1.0, -1: 0.0}))
     keys = ["coupling", "patient", "entity"]
@@ -187,7 +187,7 @@ def sums_by(unit: Ints, column: Ints, n_units: int, n_columns: int, values: Floa
 
 @dataclass(frozen=True)
 class ProbabilitySums:
-    """Sums over the cases of each unit (patient), which determine the calibration error and the Brier score.
+    """Sums over each patient's cases, from which the calibration error and the Brier score are computed.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ class ProbabilitySums:
 
     @classmethod
     def of(cls, probability: Floats, truth: Floats, unit: Ints, n_units: int) -> ProbabilitySums:
-        """Compute the sums of each unit from single cases.
+        """Compute the sums from single cases. A unit is a patient.
 
         Parameters
         ----------
@@ -255,8 +255,8 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     """Return the rows of the table `calibration` in `summary.csv`: calibration error and Brier score.
 
     Rows without a variant use the calibrated probability. The variant `raw` uses the logistic function of the raw
-    log-odds as probability. The `rate` of the quantity `at_odds` is the share of cases in which raw and calibrated
-    log-odds have opposite signs. The decision is the sign of the raw log-odds.
+    log-odds as probability. With the quantity `at_odds`, `rate` is the share of cases in which raw and calibrated
+    log-odds have opposite signs. The paper decides by the sign of the raw log-odds.
     """
     odds, targets = tables["odds"], tables["targets"]
     resampled = Resampled.of(targets["patient"].unique(), **dict(bootstrap), purpose="calibration")

@@ -1,10 +1,11 @@
 """Test of the claim that inference improves decisions most for chaotic patients (supp:chaos).
 
-A duel *flips* when the sign of its score changes as features are observed. A tied duel keeps its previous sign. A
-patient is chaotic if the patient's duels flip often. Patients are classified by the flips of the score `wald` along one
-set of random orders. On the same orders, selecting patients by flips of `wald` puts `wald` at a disadvantage. The lead
-of `linearity` over `wald` is therefore also measured on other orders (decisions.md A10). `summarise` computes the
-classification, because it needs all patients of the cohort.
+A duel (a comparison of two entities) *flips* when a further observation changes the sign of its score. If the score of
+a duel is 0, the duel keeps its previous sign. A patient is chaotic if the patient's duels flip often. Patients are
+classified as chaotic or not by the flips of the score `wald` along one set of random orders. On these orders, `wald` is
+at a disadvantage, because patients with many flips of `wald` were selected. The lead of `linearity` over `wald` is
+therefore also measured on a second set of random orders (decisions.md A10). `summarise` computes the classification,
+because it needs all patients of the cohort.
 """
 
 from __future__ import annotations
@@ -94,10 +95,10 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Count flips and correct decisions of the chosen patients along one random order for each seed.
+    """For each chosen patient and seed, count flips and correct decisions along one random order.
 
-    `seed_set` is `selecting` for orders on which patients are classified, and `measuring` for orders on which scores
-    are evaluated.
+    The column `seed_set` is `selecting` for orders along which patients are classified, and `measuring` for orders
+    along which scores are evaluated.
 
     Returns
     -------
@@ -127,7 +128,7 @@ def run(
             signs, of_set = {method: paths.signs[method][:, among] for method in METHODS}, orders[:, among]
             for name, (score, flips_until, magnitude_at) in DEFINITIONS.items():
                 flips = count_flips(signs[score][:, :, : min(flips_until, last) + 1]).sum(axis=1)
-                # At full observation, all orders have the same observations.
+                # At full observation, the magnitude is the same for all orders, so that one order is enough.
                 distinct = of_set if magnitude_at < last else of_set[:, :1]
                 table = of_patients.assign(seed_set=seed_set, definition=name, flips=flips)
                 table["runs"] = of_set.shape[1] * winners.shape[1]
@@ -144,7 +145,7 @@ def run(
 def count_flips(signs: Codes) -> Ints:
     """Return the number of sign changes along each order, summed over the patient's duels.
 
-    A duel with sign 0 keeps its previous sign. The first sign of a duel that is not 0 does not count as a change.
+    A duel with sign 0 keeps its previous sign. The change from 0 to the first nonzero sign is not counted.
 
     Parameters
     ----------
@@ -169,7 +170,7 @@ def count_flips(signs: Codes) -> Ints:
 
 
 def magnitudes(bundle: Bundle, values: Codes, orders: Ints, t: int) -> Floats:
-    """Return the mean of abs(Lambda_ab) after t observations over duels and orders, for each patient.
+    """Return, for each patient, the mean of abs(Lambda_ab) over duels (a, b) and orders, after t observations.
 
     At full observation, Lambda_ab equals D_ab(x). An unobserved feature contributes 0 to Lambda, like a feature with
     the value 0 (supp:Wald_simple).
@@ -195,8 +196,8 @@ def magnitudes(bundle: Bundle, values: Codes, orders: Ints, t: int) -> Floats:
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return the rows of the table `chaos_gap` in `summary.csv`.
 
-    For intervals, patients are resampled, and each patient stays in the same group. If no duel of a group has a winner,
-    only the size of the group is reported.
+    Intervals are computed by resampling patients. Each patient stays in the same group. If no duel of a group has a
+    winner, only the size of the group is reported.
 
     Returns
     -------
@@ -230,7 +231,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
 
 def chaos_strata(flips: pd.DataFrame) -> pd.DataFrame:
-    """Return which patients are chaotic, for each set of orders and each definition.
+    """Return a table that states which patients are chaotic, for each set of orders and each definition.
 
     `flips` is the mean number of a patient's flips over duels and orders. `flips_quartile` is the 75th percentile of
     `flips` over the cohort, and `magnitude_median` is the median of `magnitude` over the cohort. `chaotic` is True if
@@ -270,13 +271,13 @@ def chaotic_patients(flips: pd.DataFrame, patients: Sequence[str]) -> Bools:
 
 
 def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
-    """Return summary rows that compare pairs of classifications of the patients, for all `COMPARISONS`.
+    """Compare pairs of classifications of the patients, and return the summary rows for all `COMPARISONS`.
 
-    `variant` is the definition of the predicting classification, which uses the selecting orders. `reference` is the
-    definition of the predicted classification: `plain` is `wald` over all rounds, and `itself` is the definition in
-    `variant`. The predicted classification uses the selecting orders, or, in the stratum `other_orders`, the measuring
-    orders. Each pair of classifications has one row for each `quantity`. Resampled patients keep their groups and
-    ranks.
+    The predicting classification uses the definition in `variant` and the selecting orders. The column `reference`
+    names the definition of the predicted classification: `plain` for the definition `wald`, and `itself` for the
+    definition in `variant`. The predicted classification uses the selecting orders. In the stratum `other_orders`, it
+    uses the measuring orders. Each pair of classifications has one row for each `quantity`. Resampling does not change
+    the group and rank of a patient.
 
     Returns
     -------
@@ -308,7 +309,7 @@ def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataF
 
 
 def _chance(first: Floats, second: Floats, weights: Floats) -> Floats:
-    """Return the expected agreement of independent classifications with the same group sizes, (R, 1).
+    """Return the expected agreement of two independent classifications with the same group sizes, (R, 1).
 
     Parameters
     ----------
@@ -326,7 +327,7 @@ def _cell(strata: pd.DataFrame, definition: str, seed_set: str, patients: Sequen
 
 
 def _rank_correlation(first: pd.Series, second: pd.Series, resampled: Resampled) -> pd.DataFrame:
-    """Return Spearman's correlation over patients. Resampled patients keep their ranks."""
+    """Return Spearman's correlation over patients. Resampling does not change the ranks of patients."""
     ranks = (np.asarray(values.rank(), dtype=np.float64)[:, None, None] for values in (first, second))
     return resampled.statistic(Moments.of(*ranks).only, len(first))
 
@@ -340,7 +341,7 @@ def _what_flips_follow(strata: pd.DataFrame, patients: Sequence[str], resampled:
 
 
 def _groups(strata: pd.DataFrame, patients: Sequence[str]) -> Groups:
-    """Return masks of all patients, and, for each definition, of the chaotic patients and of all other patients."""
+    """Return masks of all patients and, for each definition, of the chaotic and of the non-chaotic patients."""
     groups: dict[tuple[str | None, str | None], Bools] = {(None, None): np.ones(len(patients), dtype=bool)}
     for definition, variant in VARIANTS.items():
         chaotic = _cell(strata, definition, SELECTING, patients)["chaotic"].to_numpy(bool)

@@ -1,8 +1,8 @@
 """Comparison of two kinds of class models for the score of a duel: closure and true gauge (tab:m1agree, tab:m1acc).
 
-The score of a duel uses one model for each of two classes. In the true gauge, the class models are the models of the
-duel's two entities. The closure, which the paper calls `maxent`, derives both models from the difference of the two
-entities' scores. Features are observed in the random orders of the stage `sign`.
+The score of a duel (a comparison of two entities) is computed from two class models. In the true gauge, the class
+models are the models of the duel's two entities. In the closure (`maxent` in the paper), both class models are made
+from the difference of the two entities' scores. Features are observed in the random orders of the stage `sign`.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def agreement_of(paths: GaugePaths, by_round: pd.DataFrame) -> pd.DataFrame:
 
 
 def agreement_rows(agreement: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
-    """Return the rows of `gauge_agreement`: the share of duels with the same decision, for each method and t."""
+    """Return the rows of `gauge_agreement`: the share of duels decided equally by true gauge and closure."""
     shares = [
         resampled.share(table, "agree", "duels").assign(metric="rate", method=method, reference=BOTH)
         for method, table in agreement.groupby("method", sort=False)
@@ -142,7 +142,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     """Return the rows of the tables `gauge_agreement`, `gauge_correlation` and `gauge_accuracy` in `summary.csv`.
 
     Rows with the target `clinical` use only pairs of entities that are `conclusive` in the table `targets`. If no pair
-    is conclusive, the target `clinical` has only counts.
+    is conclusive, the target `clinical` has only rows with counts.
 
     Returns
     -------
@@ -190,7 +190,7 @@ def _correlations(scalars: pd.DataFrame, patients: Sequence[str], resampled: Res
 def _within_pairs(moments: Moments, resampled: Resampled) -> pd.DataFrame:
     """Return mean, quartiles, minimum and maximum of the pairs' correlations.
 
-    The correlation of a pair is computed over patients and seeds.
+    The correlation of a pair is computed over all patients and seeds.
     """
     plain = moments.correlation(np.ones((1, len(moments.n))))[0]
     defined = ~np.isnan(plain)
@@ -202,7 +202,9 @@ def _within_pairs(moments: Moments, resampled: Resampled) -> pd.DataFrame:
 
 
 def _mean_and_quartiles(values: Floats) -> Floats:
-    """Return mean and quartiles of the known values in each row, (R, 4). A row without known values gives NaN.
+    """Return the mean and the quartiles of the values that are not NaN, for each row, (R, 4).
+
+    If a row has only NaN, the result is NaN.
 
     Parameters
     ----------

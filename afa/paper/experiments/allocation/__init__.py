@@ -1,6 +1,7 @@
-"""The allocation grid: every rule with every gain and schedule, over all patients and rounds (tab:m2_alloc).
+"""The summary of the allocation grid, which combines every rule with every gain and schedule (tab:m2_alloc).
 
-A row `gap` compares two rules on the same patients and resamples (tab:m2_alloc, tab:m2_phase1_pat5).
+A row with the metric `gap` is the difference of two rules on the same patients and resamples (tab:m2_alloc,
+tab:m2_phase1_pat5).
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ def summarise(
     *,
     bootstrap: Bootstrap,
 ) -> pd.DataFrame:
-    """Return summary rows about all patients. Counts are summed over the runs of a patient.
+    """Return the summary rows of the allocation grid.
+
+    The counts of a patient are summed over the patient's runs (seeds).
 
     Returns
     -------
@@ -139,11 +142,11 @@ def _sign_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def hardest_rows(grid: Grid, resampled: Resampled, chaotic: Bools) -> Iterator[Labelled]:
-    """Yield the lead of the paper's rule over each rule in `EXISTING`, for chaotic patients and for all other patients.
+    """Yield the lead of the paper's rule over each rule in `EXISTING`, for chaotic and for non-chaotic patients.
 
-    There are rows for each gain and schedule at the paper's rounds. `accuracy` is the sign accuracy of `linearity`
-    along the features that `priority_clusters` chooses. `gap` is this accuracy minus the accuracy along the features
-    that the rule in `reference` chooses. A resampled patient stays in the same group.
+    Rows are given for each gain and schedule, at the paper's rounds. `accuracy` is the sign accuracy of `linearity`
+    when `priority_clusters` chooses the features. `gap` is the accuracy with `priority_clusters` minus the accuracy
+    with the rule in `reference`. Resampling does not move a patient to the other group.
 
     Parameters
     ----------
@@ -191,7 +194,7 @@ def _in_shares(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _constant_answers(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
-    """Yield the precision of constant top-k answers, chosen with the targets of the evaluated patients."""
+    """Yield the precision of constant top-k answers, which are chosen with knowledge of the patients' targets."""
     best = overlap(grid.top, fixed_top_k(grid.top, grid.k), grid.k) / grid.k
     shares = {("p_at_k", "likelihood", "fixed_top_k"): best}
     if grid.has_clinical_target:
@@ -204,13 +207,15 @@ def _constant_answers(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def certified_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
-    """Yield the quartiles of the t at which a run becomes certified, and the shares of certified runs, for each cell.
+    """Yield the quartiles of the round t at which runs become certified, and the shares of certified runs.
 
-    A run is one order of one patient. A resampled patient keeps all runs. `count` is the median round of certification.
-    The quantities `q25` and `q75` are the lower and the upper quartile. A run that is never certified counts as later
-    than all other runs. If a quartile falls on such a run, it is missing. The `rate` of `never` is the share of runs
-    that are never certified. The `rate` of `certified` is the share of runs that are certified after t features. `gap`
-    is this share minus the same share for the cell in `reference`.
+    Rows are given for each strategy (`GridCell`). A run observes all features of one patient in one order. All runs of
+    a patient are resampled together. The metric `count` is the median round at which runs become certified. With the
+    quantity `q25` or `q75`, `count` is the lower or the upper quartile of these rounds. A run that is never certified
+    is ranked after all certified runs. A quartile is missing if it falls on a run that is never certified. With the
+    quantity `never`, `rate` is the share of runs that are never certified. With the quantity `certified`, `rate` is the
+    share of runs that are certified after t features. `gap` is the share of certified runs minus the share for the
+    strategy in `reference`.
     """
     shown, weights = shown_rounds(grid.last_round), resampled.every
     for cell in grid.runs:
@@ -226,12 +231,14 @@ def certified_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def saved_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
-    """Yield the `count` of features until a metric is nearly final, for each cell, method and target.
+    """Yield the number of features (`count`) after which a metric stays close to its final value.
 
-    The metric, named by `quantity`, is the sign `accuracy` or `p_at_k`, averaged over patients. The metric is nearly
-    final at the smallest t from which on it never falls below the fraction `level` of its final value. If `reference`
-    is `random`, the value is the number of features saved compared with the random order. A resample uses the same
-    patients for both orders.
+    Rows are given for each strategy (`GridCell`), method and target.
+
+    The column `quantity` names the metric: the sign accuracy (`accuracy`) or the precision of the top k (`p_at_k`),
+    averaged over patients. The count is the smallest t such that, from t on, the metric is always at least `level`
+    times its final value. If `reference` is `random`, the value is the count for random order minus the count for the
+    strategy. Both counts are computed from the same resampled patients.
     """
     for quantity, target, column in QUANTITIES:
         if not grid.totals[column].any():
@@ -250,10 +257,12 @@ def saved_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def bracket_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
-    """Yield the `rate` of duels that the tight l1 bracket has resolved, for each cell. Tied duels are included.
+    """Yield the share of duels (`rate`) that the tight l1 score bounds have resolved, for each strategy (`GridCell`).
 
-    The quantity `wrong` is the share of resolved duels with the wrong winner. This share is 0, because `read_grid`
-    refuses tables with a wrong winner.
+    Tied duels are included.
+
+    With the quantity `wrong`, the value is the share of resolved duels with the wrong winner. The share of wrong
+    winners is always 0, because `read_grid` refuses tables with a wrong winner.
     """
     shown = shown_rounds(grid.last_round)
     for cell in grid.runs:
@@ -265,10 +274,10 @@ def bracket_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def frontier_rows(table: pd.DataFrame, grid: Grid, patients: Sequence[str], resampled: Resampled) -> Iterator[Labelled]:
-    """Yield the sign accuracy and the precision of the top k, for each background and t.
+    """Yield the sign accuracy and the top-k precision of the rule `frontier`, for each background and t.
 
-    The column `variant` names the background. `gap` is the metric minus the metric of a cell in `FRONTIER_COMPARED`,
-    which decides with `linearity`, on the same patients.
+    The column `variant` names the background. `gap` is the metric of `frontier` minus the metric of a strategy in
+    `FRONTIER_COMPARED` on the same patients. That strategy decides with the score `linearity`.
     """
     if table.empty:
         return
@@ -282,7 +291,7 @@ def frontier_rows(table: pd.DataFrame, grid: Grid, patients: Sequence[str], resa
     for column, (metric, target) in FRONTIER_QUANTITIES.items():
         if not grid.totals[column].any():
             continue
-        unit = UNIT if column in PRECISIONS else 2  # whole numbers, so that weighted sums are exact
+        unit = UNIT if column in PRECISIONS else 2  # whole numbers: their weighted sums are exact
         cases = np.repeat(grid.totals[column][:, None], grid.last_round + 1, axis=1)
         for (kind,), shares in zip(whole.axes["background"].labels, whole.column(column, may_miss=True), strict=True):
             label = {"allocation": FRONTIER, "method": BACKGROUND, "target": target, "variant": str(kind)}
@@ -298,9 +307,11 @@ def frontier_rows(table: pd.DataFrame, grid: Grid, patients: Sequence[str], resa
 
 
 def _needed(part: Part, weights: Floats) -> Floats:
-    """Return the first t from which on a mean is at least a fraction of its final value, for each fraction in `LEVELS`.
+    """Return the smallest t from which on a mean always reaches a fraction of its final value.
 
-    The result, (1 + R, levels), is NaN if there are no cases.
+    There is one t for each fraction in `LEVELS`.
+
+    The result has the shape (1 + R, number of fractions), and is NaN if there are no cases.
     """
     right, total = part
     curve = mean_ratio([(right, total[:, :1])], weights)
@@ -319,11 +330,13 @@ def shown_rounds(last_round: int) -> list[int]:
 
 
 def references(cell: GridCell) -> dict[str, GridCell]:
-    """Return the cells with which a given cell is compared, by name. The grid need not contain them.
+    """Return the strategies with which the strategy `cell` is compared, by name.
 
-    A cell is compared with `random`, with `greedy` and `clustered` at the same gain and schedule, and with
-    `largest_unary` at the same schedule. A cell with the paper's schedule is also compared with `every`: the rule with
-    the same gain, computed at every round.
+    Some of these strategies may be missing in the grid.
+
+    A strategy is compared with `random`, with `greedy` and `clustered` at the same gain and schedule, and with
+    `largest_unary` at the same schedule. A strategy with the paper's schedule is also compared with `every`: the same
+    rule and gain, with scores computed at every round.
     """
     if cell == RANDOM:
         return {}
@@ -337,9 +350,9 @@ def references(cell: GridCell) -> dict[str, GridCell]:
 
 
 def gaps(grid: Grid, column: str, method: str, resampled: Resampled) -> Iterator[Labelled]:
-    """Yield the rows `gap` between every cell and the cells with which it is compared.
+    """Yield rows with the metric `gap`: the difference between each strategy and its `references`.
 
-    The reference `random` has rows at every tenth round, all other references at the paper's rounds.
+    Gaps to `random` are given at every tenth round. Gaps to other strategies are given at the paper's rounds.
     """
     shown, compared = shown_rounds(grid.last_round), rounds_up_to(PAPER_ROUNDS, grid.last_round)
     for cell in grid.runs:

@@ -1,6 +1,7 @@
-"""The cells of the allocation grid and the columns of their tables, for `run` and for `summarise`.
+"""The cells of the allocation grid (strategies for choosing features), and names of columns in its tables.
 
-This module imports nothing of `summarise`, so that a change of the intervals does not repeat the grid.
+This module imports no code of `summarise`. A change of the code of the intervals therefore does not repeat the jobs of
+`run`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ LIKELIHOOD, CLINICAL, CLINICAL_R = PRECISIONS = ("p_at_k", "clinical_p_at_k", "c
 class GridCell(NamedTuple):
     """A strategy for choosing features: a rule, a gain and a schedule.
 
-    `allocation` is the rule's name, or `module:Class` of a user-defined rule. The attribute `gain` is "" if the rule
-    uses no gain.
+    `allocation` is the name of a rule. The name of a user-defined rule is `module:Class`. `gain` is "" if the rule uses
+    no gain.
     """
 
     allocation: str
@@ -25,5 +26,5 @@ class GridCell(NamedTuple):
 
     @property
     def label(self) -> dict[str, str | None]:
-        """Return the columns and values that identify a grid cell in the summary."""
+        """Return the columns and values that identify this strategy in the summary."""
         return self._asdict() | {"gain": self.gain or None}

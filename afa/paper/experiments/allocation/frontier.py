@@ -1,8 +1,8 @@
-"""The table of the rule `frontier`, for each background (docs/frontier.md; not in the paper).
+"""Results of the rule `frontier` for each background (docs/frontier.md). The rule is not in the paper.
 
-The rule `frontier` uses no gain of the allocation grid. The score `background` guides the choices of features and
-decides about the patient. The background of each patient is the half of the cohort without this patient. A bundle with
-probabilities also has the background `elicited`.
+The rule `frontier` uses no gain of the allocation grid. The score `background` is used both to choose features and to
+decide about the patient. For each patient, a background is estimated from the half of the cohort that does not contain
+the patient. If the bundle has probabilities, the background `elicited` is also used.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def frontier_table(
 ) -> pd.DataFrame:
     """Return the choices and results of the rule `frontier` for the chosen patients, with each background.
 
-    If a feature of the bundle cannot take all three values, the score is undefined, and the table is empty.
+    If a feature of the bundle cannot take all three values, the score `background` is undefined, and the table is
+    empty.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The counts in all cells of the allocation grid as arrays. Incomplete runs are refused.
+"""Arrays of the allocation grid's counts, read from the tables of the grid. Incomplete runs are refused.
 
 All arrays list the patients in the same order.
 """
@@ -25,7 +25,7 @@ SINGLE = 1e-6
 
 @dataclass(frozen=True)
 class Grid:
-    """Counts in each grid cell for P patients and rounds 0 to M, summed over the runs (seeds) of the cell.
+    """Counts of each strategy (`GridCell`) for P patients and rounds 0 to M, summed over the strategy's runs (seeds).
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Grid:
     k_clinical: int
 
     def part(self, column: str, cell: GridCell, method: str = "", rounds: Sequence[int] | None = None) -> Part:
-        """Return two arrays: the sums of one column and the numbers of cases, (P, T) each.
+        """Return two arrays (P, T): the sums of one column, and the numbers of cases.
 
         If `rounds` is None, the arrays contain all rounds.
         """
@@ -70,7 +70,7 @@ class Grid:
 
 
 def read_grid(tables: Mapping[str, pd.DataFrame], truth: Mapping[str, pd.DataFrame]) -> Grid:
-    """Return the grid from the tables `rounds` and `choices` of the allocation stage and the tables of targets.
+    """Read the grid from the tables `rounds` and `choices` of the allocation stage and from the tables of targets.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def _by_patient(table: pd.DataFrame, patients: Sequence[str], keys: Sequence[str
 def _by_run(
     name: str, table: pd.DataFrame, patients: Sequence[str], more: Sequence[str], last_round: int | None = None
 ) -> Complete:
-    """Return a table as an array with the axes run, other keys, patient and t.
+    """Return a table as an array with the axes `run`, the keys in `more`, `patient` and `t`.
 
     Text columns of the table are dropped to save memory.
 
@@ -142,7 +142,7 @@ def _by_run(
 
 
 def _members(whole: Complete) -> dict[GridCell, list[int]]:
-    """Return the indices of each grid cell's runs on the axis `run`."""
+    """Return, for each grid cell, the indices of its runs on the axis `run`."""
     members: dict[GridCell, list[int]] = {}
     for i, (allocation, gain, schedule, _) in enumerate(whole.axes["run"].labels):
         members.setdefault(GridCell(str(allocation), str(gain), str(schedule)), []).append(i)
@@ -150,7 +150,10 @@ def _members(whole: Complete) -> dict[GridCell, list[int]]:
 
 
 def _checked_choice(choices: Complete, column: str) -> Singles:
-    """Return one column of `choices`. Raise a `SanityError` if a run violates an invariant."""
+    """Return one column of `choices`.
+
+    Raise a `SanityError` if a resolved duel has the wrong winner or a certificate is withdrawn.
+    """
     cube, step = choices.column(column), "this is a fault of the program: report the bundle and this patient"
     if column == "resolved_wrong":
         found = "a resolved duel that full observation contradicts"
@@ -162,7 +165,7 @@ def _checked_choice(choices: Complete, column: str) -> Singles:
 
 
 def _sums(whole: Complete, column: str, cube: Singles) -> dict[tuple[str, str, GridCell], Floats]:
-    """Return the sums of a column over the runs of each cell, for each method.
+    """Return the sum of a column over the runs of each grid cell, for each method.
 
     Missing values count as 0.
 

@@ -1,9 +1,9 @@
-"""The tables of the allocation grid: every rule with every gain and schedule, for all patients and rounds.
+"""Run every rule with every gain and schedule, and return the tables of the allocation grid.
 
-A cell of the grid (tab:m2_alloc) is (allocation, gain, schedule). In all cells, `linearity` guides the choices. Each
-round is evaluated by `linearity` and by `wald` (decisions.md A11). A user-defined rule, named `module:Class`, chooses
-features patient by patient, ten to a hundred times slower than a compiled rule. Tables of user-defined and compiled
-rules have the same columns.
+A cell of the grid (tab:m2_alloc) is one combination of allocation rule, gain and schedule. In all cells, rules choose
+features by the score `linearity`. At each round, duels and the top k are decided by two scores, `linearity` and `wald`
+(decisions.md A11). A user-defined rule (`module:Class`) is run for one patient at a time, which is ten to a hundred
+times slower than a compiled rule. The tables of user-defined and compiled rules have the same columns.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ SCHEDULES: dict[str, Sequence[int] | None] = {"every": None, "paper": PAPER_ROUN
 
 
 def cells_of(rules: Sequence[str], gains: Sequence[str], schedules: Sequence[str]) -> list[GridCell]:
-    """Return the cells of the grid, in the order of `Allocation.parts`. `random` has only the schedule `every`."""
+    """Return the cells of the grid, in the order of `Allocation.parts`.
+
+    The rule `random` is used only with the schedule `every`.
+    """
     without = [rule for rule in WITHOUT_GAIN if rule in rules]
     others = [rule for rule in rules if rule not in WITHOUT_GAIN]
     every = (*product([""], without, schedules), *product(gains, others, schedules))
@@ -67,7 +70,9 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Observe features of the chosen patients (row indices of the cohort) with the strategy of every cell.
+    """Run the strategy of every grid cell on the chosen patients.
+
+    `patients` contains row indices of the cohort.
 
     The rule `random` is run once for each seed. Each finished cell is logged. The tables `rounds` and `choices` have
     one row for each (patient, allocation, gain, schedule, seed, t), and are sorted by patient.
@@ -138,9 +143,9 @@ def follow_own_rule(
 
     Arguments are as for `afa.engine.rounds.follow_rule`.
 
-    Between two rounds of `rescoring`, the rule sees the state of the earlier round, in which only the observed features
-    are updated. The rule thus chooses its candidates one after the other, in the order of the earlier round
-    (decisions.md A6). If no candidate is left, the choice follows decisions.md A7 with the current state.
+    Between two rounds in `rescoring`, the rule sees the scores of the earlier round. Only the set of observed features
+    is up to date. The rule therefore chooses its candidates in the order in which the earlier round ranked them
+    (decisions.md A6). If no candidate is left, the rule of decisions.md A7 chooses the feature from the current state.
 
     Parameters
     ----------
@@ -175,7 +180,7 @@ def follow_own_rule(
 
 
 def _answered(state: Patient, bundle: Bundle, k: int) -> tuple[NDArray[Any], ...]:
-    """Return the results of one patient and round, which are the last arguments of `judged`."""
+    """Return the results of one patient and round, in the order of the last arguments of `judged`."""
     pairs, n, tie = state.pairs, len(bundle.entities), state.packed.tie
     tables = [state.scores(score) for score in READOUTS]
     ranked = [ranks_of(table, np.arange(n), name_places(bundle.entities), tie) for table in tables]
@@ -187,9 +192,9 @@ def _answered(state: Patient, bundle: Bundle, k: int) -> tuple[NDArray[Any], ...
 
 
 def _ask(rule: Rule, looked: View, present: View) -> Choice:
-    """Return the rule's choice from the view `looked`.
+    """Return the feature that the rule chooses from the view `looked`.
 
-    If the rule has no candidate, return the choice of A7 from the view `present`.
+    If the rule has no candidate, the rule of decisions.md A7 chooses the feature from the view `present`.
     """
     where = f"allocation rule {type(rule).__name__}, patient {present.patient}, after {present.observed.sum()} features"
     choice = rule.choose(replace(looked, observed=present.observed))
