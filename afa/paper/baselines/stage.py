@@ -214,7 +214,7 @@ class BaselineSetting:
         return made
 
     def readouts(self, entity: str, orders: Ints, evidence: str, observed: Sequence[int] | None = None) -> Rows:
-        """For each score, yield a table of the planner's decisions. The columns are `READOUT_COLUMNS`.
+        """Yield one table of the planner's decisions for each score. The columns are `READOUT_COLUMNS`.
 
         Parameters
         ----------

@@ -214,7 +214,7 @@ def _ends(turns: pd.DataFrame, faults: pd.DataFrame) -> Iterator[pd.DataFrame]:
 def _usage(calls: pd.DataFrame, prices: Prices) -> Iterator[pd.DataFrame]:
     """Yield the number of requests, the number of tokens and the cost of each language model.
 
-    For the planner, all three are 0.
+    For the planner, the number of requests, the number of tokens and the cost are 0.
     """
     used: list[tuple[str, str, dict[str, int]]] = []
     for (method, task), rows in calls.groupby(["method", "task"], sort=False):

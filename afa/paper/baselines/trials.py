@@ -5,9 +5,9 @@ used if it is valid, even if the other part is invalid. If an answer names the w
 are invalid (app. llm-planning-prompts).
 
 If an answer breaks a rule, the question is asked again, and the new prompt states the broken rule (decision N2). A
-question is asked at most `Protocol.answers` times. The dialogue then uses the valid parts of the last answer. If the
-choice of a feature is invalid or missing, the first unobserved feature in alphabetical order is measured. A missing
-decision counts as wrong. The tables count the replaced choices of features and the missing decisions.
+question is asked at most `Protocol.answers` times. The dialogue uses the valid parts of the last answer to a question.
+If the choice of a feature is invalid or missing, the first unobserved feature in alphabetical order is measured. A
+missing decision counts as wrong. The tables count the replaced choices of features and the missing decisions.
 
 Many dialogues run at once: all unfinished dialogues ask their next questions together. Each answer is read from the
 recorded answers, or requested from a live model. The number of requests to a live model is limited, and is estimated
@@ -288,7 +288,7 @@ def follow_all(dialogues: Sequence[Asking], source: AnswerSource, *, progress: b
 
 @dataclass(frozen=True)
 class AnswerSource:
-    """A source of one model's answers: recorded answers and, optionally, a client that asks questions without one.
+    """A source of one model's answers: recorded answers and, optionally, a client that asks the model.
 
     Parameters
     ----------
@@ -364,9 +364,8 @@ def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, clien
     """Return an upper estimate of the requests and tokens for all questions without a recorded answer.
 
     The estimate assumes that the first answer to each turn is valid. If the order of features is given, all prompts are
-    known in advance. If the model chooses features, prompts depend on earlier answers. In this case, requests and
-    tokens are estimated for the first patient and multiplied by the number of patients. The assumed answers name the
-    longest labels.
+    known in advance. If the model chooses features, prompts depend on earlier answers, and the estimate for the first
+    patient is multiplied by the number of patients. The assumed answers name the longest labels.
     """
     patients = list(dict.fromkeys(trial.patient for trial, _ in trials))
     counted = [each for each in trials if protocol.at_checkpoints or each[0].patient == patients[0]]

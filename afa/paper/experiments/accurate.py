@@ -219,7 +219,7 @@ def log_z(mrf: PairwiseMRF, states: States, limit: float, threads: int | None) -
 def expectations(bundle: Bundle, states: States, limit: float, threads: int | None) -> Floats:
     """Return E_u[S_v | x_obs], the expected score of entity v under the model of entity u, for all u, v and states.
 
-    Without observations, all patients have the same state. It is therefore computed only once.
+    The state without observations is the same for all patients, and is computed only once.
 
     Returns
     -------
@@ -404,7 +404,11 @@ def _task_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFra
 
 
 def _decision_rows(table: pd.DataFrame, bootstrap: Bootstrap, keys: list[str]) -> Iterator[pd.DataFrame]:
-    """Yield the summary rows about decisions: shares of changed decisions, differences of scores, and accuracies."""
+    """Yield summary rows about decisions.
+
+    The rows are shares of decisions on which mean-field and exact inference differ, mean differences of scores, and
+    accuracies.
+    """
     signs = {name: np.sign(table[name]) for name in SCORES}
     last = table[table["t"] == table["t"].max()].set_index(["patient", *keys])["accurate"]
     target = np.sign(last.loc[pd.MultiIndex.from_frame(table[["patient", *keys]])].to_numpy())

@@ -251,7 +251,7 @@ def truth_of(targets: pd.DataFrame, target: str, patients: Sequence[str], entiti
 
 
 def _parts(cube: Cube, method: str, truth: Codes) -> dict[str, list[Part]]:
-    """For each way of counting in `CUTS`, return the numbers of correct and of all decisions, by patient and t."""
+    """Return, for each way of counting in `CUTS`, the numbers of correct and of all decisions, by patient and t."""
     by_step = cube.signs(method)
     signs = cube.by_round(by_step)
     target = np.repeat(truth[:, :, None], cube.shape[2], axis=2)

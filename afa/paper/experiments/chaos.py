@@ -2,10 +2,10 @@
 
 A duel (a comparison of two entities) *flips* when a further observation changes the sign of its score. If the score of
 a duel is 0, the duel keeps its previous sign. A patient is chaotic if the patient's duels flip often. Patients are
-classified as chaotic or not by the flips of the score `wald` along one set of random orders. On these orders, `wald` is
-at a disadvantage, because patients with many flips of `wald` were selected. The lead of `linearity` over `wald` is
-therefore also measured on a second set of random orders (decisions.md A10). `summarise` computes the classification,
-because it needs all patients of the cohort.
+classified as chaotic or not by the flips of the score `wald` along one set of random orders. On the orders along which
+patients are classified, `wald` is at a disadvantage, because patients with many flips of `wald` are selected. The lead
+of `linearity` over `wald` is therefore also measured on a second set of random orders (decisions.md A10). `summarise`
+computes the classification, because it needs all patients of the cohort.
 """
 
 from __future__ import annotations
@@ -233,9 +233,9 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 def chaos_strata(flips: pd.DataFrame) -> pd.DataFrame:
     """Return a table that states which patients are chaotic, for each set of orders and each definition.
 
-    `flips` is the mean number of a patient's flips over duels and orders. `flips_quartile` is the 75th percentile of
-    `flips` over the cohort, and `magnitude_median` is the median of `magnitude` over the cohort. `chaotic` is True if
-    `flips` is at least `flips_quartile` and `magnitude` exceeds `magnitude_median`.
+    `flips` is the number of a patient's flips, averaged over duels and orders. `flips_quartile` is the 75th percentile
+    of `flips` over the cohort, and `magnitude_median` is the median of `magnitude` over the cohort. `chaotic` is True
+    if `flips` is at least `flips_quartile` and `magnitude` exceeds `magnitude_median`.
 
     Parameters
     ----------
@@ -327,7 +327,10 @@ def _cell(strata: pd.DataFrame, definition: str, seed_set: str, patients: Sequen
 
 
 def _rank_correlation(first: pd.Series, second: pd.Series, resampled: Resampled) -> pd.DataFrame:
-    """Return Spearman's correlation over patients. Resampling does not change the ranks of patients."""
+    """Return Spearman's rank correlation of two numbers over patients.
+
+    Resampling does not change the ranks of patients.
+    """
     ranks = (np.asarray(values.rank(), dtype=np.float64)[:, None, None] for values in (first, second))
     return resampled.statistic(Moments.of(*ranks).only, len(first))
 

@@ -1,7 +1,7 @@
-"""Scores of patients in binary tasks about the patients' labels, for each encoding of the cohort and each closure.
+"""Scores in binary tasks about the patients' labels, for each encoding of the cohort and each closure.
 
-Here, t is the percentage of the entity's support (the features of its model) that is observed. Labels are used only in
-metrics.
+In this module, t is the percentage of the entity's support (the features of its model) that has been observed. Labels
+are used only in metrics.
 """
 
 from __future__ import annotations
@@ -102,7 +102,11 @@ def settings_of(
 
 @dataclass(frozen=True)
 class LabelTask:
-    """The binary task of one label in one setting, with the patients' values, (P, M), and labels, (P,) bool."""
+    """The binary task of one label in one setting.
+
+    `values` has the shape (P, M) and contains the patients' values. `positive` has the shape (P,) and is True for
+    patients with the label.
+    """
 
     setting: LabelSetting
     bundle: Bundle
@@ -113,7 +117,10 @@ class LabelTask:
 
     @classmethod
     def of_controls(cls, setting: LabelSetting, bundle: Bundle, cohort: Cohort) -> list[LabelTask]:
-        """Return one task for each entity. The task's patients are the healthy controls, who have no label."""
+        """Return one binary task for each entity, with the healthy controls as patients.
+
+        Controls count as patients without the label.
+        """
         names, values = tuple(map(str, cohort.controls.index)), cohort.controls.to_numpy(dtype=np.int8)
         ill = np.zeros(len(names), dtype=bool)
         return [cls(setting, bundle, entity, names, values, ill) for entity in bundle.entities if names]
@@ -145,7 +152,7 @@ class LabelTask:
         return [-(-percent * len(self.support) // 100) for percent in percents]
 
     def seen(self, percents: Sequence[int], seed: int) -> Bools:
-        """Return a mask of the support's features that are observed at each percentage, in each patient's random order.
+        """Return which features of the support are observed at each percentage, in each patient's random order.
 
         Returns
         -------
@@ -160,9 +167,9 @@ class LabelTask:
 def tasks_of(
     bundle: Bundle, cohorts: Mapping[float | None, Cohort], settings: Sequence[LabelSetting]
 ) -> tuple[list[LabelTask], list[str]]:
-    """Return two lists: the binary tasks of all labels and settings, grouped by label, and the excluded labels.
+    """Return two lists: binary tasks for all labels and settings, grouped by label; and the excluded labels.
 
-    A label is excluded if one of its classes has no patient.
+    A label is excluded if all patients with a known label are in the same class.
 
     Parameters
     ----------
@@ -210,7 +217,9 @@ def by_model(
 def in_random_order(
     task: LabelTask, values: Codes, percents: Sequence[int], seed: int, solver: Solver | None
 ) -> tuple[Floats, float]:
-    """Return two results: the log-odds F_1 - F_0 along a random order of the support, and their value at t = 0 (shift).
+    """Return two results: the log-odds F_1 - F_0 along a random order of the support, and the shift.
+
+    The shift is F_1 - F_0 without observations minus the prior log-odds.
 
     If several patients have the same state, inference runs once for this state.
 
@@ -240,7 +249,9 @@ def in_random_order(
 
 @lru_cache(maxsize=64)
 def places(features: tuple[str, ...], patients: tuple[str, ...], seed: int) -> Ints:
-    """Return the position of each feature in each patient's random order. The result is cached: do not change it.
+    """Return the position of each feature in each patient's random order.
+
+    The returned array is cached: do not change it.
 
     Returns
     -------
@@ -253,10 +264,10 @@ def places(features: tuple[str, ...], patients: tuple[str, ...], seed: int) -> I
 def as_greedy_chooses(
     task: LabelTask, values: Codes, percents: Sequence[int], solver: Solver | None, *, to_the_end: bool = True
 ) -> tuple[Floats, float]:
-    """Return log-odds and shift as `in_random_order` does, along features that `greedy` chooses by mutual information.
+    """Return log-odds and shift, as `in_random_order` does, in the order that `greedy` chooses by mutual information.
 
-    Patients with equal observed values are computed together. If `to_the_end` is False, features are observed only up
-    to the largest of `percents`, and the last column is NaN.
+    Results for patients with the same observed values are computed together. If `to_the_end` is False, features are
+    observed only up to the largest of `percents`, and the last column is NaN.
 
     Parameters
     ----------
@@ -281,7 +292,7 @@ def followed(
 ) -> list[pd.DataFrame]:
     """Return the table `scores` of each task, for random orders and for the order that `greedy` chooses.
 
-    All `tasks` must have the same model, and may differ in the encoding.
+    All `tasks` must have the same model. They may differ in the encoding.
     """
     fixed = [i for i, task in enumerate(tasks) if not task.setting.variant]
     runs = [(RANDOM, seed, fixed if later else range(len(tasks))) for later, seed in enumerate(seeds)]
@@ -310,7 +321,7 @@ def followed(
 
 
 def _shuffled(task: LabelTask, permutation: int) -> Ints:
-    """Return the permutation of the bundle's features that `shuffled_genes` makes."""
+    """Return a permutation of the bundle's features, made by `shuffled_genes`."""
     bundle = task.bundle
     kinds = () if bundle.ternary else tuple(bundle.kinds.tolist())
     return shuffled_genes(len(bundle.features), permutation, kinds)
@@ -325,20 +336,21 @@ def label_null(
     solver: Solver | None,
     threads: int | None,
 ) -> list[pd.DataFrame]:
-    """Return one table for each task with the metrics of bundles whose genes are shuffled.
+    """Return the metrics of bundles with shuffled genes, one table for each task.
 
-    A shuffled bundle has the same potentials, couplings and signs, but the genes of the panel are permuted. Shuffled
-    bundles therefore contain no knowledge about genes, and an elicited bundle should be more accurate. The code
-    permutes the values of the genes, which is equivalent to permuting the potentials.
+    A shuffled bundle has the potentials and couplings of the real bundle, but for permuted genes. Shuffled bundles
+    contain no knowledge about genes. An elicited bundle should therefore be more accurate than shuffled bundles. The
+    code permutes the values of the genes, which is equivalent to permuting the potentials.
 
-    At each of `percents`, `permutations` shuffled bundles are evaluated along the random order of the first seed and
+    `permutations` shuffled bundles are evaluated at each of `percents`, along the random order of the first seed and
     along the order that `greedy` chooses. At full observation, where the order does not matter, `whole_permutations`
-    shuffled bundles are evaluated. `balanced_accuracy` is computed for decisions by the sign of the raw score. For
-    `balanced_accuracy_calibrated`, the raw score without observations is subtracted first.
+    shuffled bundles are evaluated. `balanced_accuracy` evaluates decisions by the sign of the raw score. For
+    `balanced_accuracy_calibrated`, the shift (the raw score without observations minus the prior log-odds) is first
+    subtracted from the score.
     """
 
     def follow(own: Sequence[LabelTask]) -> list[pd.DataFrame]:
-        # Shuffled bundles are computed together, because they have many states in common.
+        # Inference for all shuffled bundles runs together, because they have many states in common.
         shuffles = [_shuffled(own[0], permutation) for permutation in range(permutations)]
         values = np.concatenate([task.values[:, genes] for task in own for genes in shuffles])
         tables: list[list[pd.DataFrame]] = [[] for _ in own]
@@ -368,7 +380,10 @@ def _whole(task: LabelTask, permutations: int, shift: float) -> pd.DataFrame:
 
 
 def _score_of(task: LabelTask) -> Callable[[Floats], Floats]:
-    """Return a function that computes S, (P,) nats, from the values of the support, (P, n)."""
+    """Return a function that computes S in nats from the values of the support.
+
+    The values have the shape (P, n), and S has the shape (P,).
+    """
     support = task.support
     if task.setting.coupling == "explicit":
         bundle, entity = task.bundle, task.entity
@@ -380,7 +395,7 @@ def _score_of(task: LabelTask) -> Callable[[Floats], Floats]:
 
 
 def _metrics(task: LabelTask, scores: Floats, shift: float) -> pd.DataFrame:
-    """Return a table with the metrics of scores, (P, permutations, T), for each permutation and t."""
+    """Return a table with metrics for each permutation and t, from scores of the shape (P, permutations, T)."""
     flat = scores.reshape(len(scores), -1)
     table = {
         "reference": task.setting.reference,
@@ -395,7 +410,10 @@ def _metrics(task: LabelTask, scores: Floats, shift: float) -> pd.DataFrame:
 
 
 def _balanced(scores: Floats, positive: Bools) -> Floats:
-    """Return the balanced accuracy, (T,), of deciding by the signs of scores, (P, T). A score of 0 is half correct."""
+    """Return the balanced accuracy of decisions by the signs of scores.
+
+    Scores have the shape (P, T), and accuracies have the shape (T,). A score of 0 counts as half correct.
+    """
     signs = np.sign(scores)
     share: Floats = 0.5 + 0.25 * (signs[positive].mean(axis=0) - signs[~positive].mean(axis=0))
     return share

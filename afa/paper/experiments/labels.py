@@ -1,9 +1,10 @@
-"""Comparison of scores with patients' labels, for each reference of the encoding and each closure.
+"""Comparison of scores with patients' labels, for different encodings of the values and different closures.
 
-An alternative to the paper's encoding and an alternative to its couplings are evaluated, separately and together. The
-alternative encoding compares values with the cohort instead of the controls. The alternative couplings are equal in
-both classes, instead of a contrast between the classes. Every label is the target of a binary task about its entity. No
-setting is selected by labels.
+The paper's encoding and the paper's couplings are each compared with an alternative, separately and together. The
+alternative encoding compares a value with the cohort. The paper's encoding compares a value with the controls. The
+alternative couplings are the same in both classes. The paper's couplings are a contrast between the classes. For each
+entity with a label, the label is the correct answer of the entity's binary task. Labels are not used to choose
+settings.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Return scores and labels of a cohort, for each reference of the encoding and each closure.
+    """Return scores and labels of a cohort, for each encoding and each closure.
 
     In the settings that were fixed in advance, features are observed in the random orders of all seeds and in the order
-    that `greedy` chooses by mutual information. In variations of the settings, features are observed only in the random
-    order of the first seed.
+    that `greedy` chooses by mutual information. In variations of these settings, features are observed only in the
+    random order of the first seed.
 
     Parameters
     ----------
@@ -150,10 +151,11 @@ NULL_METRICS = {
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return the rows of the tables `labels`, `controls`, `specificity` and `null` in `summary.csv`.
 
-    Rows without an `entity` are means over labels. The variants `threshold`, `strength` and `threshold_at_strength_...`
-    are variations of the settings that were fixed in advance. The column `level` contains the varied value. The method
-    `two_elbo` decides by the sign of the raw score, as in the paper. The method `posterior` decides for class 1 if the
-    posterior probability exceeds one half. AUROC and average precision are the same for both methods.
+    Rows without an `entity` are means over labels. In rows with the variant `threshold`, `strength` or
+    `threshold_at_strength_...`, the settings differ from the settings that were fixed in advance. The column `level`
+    contains the changed threshold or strength. The method `two_elbo` decides by the sign of the raw score, as in the
+    paper. The method `posterior` decides for class 1 if the posterior probability exceeds one half. AUROC and average
+    precision are the same for both methods.
     """
     labels = tables["labels"]
     sample = Resampled.of(tables["whole"]["patient"].unique(), **dict(bootstrap), purpose="labels")
@@ -187,7 +189,7 @@ def _beside(labels: pd.DataFrame, sample: Resampled) -> list[Labelled]:
 
 
 def _named(variant: str) -> tuple[str, float]:
-    """Return `variant` and `level` of the summary rows about a variation of the settings that were fixed in advance.
+    """Return `variant` and `level` of the summary rows about a changed threshold or strength.
 
     >>> _named("threshold=1 strength=0.5")
     ('threshold_at_strength_0.5', 1.0)
@@ -198,7 +200,10 @@ def _named(variant: str) -> tuple[str, float]:
 
 
 def _metrics(scores: pd.DataFrame, sample: Resampled) -> Iterator[Labelled]:
-    """Yield every metric for each setting, order and t. A metric is averaged over random orders, then over labels."""
+    """Yield every metric for each setting, order and t.
+
+    Each metric is averaged first over random orders, then over labels.
+    """
     by = ["reference", "coupling", "variant", "allocation", "t"]
     for (reference, coupling, variant, allocation, t), part in groups(scores, *by):
         by_entity = dict(groups(part, "entity"))
@@ -227,7 +232,7 @@ def _controls(scores: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
 
 
 def measured(run: pd.DataFrame, weights: Floats) -> dict[tuple[str, str], Floats]:
-    """Return {(metric, method): value in each resample}.
+    """Return a mapping from (metric, method) to the value of the metric in each resample.
 
     Parameters
     ----------
@@ -249,7 +254,9 @@ def measured(run: pd.DataFrame, weights: Floats) -> dict[tuple[str, str], Floats
 
 
 def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Resampled) -> pd.DataFrame:
-    """Return the AUROC of every entity's score, at full observation, as a predictor of every entity's label.
+    """Return rows that compare, for each label, the score of the label's entity with the scores of other entities.
+
+    All scores are at full observation.
 
     Returns
     -------
@@ -287,11 +294,12 @@ def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Resampled) -
 
 
 def _null(null: pd.DataFrame, scores: pd.DataFrame, confidence: float) -> pd.DataFrame:
-    """Return the metrics of shuffled bundles, and p-values of the real bundle, for the same order of features.
+    """Return the metrics of shuffled bundles, and p-values of the real bundle along the same order of features.
 
-    In the rows of a metric, `value` is the mean over shuffled bundles, and `low` and `high` are quantiles. In the rows
-    of `p_value`, `quantity` is the metric, and the value is (1 + number of shuffled bundles at least as good as the
-    real bundle) / (1 + number of shuffled bundles).
+    In rows with a metric other than `p_value`, `value` is the mean over shuffled bundles, and `low` and `high` are
+    quantiles over shuffled bundles. In rows with the metric `p_value`, `quantity` names the tested metric. The p-value
+    is (1 + a) / (1 + n). Here, n is the number of shuffled bundles, and a is the number of shuffled bundles that are at
+    least as good as the real bundle.
     """
     first = scores.loc[scores["allocation"] == RANDOM, "seed"].iloc[0]
     chosen = scores[(scores["variant"] == "") & ((scores["allocation"] == GREEDY) | (scores["seed"] == first))]

@@ -1,10 +1,10 @@
-"""The number of labelled patients with which a trained classifier is as accurate as the zero-shot scores.
+"""How many labelled patients a classifier needs in training to be as accurate as the zero-shot scores.
 
-The zero-shot scores, with the paper's encoding and closure and with alternatives to both, come from the stage `labels`.
-The classifiers are trained on the same encoded values, and evaluated on patients whose labels were not used in
-training. A resampled patient keeps all predictions about this patient, by scores and classifiers. For classifiers
-trained on shuffled labels, classifiers are resampled instead of patients, because their accuracy depends far more on
-the shuffle than on the patients.
+The zero-shot scores come from the stage `labels`. They use the paper's encoding and closure, and alternatives to both.
+The classifiers are trained on the same encoded values from which the scores are computed. They are evaluated on
+patients whose labels were not used in training. A patient is resampled together with all predictions about this
+patient, by scores and by classifiers. If labels were shuffled, classifiers are resampled instead of patients, because
+the accuracy depends far more on the shuffle than on the patients.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Return the log-odds that classifiers predict for all patients not used in training, and the zero-shot scores.
 
-    A size (number of labelled patients) is skipped for a label if it leaves too few patients for evaluation.
+    A size (number of labelled patients) is skipped for a label if too few patients would be left for evaluation.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def run(
 def _tasks(
     bundle: Bundle, cohorts: Mapping[str, Cohort], most_labels: int
 ) -> tuple[list[LabelTask], list[tuple[str, int | None, str]]]:
-    """Return two lists: binary tasks of the used labels for each reference, and unused labels with the reason."""
+    """Return two lists: one binary task for each used label and encoding; and the unused labels, with the reason."""
     tasks: list[LabelTask] = []
     of_one_class: list[str] = []
     for reference, coupling in COUPLINGS.items():
@@ -156,7 +156,10 @@ def _of_positive(task: LabelTask, size: int) -> int:
 
 
 def _too_few(task: LabelTask, size: int, tested: int, of_each_class: int) -> str:
-    """Return the reason why `size` labelled patients leave too few patients for evaluation, or ""."""
+    """Return why `size` labelled patients leave too few patients for evaluation.
+
+    Return "" if enough patients are left.
+    """
     left = max(len(task.positive) - size, 0)
     if left < tested:
         return f"leaves {left} patients to evaluate, fewer than {tested}"
@@ -170,7 +173,7 @@ def _too_few(task: LabelTask, size: int, tested: int, of_each_class: int) -> str
 def drawn(task: LabelTask, size: int, repeat: int) -> Bools:
     """Choose the labelled patients of one repeat at random, stratified by class.
 
-    In a repeat, a larger training set contains all smaller training sets.
+    In the same repeat, a larger training set contains all smaller training sets.
 
     Returns
     -------
@@ -207,10 +210,10 @@ def predicted(
     seen = task.seen(percents, seed)[~labelled].reshape(-1, support.shape[1])
     known_values = np.repeat(support[~labelled], len(percents), axis=0)
     for method in METHODS:
-        # Train on the support alone. Predict from the features that the zero-shot score uses.
+        # This classifier is trained on the support, and predicts from the features that the zero-shot score uses.
         known = train(method, support[labelled], answers == 1, generator_of(*names, "support"))
         along = known.log_odds(known_values, seen)
-        # Train on all features. The classifier chooses as many features as the zero-shot score uses.
+        # This classifier is trained on all features, and chooses as many features as the zero-shot score uses.
         own = trained(method, panel, 1 - answers, task.bundle.features, generator_of(*names, "panel"))
         chosen = own.planned(others, task.counts(near))[..., 0]
         for allocation, shown, log_odds in ((RANDOM, percents, along), (GREEDY, near, chosen)):
@@ -222,7 +225,7 @@ def predicted(
 
 @dataclass(frozen=True)
 class RepeatedTests:
-    """The evaluation of K repeated trainings, each on a subset of P patients.
+    """The evaluation of K repeats of a training. Each repeat is evaluated on a subset of the P patients.
 
     Parameters
     ----------
@@ -239,8 +242,8 @@ class RepeatedTests:
     def auroc(self, scores: Floats) -> Floats:
         """Return the AUROC in each resample: the share of correctly ordered pairs of patients.
 
-        A pair with equal scores counts one half. Both patients of a pair belong to the same repeat. The AUROC is NaN if
-        a resample has no pair.
+        A pair with equal scores counts one half. Both patients of a pair are evaluated in the same repeat. If a
+        resample has no pair, its AUROC is NaN.
 
         Parameters
         ----------
@@ -256,10 +259,10 @@ class RepeatedTests:
         return share_of(self._weighted(higher), pairs)
 
     def balanced_accuracy(self, scores: Floats) -> Floats:
-        """Return the balanced accuracy of deciding by the signs of scores, in each resample.
+        """Return the balanced accuracy of decisions by the signs of scores, in each resample.
 
-        A score of 0 is half correct. The result is the mean over the repeats with patients of both classes, or NaN
-        without such a repeat.
+        A score of 0 counts as half correct. The result is the mean over the repeats that have patients of both classes.
+        It is NaN if there is no such repeat.
 
         Parameters
         ----------
@@ -281,22 +284,24 @@ class RepeatedTests:
 
     @cached_property
     def repeats(self) -> list[RepeatedTests]:
-        """Return each repeat as a separate object, in which every patient has the weight 1."""
+        """Return one object for each repeat. In this object, every patient has the weight 1."""
         plain = np.ones((1, len(self.positive)))
         return [RepeatedTests(self.tested[[k]], self.positive, plain) for k in range(len(self.tested))]
 
     @cached_property
     def _classes(self) -> list[tuple[Bools, Floats, Floats]]:
-        """Return, for each class, a mask of its C patients, their weights, (R + 1, C), and sums of weights, (R + 1, K).
+        """Return three arrays for each class: a mask of its C patients, their weights, and sums of weights.
 
-        The sum for a repeat contains the weights of the patients of the class on whom the repeat is evaluated.
+        The shapes are (P,), (R + 1, C) and (R + 1, K).
+
+        For each repeat, the weights are summed over the patients of the class on whom the repeat is evaluated.
         """
         chosen = [(mask, self.weights[:, mask]) for mask in (self.positive, ~self.positive)]
         return [(mask, weights, weights @ self.tested[:, mask].T.astype(np.float64)) for mask, weights in chosen]
 
     @cached_property
     def _pairs(self) -> tuple[Bools, Floats]:
-        """Return two arrays: a mask of each repeat's evaluated pairs, and the number of such pairs in each resample.
+        """Return two arrays: a mask of the evaluated pairs in each repeat, and the number of pairs in each resample.
 
         A pair consists of a positive and a negative patient.
         """
@@ -310,16 +315,16 @@ class RepeatedTests:
 
 
 ZERO_SHOT = "posterior"
-"""Method name of the zero-shot score minus its value without observations, as in the table `labels`."""
+"""Method name of the zero-shot score minus its shift, as in the table `labels`."""
 RANKED, DECIDED = "auroc", "balanced_accuracy"
 EXPLICIT = "explicit"
 """Method name of the zero-shot score by the bundle's probabilities. In the summary, it is a coupling of `ZERO_SHOT`."""
 
 
 class Key(NamedTuple):
-    """The key of a learning curve: a metric as a function of the number of labelled patients.
+    """The key of a learning curve, which shows a metric as a function of the number of labelled patients.
 
-    `permuted` is True for shuffled labels.
+    `permuted` is True if the labels were shuffled.
     """
 
     metric: str
@@ -370,7 +375,7 @@ def _counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _found(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> tuple[Found, Cases]:
-    """Return two results: metrics for each key, size and label, and numbers of predictions."""
+    """Return two mappings: the metrics for each key, size and label; and the numbers of predictions."""
     found, cases = Found(), Cases()
     weights, repeats = resampled.every, tables["splits"].groupby(["entity", "size"]).size()
     labels = tables["zero_shot"].drop_duplicates(["entity", "patient"])
@@ -415,7 +420,10 @@ def _answers(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _curves(found: Found, cases: Cases, confidence: float) -> pd.DataFrame:
-    """Return metrics, and the classifiers' leads over zero-shot scores, for each size, per label and averaged."""
+    """Return metrics, and the classifiers' leads over the zero-shot scores, for each size.
+
+    Values are given for single labels and as means over labels.
+    """
     parts: list[Labelled] = []
     for key, by_size in found.items():
         gaps = _gaps(found, key) if key.method in METHODS and not key.permuted else {}
@@ -436,7 +444,7 @@ def _of(key: Key) -> dict[str, object]:
 
 
 def _gaps(found: Found, key: Key) -> dict[int, dict[str, Floats]]:
-    """Return a classifier's metric minus that of the zero-shot score in the same states, for each size and label.
+    """Return a classifier's metric minus the zero-shot score's metric in the same states, for each size and label.
 
     The zero-shot score with the closure `explicit` is used only if there is no other zero-shot score.
     """
@@ -466,7 +474,9 @@ def _overtaken(found: Found, confidence: float) -> pd.DataFrame:
 
 
 def _first_ahead(ahead: Bools, sizes: Sequence[int]) -> Floats:
-    """Return the smallest size from which on `ahead` is always True, (R,), or inf without such a size.
+    """Return, for each resample, the smallest size from which on `ahead` is always True.
+
+    The result has the shape (R,). It is inf if there is no such size.
 
     Parameters
     ----------

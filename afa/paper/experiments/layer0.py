@@ -1,8 +1,9 @@
-"""Layer 0 removes entities before any observation: numbers of removed entities, and shares of wrong removals.
+"""Numbers of entities that Layer 0 removes before any observation, and shares of wrong removals.
 
-A removal is wrong if the removed entity is in a patient's top k at full observation. The stage also measures the effect
-of Layer 0 on the first features that `greedy` chooses. `greedy` chooses one order for all entities, and one order for
-the entities that Layer 0 leaves. The decisions of `linearity` about all duels are evaluated along both orders.
+A removal is wrong if the removed entity is in at least one patient's top k at full observation. The stage also measures
+the effect of Layer 0 on the first features that `greedy` chooses. `greedy` chooses features once for all entities, and
+once for only the entities that Layer 0 does not remove. The decisions of `linearity` about all duels are evaluated
+along both orders.
 """
 
 from __future__ import annotations
@@ -60,10 +61,10 @@ Removed = Mapping[tuple[int, str, str], tuple[str, ...]]
 def run(bundle: Bundle, cohort: Cohort, *, layer0: Layer0, top_k: int, inference: Inference) -> dict[str, pd.DataFrame]:
     """Run Layer 0 with each number of clusters in `layer0.clusters` and with the paper's number of clusters.
 
-    The removed entities are compared with the top k of every patient at full observation. Numbers of clusters above the
-    number of entities are skipped. A variant of Layer 0 is a pair (criterion, rule). The criteria `f1` and `f2` use the
-    paper's centroid score. The rule, `n_minus_k` or `k`, is the number of better entities that is required to remove an
-    entity. The criterion `sound` has only the rule `k`.
+    The removed entities are compared with the top k of every patient at full observation. Numbers of clusters that
+    exceed the number of entities are skipped. A variant of Layer 0 is a pair (criterion, rule). The criteria `f1` and
+    `f2` use the paper's centroid score. The rule (`n_minus_k` or `k`) is the number of better entities that is required
+    to remove an entity. The criterion `sound` has only the rule `k`.
 
     Returns
     -------
@@ -193,7 +194,7 @@ def layer0_lift(
     """Return numbers of correct decisions after t features that `greedy` chose, with and without Layer 0.
 
     The table has one row for each (n_clusters, criterion, rule, patient, t), with t from 0 to `rounds`. Duels of
-    removed entities are included.
+    removed entities are also evaluated.
 
     Parameters
     ----------
@@ -232,8 +233,8 @@ def layer0_lift(
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return the rows of the table `layer0_bundle` in `summary.csv`.
 
-    Rows without a variant use the paper's number of clusters. The variant `clusters` has rows for each number of
-    clusters, given in the column `level`. The column `reference` contains criterion and rule.
+    Rows without a variant use the paper's number of clusters. Rows with the variant `clusters` are given for each
+    number of clusters, which is in the column `level`. The column `reference` contains criterion and rule.
 
     Returns
     -------
@@ -266,7 +267,10 @@ def where(tables: Mapping[str, pd.DataFrame], column: str, value: object) -> dic
 
 
 def removal(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """Yield counts of removals, shares of wrong removals, and the change of the accuracy under `greedy` at each t."""
+    """Yield counts of removals, shares of wrong removals, and the effect of Layer 0 on `greedy`.
+
+    The effect is the change of the sign accuracy at each t.
+    """
     summed = ["clusters_out", "entities_out", "contradicted", "n_clusters", "entities"]
     total = tables["layer0"].groupby(ELIMINATION, sort=False)[summed].sum().reset_index()
     contradicted = total["contradicted"] / total["entities_out"].replace(0, np.nan)
@@ -291,7 +295,7 @@ def removal(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> Iterato
 
 
 def geometry(clusters: pd.DataFrame) -> pd.DataFrame:
-    """Return the quantities in Layer 0's two conditions: contraction (for `f2`), and distances between clusters."""
+    """Return the quantities in Layer 0's two conditions: contractions (for `f2`) and distances between clusters."""
     rows = [
         ("rate", "f2_eligible", clusters["eligible_f2"].mean()),
         ("contraction", None, clusters["contraction"].max()),
@@ -304,16 +308,16 @@ def geometry(clusters: pd.DataFrame) -> pd.DataFrame:
 
 
 def greedy_accuracy(lift: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
-    """Return the sign accuracy at each t if `greedy` considers all entities.
+    """Return the sign accuracy at each t if `greedy` chooses features for all entities.
 
-    This accuracy is equal for all criteria and rules.
+    The accuracy does not depend on the criterion and the rule of Layer 0.
     """
     one = lift[(lift[ELIMINATION] == lift[ELIMINATION].iloc[0]).all(axis=1)]
     return by_t(resampled.mean(_calls(one, "right_greedy", resampled))).assign(metric="accuracy", **FOLLOWED)
 
 
 def _calls(lift: pd.DataFrame, right: str, resampled: Resampled) -> list[Part]:
-    """Return two arrays for each configuration: numbers of correct decisions and of all duels, (P, T) each."""
+    """Return two arrays (P, T) for each configuration: numbers of correct decisions, and numbers of all duels."""
     return [resampled.part(table, right, "duels") for _, table in lift.groupby("bundle", sort=False)]
 
 

@@ -1,8 +1,8 @@
-"""Layer 1: how early each bracket decides each duel, along random and informed orders (tab:layer1_informed).
+"""Layer 1: how early score bounds (brackets) decide duels, along random and informed orders (tab:layer1_informed).
 
-When a bracket for D(x) excludes 0, it decides the sign of D(x). The column `called` counts these decisions. Each
-decision is compared with the sign at full observation (decisions.md B4). A single wrong decision of a rigorous bracket
-stops the stage. Wrong decisions of heuristic brackets are counted.
+Score bounds for D(x) decide the sign of D(x) when they exclude 0. The column `called` counts the decisions by score
+bounds. Each decision is compared with the sign of D(x) at full observation (decisions.md B4). If rigorous score bounds
+make a single wrong decision, the stage stops. Wrong decisions of heuristic score bounds are only counted.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ SHOWN_FAULTS = 5
 
 
 class Runs(NamedTuple):
-    """The decisions of all brackets along all orders of one kind. `seeds` is [None] if the kind has only one order."""
+    """The decisions of all score bounds along all orders of one kind (`allocation`).
+
+    `seeds` is [None] if the kind has only one order.
+    """
 
     allocation: str
     seeds: Sequence[int | None]
@@ -64,10 +67,10 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Count the decisions of each bracket about the chosen patients, along random and informed orders of features.
+    """Count the decisions of all score bounds about the chosen patients, along random and informed orders of features.
 
-    Each patient has one random order for each seed. The order `informed` is equal for all pairs of entities.
-    `informed_pair` is a separate order for each pair.
+    Each patient has one random order for each seed. The order `informed` is the same for all pairs of entities. The
+    order `informed_pair` is chosen separately for each pair of entities.
 
     Returns
     -------
@@ -129,16 +132,17 @@ def informed_order(bundle: Bundle) -> Ints:
 
     """
     weight = np.sum([np.abs(bundle.unary[a] - bundle.unary[b]) for a, b in all_pairs(len(bundle.entities))], axis=0)
-    # Sums are rounded, so that sums of equal terms in different orders are equal.
+    # Sums are rounded so that they do not depend on the order of their terms.
     weight = np.array([float(f"{total:.12g}") for total in weight])
     order = sorted(range(len(weight)), key=lambda j: (-weight[j], bundle.features[j]))
     return np.array(order, dtype=np.int64)
 
 
 def informed_pair_orders(bundle: Bundle) -> Ints:
-    """Return the features sorted by abs(alpha_a - alpha_b), largest first, for each pair of entities.
+    """Return, for each pair (a, b) of entities, the features sorted by abs(alpha_a - alpha_b), largest first.
 
-    Among features with equal values, features in the support of either entity come first, and are sorted by name.
+    Among features with equal values, features in the support of either entity come first. Remaining ties are sorted by
+    name.
 
     Returns
     -------
@@ -165,7 +169,10 @@ def _faults(runs: Sequence[Runs], bundle: Bundle, names: Sequence[str], differen
 
 
 def _keys(runs: Sequence[Runs], names: Sequence[str], n_times: int, time: str) -> pd.DataFrame:
-    """Return the key columns of a table for each patient, order, bracket and time, with equal types in all shards."""
+    """Return the key columns of a table with one row for each patient, order, bracket and time.
+
+    The columns have the same types in all shards.
+    """
     orders = pd.DataFrame(
         [(one.allocation, seed) for one in runs for seed in one.seeds], columns=["allocation", "seed"]
     )
@@ -190,7 +197,7 @@ def _left_open(runs: Sequence[Runs], names: Sequence[str], differences: Floats) 
 
 
 def two_digits(numbers: Floats) -> tuple[Floats, NDArray[np.intp]]:
-    """Round numbers to two significant digits, and return the distinct values and each number's index among them.
+    """Round numbers to two significant digits, and return the distinct values and the index of each number's value.
 
     Parameters
     ----------
@@ -216,8 +223,8 @@ def two_digits(numbers: Floats) -> tuple[Floats, NDArray[np.intp]]:
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return the rows of the table `bracket_rate` in `summary.csv`.
 
-    The column `reference` names the bracket. In the variant `support`, t counts only features in the support of one of
-    the two entities.
+    The column `reference` names the score bounds. In the variant `support`, t counts only features in the support of
+    one of the two entities.
 
     Returns
     -------
@@ -261,7 +268,10 @@ def _by_order(table: pd.DataFrame) -> Orders:
 
 
 def _rates(rounds: Orders, steps: Orders, allocation: str, bracket: str, sample: Resampled) -> Iterator[pd.DataFrame]:
-    """Yield rates for each t, their differences from the random order, and wrong decisions of a rigorous bracket."""
+    """Yield the rates at each t, their differences from the rates along random orders, and counts of wrong decisions.
+
+    Counts are given only for rigorous score bounds.
+    """
     for tables, time, variant in ((rounds, "t", None), (steps, "step", "support")):
         own, by_chance = (sample.part(tables[of, bracket], "called", "duels", by=time) for of in (allocation, "random"))
         yield by_t(sample.mean([own])).assign(metric="rate", variant=variant)
@@ -298,9 +308,11 @@ def _open_rows(table: pd.DataFrame, sample: Resampled) -> Iterator[pd.DataFrame]
 
 
 def quantile(counts: Floats, levels: Floats, share: float) -> Floats:
-    """Return the quantile of the levels at the probability `share`, weighted by each row of counts.
+    """Return the quantile of the levels at the probability `share`, for each row of counts.
 
-    A row without counts gives NaN.
+    The counts are the weights of the levels.
+
+    For a row without counts, the quantile is NaN.
 
     Parameters
     ----------

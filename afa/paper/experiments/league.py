@@ -1,10 +1,10 @@
-"""The league: accuracy of answers after a few measurements chosen without labels, on data sets with labels.
+"""The league: how accurate answers are after a few measurements, on data sets with labels.
 
-Several models are made from the bundle of each data set, or "field" (`afa.evaluate.entrants`). Features are observed in
-the planner's order, in random orders and in one fixed order. The answers after each number of observations are compared
-with the labels. The bundle is also compared with two alternatives: shuffled bundles (the null), in which features with
-the same possible values exchange their potentials, and classifiers trained on labels. Equal rows of a data set are
-resampled together, so that intervals are over distinct rows.
+Several models are made from the bundle of each data set (`afa.evaluate.entrants`). A data set is also called a field.
+Features are observed in the planner's order, in random orders and in one fixed order. The answers after each number of
+observations are compared with the labels. The bundle is also compared with shuffled bundles (the null) and with
+classifiers trained on labels. In a shuffled bundle, features with the same possible values exchange their potentials.
+Equal rows of a data set are resampled together. Intervals therefore account for the variation between distinct rows.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ CURVES = ["task", "model", "allocation", "t", "metric", "value", "low", "high", 
 
 
 class LeagueSettings(Section):
-    """The settings of the league. No setting is tuned on labels."""
+    """The settings of the league. Labels are not used to choose settings."""
 
     rounds: tuple[int, ...] = Field(
         (0, 1, 2, 3, 5, 8, 12, 20), description="numbers of observed features, in addition to all"
@@ -120,7 +120,7 @@ class _Question:
 
     @property
     def asked(self) -> Bools:
-        """Return a mask of the patients with a known correct answer, (P,)."""
+        """Return a mask (P,) of the patients with a known correct answer."""
         return self.task.answers >= 0
 
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -140,9 +140,9 @@ class _Question:
     def followed(
         self, name: str, variant: HypothesisModel, among: Bools, values: Codes
     ) -> tuple[pd.DataFrame, pd.DataFrame, Floats]:
-        """Return tables of curves and leads of one model, and its log-evidence along the planner's order, (P, T, C).
+        """Return three results about one model: curves, leads, and the log-evidence along the planner's order.
 
-        The P patients are those for whom `among` is True.
+        The P patients are the patients for whom `among` is True.
         """
         values, answers, weights = values[among], self.task.answers[among], self.weights(among)
         names = list(compress(self.entrant.patients, among))
@@ -165,7 +165,7 @@ class _Question:
         return pd.concat(curves), leads, planned
 
     def weights(self, among: Bools) -> Floats:
-        """Return the patients' weights, (1 + R, P): 1 in the data, followed by R resamples of the distinct rows.
+        """Return the patients' weights in the data (1) and in each of R resamples of the distinct rows, (1 + R, P).
 
         In a resample, the weight of a patient is the number of times that the patient's row was sampled.
         """
@@ -189,7 +189,10 @@ class _Question:
         return pd.concat(tables).assign(task=self.task.name, n=n, **keys)[CURVES]
 
     def null(self, variant: HypothesisModel) -> pd.DataFrame:
-        """Return the curves of shuffled bundles: features with the same possible values exchange their potentials."""
+        """Return the curves of shuffled bundles.
+
+        In a shuffled bundle, features with the same possible values exchange their potentials.
+        """
         drawn = generator_of("league", "patients of the null").permutation(np.flatnonzero(self.asked))
         some = np.isin(np.arange(len(self.asked)), drawn[: self.settings.shuffled])
         values, answers = self.entrant.values[some], self.task.answers[some]
@@ -204,12 +207,14 @@ class _Question:
         return self.rows(lines, len(values), model="shuffled", allocation=PLANNER)
 
     def trained(self, own: Mapping[str, Floats]) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return two tables: metrics for each model and sample of labelled patients, and means over samples (ladder).
+        """Return two tables: metrics for each model and sample of labelled patients; and the ladder.
 
-        The models are the classifiers, the bundle updated with the labelled patients, a model with a flat prior updated
-        in the same way, and the bundle alone. All models use the same samples of labelled patients, and are evaluated
-        on other patients. The ladder also contains the differences of the pairs of models in `STEPS`. For the intervals
-        of the ladder, samples and patients are resampled together.
+        The ladder contains means over samples.
+
+        The models are classifiers, the bundle alone, and models updated with the labelled patients (`updated`). All
+        models use the same samples of labelled patients, and are evaluated on patients outside the sample. For each
+        pair of models in `STEPS`, the ladder also contains the difference of the two models. For the intervals of the
+        ladder, samples and patients are resampled together.
 
         Parameters
         ----------
@@ -248,7 +253,7 @@ class _Question:
     def updated(
         self, given: NDArray[np.intp], tested: NDArray[np.intp], rounds: list[int], generator: np.random.Generator
     ) -> dict[str, Floats]:
-        """Update models with the labelled patients, and return their log-evidence for the tested patients, (P, T, C).
+        """Return the log-evidence (P, T, C) for the tested patients under models updated with the labelled patients.
 
         Parameters
         ----------

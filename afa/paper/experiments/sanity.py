@@ -29,11 +29,11 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Run all acceptance tests on a bundle and a cohort.
 
-    The setting `seeds` determines the random orders. Brackets and mean-field solves are checked along all orders, all
-    other quantities along the first order. The columns of each table are described by the function that makes the
-    table: `gates` (`run_gates`), `brackets` (`bracket_table`), `bracket_patients` (`bracket_patients_table`),
-    `convergence` (`convergence_table`), `nonconvergence` (`nonconvergence_table`), `contraction` (`contraction_table`),
-    `gauge_change` (`gauge_change`).
+    The setting `seeds` determines the random orders. Score bounds (brackets) and mean-field solves are checked along
+    all orders. All other quantities are checked along the first order. The columns of a table are described by the
+    function that makes the table: `run_gates` makes `gates`, `bracket_table` makes `brackets`, `bracket_patients_table`
+    makes `bracket_patients`, `convergence_table` makes `convergence`, `nonconvergence_table` makes `nonconvergence`,
+    `contraction_table` makes `contraction`, and `gauge_change` makes `gauge_change`.
 
     Raises
     ------
@@ -147,7 +147,10 @@ def _contraction(contraction: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gauge(changes: pd.DataFrame) -> pd.DataFrame:
-    """Return summary rows on how adding a gauge changes scores of the run's bundle, for each t and over all t."""
+    """Return summary rows about the change of scores when a gauge is added to the run's bundle.
+
+    The change is given for each t and over all t.
+    """
     own = changes[changes["input"] == "run"]
     over_all = own.assign(total=own["mean_change"] * own["states"], t=None).groupby("score", sort=False)
     sums = over_all[["states", "changed", "total"]].sum().reset_index()

@@ -1,4 +1,4 @@
-"""Models of the configuration sections that stages read.
+"""Pydantic models of the configuration sections that stages read.
 
 Each setting has a default. The string below a setting appears in `config.yaml` and `config/README.md` as its meaning.
 """
@@ -36,7 +36,7 @@ class Inference(Section):
 
 
 class Closure(Section):
-    """How the two class models of a binary task are made (`afa.model.closure`); the paper uses `differential`.
+    """The choice of the two class models of a binary task (`afa.model.closure`). The paper uses `differential`.
 
     The closure `explicit` needs a bundle that states probabilities.
     """

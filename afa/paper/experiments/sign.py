@@ -1,7 +1,7 @@
 """Share of duels that each score decides correctly after t features in random order (tab:m2_random_sign).
 
 The correct decision of a duel is the sign of D_ab at full observation. A duel that is tied at full observation is
-excluded (S11). A score of exactly 0 is half correct (S5).
+excluded (S11). A score of exactly 0 counts as half correct (S5).
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ def run(
 
 
 def _orders(paths: SignPaths, names: Sequence[str]) -> pd.DataFrame:
-    """Return the number of duels that are decided differently at full observation after another order of the features.
+    """Return how many duels are decided differently at full observation if features are observed in another order.
 
-    The counts are summed over pairs of orders.
+    The counts are summed over all pairs of orders.
     """
     tables = []
     for method in ("kl", "kl_nonzero"):
@@ -133,8 +133,9 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 def _sweeps(rounds: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
     """Return the mean number of damped sweeps in a mean-field solve, for each start (decisions.md M6).
 
-    The mean is over the solves of all entities. The states are the same for every start. Starts are compared only after
-    the first round, because a warm start needs the solution of the previous round. Without a solve, the table is empty.
+    The mean is over the mean-field solves of all entities. Every start is evaluated on the same states. Starts are
+    compared only after the first round, because a warm start needs the solution of the previous round. If there is no
+    mean-field solve, the table is empty.
     """
     tables: list[pd.DataFrame] = []
     later: dict[str, Part] = {}

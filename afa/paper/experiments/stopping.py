@@ -1,9 +1,9 @@
 """The round at which each stopping rule of `afa.planner.Stop` stops, and the accuracy of the answer at this round.
 
-For every patient of a cohort, features are observed one by one until all are observed, in the top-k task and in the
-binary task of each entity. A stopping rule stops at the first round at which its condition holds. The answer at this
-round is compared with the answer at full observation. The compiled engine computes the answers, except for the top k
-under the closure `explicit`, for which each patient has a planner.
+In the top-k task and in the binary task of each entity, all features of every patient are observed one by one. A
+stopping rule stops at the first round at which its condition holds. The answer at the round of the stop is compared
+with the answer at full observation. The compiled engine computes the answers. Only for the top k under the closure
+`explicit`, the answers are computed by a separate planner for each patient.
 """
 
 from __future__ import annotations
@@ -62,10 +62,11 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Apply every stopping rule to the chosen patients, along every order of observation.
 
-    The top-k task uses the orders that the stage `allocation` chose, and a random order. Binary tasks use the order of
-    `greedy` and a random order. Binary tasks use the run's closure and, for a bundle with probabilities, every other
-    closure. The top-k task uses only the run's closure. The orders of the stage `allocation` do not depend on
-    probabilities. Under the closure `explicit`, planners therefore choose new orders with probabilities.
+    The top-k task uses the orders that the stage `allocation` chose, and a random order. Binary tasks use the order
+    that `greedy` chooses and a random order. Binary tasks use the run's closure. For a bundle with probabilities, they
+    also use every other closure. The top-k task uses only the run's closure. The orders of the stage `allocation` are
+    chosen without probabilities. Under the closure `explicit`, planners therefore use the probabilities to choose new
+    orders.
 
     Parameters
     ----------
@@ -146,14 +147,15 @@ Halt = tuple[str, float]
 def stops(
     levels: settings.Stopping, watched: StoppingQuantities | TaskStoppingQuantities
 ) -> Iterator[tuple[Halt, Ints]]:
-    """Yield each stopping rule with the first round at which its condition holds, or M without such a round.
+    """Yield pairs of a stopping rule and the first rounds at which its condition holds.
 
-    The first item of each pair is the rule (`Halt`). The second item contains the patients' rounds, (P,) int64.
+    The first item of each pair is the rule (`Halt`). The second item has the round of each patient, (P,) int64. If the
+    condition never holds for a patient, the round is M.
     """
     n_patients, last_round = watched.certain.shape[0], watched.certain.shape[1] - 1
     yield ("certain", 1.0), first_where(watched.certain[:, :-1])
     probabilities = {"probability": watched.probability}
-    if isinstance(watched, StoppingQuantities):  # for a binary task the posterior equals the probability
+    if isinstance(watched, StoppingQuantities):  # in a binary task, `posterior` would equal `probability`
         probabilities["posterior"] = watched.posterior
     for name, probability in probabilities.items():
         for level in levels.probabilities:
@@ -165,9 +167,9 @@ def stops(
 
 
 def watch_planners(planners: Sequence[TopKPlanner], values: Codes, orders: Ints | None) -> StoppingQuantities:
-    """Return the stopping quantities of P patients.
+    """Observe the features of P patients with planners, and return the stopping quantities at each round.
 
-    A separate planner for each patient chooses the features, unless `orders` are given.
+    Unless `orders` are given, a separate planner for each patient chooses the features.
 
     Parameters
     ----------
@@ -203,7 +205,7 @@ def stored_orders(folder: Path, bundle: Bundle, names: Sequence[str], rules: Seq
     """Return {allocation rule: orders in which this rule chose the features of each patient}.
 
     The orders are read from the table `choices` of the stage `allocation`, for the gain `cmi` and the schedule `every`.
-    A rule that the table lacks is skipped, and the log names the rule.
+    If the table lacks a rule, the rule is skipped and named in the log.
 
     Parameters
     ----------
@@ -274,7 +276,8 @@ def _rows_of(
 ) -> Iterator[pd.DataFrame]:
     """Yield the summary rows about one order of observation in one table.
 
-    The rows are computed from arrays (P, E, rules), in which the top-k task counts as one entity.
+    The rows are computed from arrays with the axes patient, entity and stopping rule. The top-k task counts as one
+    entity.
     """
     binary, rule = name == "tasks", axis_of(part, ["stopping", "level"])
     method, words = "two_elbo" if binary else "linearity", [word for key, word in keys.items() if key != "gain"]
@@ -328,7 +331,7 @@ def _rows_of(
 
 
 def _share(right: NDArray[np.float32] | Bools, among: Bools) -> Part:
-    """Return the numbers of correct and of all cases, summed over entities, (P, rules) each.
+    """Return two arrays (P, rules): numbers of correct cases and of all cases, summed over entities.
 
     Parameters
     ----------

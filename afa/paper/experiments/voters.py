@@ -1,12 +1,13 @@
-"""Sensitivity of results to the elicited answers: main effects, recomputed with the answers of a single voter.
+"""Sensitivity of results to the elicited answers: the main results are recomputed with the answers of single voters.
 
-A voter is an independent run of the elicitation. All other stages use the consensus of all voters, so that their
-intervals are over patients only. This stage runs other stages with the bundle of each voter
-(`afa.elicit.stages.of_one_voter`). Patients, measured genes (the genes of the consensus) and couplings are the same for
-all voters. Couplings are the same because the questions about pairs of genes were asked only once, after the consensus.
+A voter is one of several independent runs of the elicitation. All other stages use the consensus of all voters. Their
+intervals therefore account for variation between patients, but not between voters. This stage runs other stages with
+the bundle of each voter (`afa.elicit.stages.of_one_voter`). Patients, measured genes (the genes of the consensus) and
+couplings are the same for all voters. Couplings are the same because the questions about pairs of genes were asked only
+once, after the consensus.
 
-This stage does not recompute two of the paper's main effects. Layer 0 on synthetic entities does not depend on answers.
-The prompts of language models that choose features contain the potentials of the consensus.
+This stage does not recompute two of the paper's main results. Layer 0 on synthetic entities does not depend on elicited
+answers. Language models as planners are prompted with the potentials of the consensus.
 """
 
 from __future__ import annotations
@@ -68,9 +69,9 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Build the bundle of each voter, and run some stages with this bundle.
 
-    The stages `sign` and `chaos` are run completely, and `allocation`, `binary` and `gauge` in part. Only `chaos` uses
-    all its seeds. All other stages use the random orders of the first seed. Only summary rows at the values of t in the
-    paper's tables are returned.
+    The stages `sign` and `chaos` are run completely. The stages `allocation`, `binary` and `gauge` are run in part.
+    `chaos` uses all its seeds. All other stages use only the random orders of the first seed. Only summary rows at the
+    values of t in the paper's tables are returned.
 
     Parameters
     ----------
@@ -131,7 +132,7 @@ def _gauges(
     bootstrap: Bootstrap,
     threads: int | None,
 ) -> pd.DataFrame:
-    """Return the summary rows `gauge_agreement`, for a sample of patients and only the first rounds."""
+    """Return the rows of the summary table `gauge_agreement`, for a sample of patients and only the first rounds."""
     drawn = random_order(cohort.patients, patient="", seed=0, experiment="voters")[:GAUGE_PATIENTS]
     rows = np.sort(drawn)
     names = [cohort.patients[row] for row in rows]

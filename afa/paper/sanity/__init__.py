@@ -1,9 +1,10 @@
-"""Acceptance tests ("gates"): checks that must pass (supp:sanity), and must fail on perturbed inputs.
+"""Acceptance tests ("gates"): checks that must pass on correct inputs and fail on perturbed inputs (supp:sanity).
 
 A check tests every case of a subject (a bundle with patients) and counts the cases that fail. There are two kinds of
 subjects: the bundle and patients of the run, and small fixed synthetic bundles and patients. To show that a check can
 fail, the check also runs on inputs that are perturbed in a known way. If the check passes on a perturbed input, the
-gate is faulty. Only the synthetic subjects are perturbed, because a user's bundle may hide the perturbation.
+acceptance test is faulty. Only the synthetic subjects are perturbed, because a perturbation of a user's bundle might
+have no effect.
 """
 
 from __future__ import annotations
@@ -66,9 +67,9 @@ class Subject:
 
     @cached_property
     def closures(self) -> list[Bundle]:
-        """Return a bundle for the binary task of each entity.
+        """Return, for each entity, a bundle with the two class models of the entity's binary task.
 
-        The two class models are proportional to exp(S/2) and exp(-S/2).
+        The two class models of a task are proportional to exp(S/2) and exp(-S/2).
         """
         return [closed_bundle(self.bundle, entity) for entity in self.bundle.entities]
 
@@ -122,26 +123,26 @@ class Subject:
 
     @cached_property
     def names(self) -> list[str]:
-        """Return the name of each entity in failure messages."""
+        """Return the names of the entities for failure messages."""
         return [f"{self.bundle.name}, entity {entity}" for entity in self.bundle.entities]
 
     @cached_property
     def tasks(self) -> list[str]:
-        """Return the name of each entity's binary task in failure messages."""
+        """Return the names of the entities' binary tasks for failure messages."""
         return [f"{name} as a binary task" for name in self.names]
 
     @cached_property
     def pairs(self) -> list[str]:
-        """Return the name of each pair of entities in failure messages, in the order of `all_pairs`."""
+        """Return the names of the pairs of entities for failure messages, in the order of `all_pairs`."""
         return [f"{self.bundle.name}, pair {a} against {b}" for a, b in combinations(self.bundle.entities, 2)]
 
 
 def synthetic_subjects(*, threads: int | None = None) -> list[Subject]:
     """Return three synthetic subjects: bundles of 4 entities and 7 features, with 12 patients each.
 
-    One patient of each subject has only values 0. The bundle `signs` has two identical entities and the potentials -1,
-    0 and +1, so that scores tie. The bundle `real` has real-valued potentials and priors. The bundle `opposed` has
-    strong couplings of both signs, for which damped iteration often fails.
+    In each subject, one patient has the value 0 for all features. The bundle `signs` has two identical entities and the
+    potentials -1, 0 and +1, so that scores tie. The bundle `real` has real-valued potentials and priors. The bundle
+    `opposed` has strong couplings of both signs, for which damped iteration often fails.
     """
     made = []
     for name in ("signs", "real", "opposed"):
@@ -191,7 +192,7 @@ def _synthetic_bundle(name: str, draw: np.random.Generator) -> Bundle:
 
 @dataclass(frozen=True)
 class Failure:
-    """A failed case. `case` names the entity or pair, the patient, and t."""
+    """A failed case. `case` names the patient, t, and the entity or the pair of entities."""
 
     case: str
     found: str

@@ -1,11 +1,13 @@
-"""Two acceptance tests along orders of observation: rigorous brackets are never wrong, and mean-field solves converge.
+"""Two acceptance tests along orders of observation, of rigorous score bounds and of mean-field solves.
 
-A bracket decides a sign when it excludes 0 (column `called`). The bracket is wrong if this sign differs from the sign
-at full observation. A mean-field solve must end within tolerance, and its ELBO must not exceed the exact log Z. The
-tables count the decisions of all brackets, including heuristic brackets (decisions.md B4). The tables also count
-sweeps, capped solves and cases that do not converge (decisions.md M8), and contain the contraction constants. Three
-models are solved for each entity: the model of the entity, and the class models `class_1` and `class_0`, proportional
-to exp(S/2) and exp(-S/2).
+Rigorous score bounds must never be wrong.
+
+Score bounds (a bracket) decide a sign when they exclude 0 (column `called`). A decision by score bounds is wrong if it
+differs from the sign at full observation. A mean-field solve must end within tolerance, and its ELBO must not exceed
+the exact log Z. The tables count the decisions of all score bounds, including heuristic bounds (decisions.md B4). The
+tables also count sweeps, capped solves and cases that do not converge (decisions.md M8). They also contain the
+contraction constants. Three models are solved for each entity: the model of the entity, and the class models `class_1`
+and `class_0`, proportional to exp(S/2) and exp(-S/2).
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ TERNARY_SLOPE = 2 / 3
 
 
 class Called(NamedTuple):
-    """The decisions of brackets in all Q duels, or in one binary task (Q = 1).
+    """The decisions of score bounds in all Q duels, or in one binary task (Q = 1).
 
     Parameters
     ----------
@@ -73,7 +75,7 @@ def check_calls(subject: Subject, *, budget_share: float = 1.0) -> Outcome:
 
 
 def all_calls(subject: Subject, budget_share: float = 1.0) -> list[Called]:
-    """Return the decisions of brackets in all duels, followed by the decisions in each binary task."""
+    """Return the decisions of score bounds in all duels, followed by the decisions in each binary task."""
     energy, (a, b) = subject.energies, all_pairs(len(subject.bundle.entities)).T
     tasks = zip(subject.closures, ([task] for task in subject.tasks), energy.T[:, :, None], strict=True)
     found = []
@@ -110,11 +112,13 @@ def _judged(subject: Subject, calls: Called) -> Outcome:
 
 
 def bracket_table(subject: Subject) -> pd.DataFrame:
-    """Return the numbers of decisions and wrong decisions for each (population, bracket, t), over patients and seeds.
+    """Return the numbers of decisions and of wrong decisions for each (population, bracket, t).
+
+    The numbers are summed over patients and seeds.
 
     `decided` is the number of duels or tasks with a winner at full observation. `called` and `wrong` are the numbers of
     decisions and of wrong decisions in the duels or tasks with a winner. A decision is counted at every t at which the
-    bracket excludes 0. `tied_called` is the number of decisions in duels that are tied at full observation. Every
+    score bounds exclude 0. `tied_called` is the number of decisions in duels that are tied at full observation. Every
     decision in a tied duel is wrong.
     """
     return _counted(subject, (0, 1), "t", range(len(subject.bundle.features) + 1))
@@ -126,7 +130,10 @@ def bracket_patients_table(subject: Subject) -> pd.DataFrame:
 
 
 def _counted(subject: Subject, axes: tuple[int, ...], by: str, cells: Sequence[object]) -> pd.DataFrame:
-    """Return counts for duels and for binary tasks, summed over the given axes out of (patient, seed, t)."""
+    """Return counts for duels and for binary tasks, summed over some of the axes patient, seed and t.
+
+    `axes` contains the indices of the summed axes.
+    """
     duels, *tasks = subject.once(all_calls)
     decided, counts = [], []
     for calls in ([duels], tasks):
@@ -142,8 +149,8 @@ def _counted(subject: Subject, axes: tuple[int, ...], by: str, cells: Sequence[o
 def solve_log(subject: Subject, solver: Solver | None = None) -> SolvePaths:
     """Return counts of all mean-field solves along all orders of a subject.
 
-    The first axis of each array is the kind of model, as in `MODELS`. If `solver` is None, the subject's solver is
-    used.
+    The first axis of each array is the kind of model, in the order of `MODELS`. If `solver` is None, the subject's
+    solver is used.
     """
 
     def paths(bundle: Bundle) -> SolvePaths:
@@ -218,12 +225,12 @@ def _below_exact(subject: Subject, bundle: Bundle, entropies: float) -> Outcome:
 
 
 def convergence_table(subject: Subject) -> pd.DataFrame:
-    """Return the numbers of mean-field solves and sweeps for each (model, entity, t), over patients and seeds.
+    """Return the numbers of mean-field solves and sweeps for each (model, entity, t), summed over patients and seeds.
 
     Mean-field inference solves a model at t = 0, and whenever a feature of the model's support is observed.
-    `iterations` is the number of damped sweeps of all solves. `capped` is the number of solves that reached the cap on
-    damped sweeps, and `finished` is the number of capped solves that coordinate ascent brought within tolerance. Rounds
-    without a solve are excluded.
+    `iterations` is the number of damped sweeps in all solves. `capped` is the number of solves that reached the largest
+    number of damped sweeps. `finished` is the number of capped solves that coordinate ascent brought within tolerance.
+    Rounds without a solve are excluded.
     """
     counts = subject.once(solve_log).by_round
     kinds = {"solves": N_SOLVES, "iterations": ITERATIONS, "capped": CAPPED}
@@ -234,11 +241,11 @@ def convergence_table(subject: Subject) -> pd.DataFrame:
 
 
 def nonconvergence_table(subject: Subject) -> pd.DataFrame:
-    """Return a row for each case (model, patient, entity) in which a solve reached the cap on damped sweeps.
+    """Return a row for each case (model, patient, entity) in which a solve reached the largest number of damped sweeps.
 
-    `solves` is the number of mean-field solves of a case, and `capped` is the number of solves that reached the cap. A
-    case is `persistent` if, for every seed, at least half of the solves reached the cap. Mean-field results for a
-    persistent case are not reliable (supp:sanity).
+    `solves` is the number of mean-field solves of a case. `capped` is the number of solves that reached the largest
+    number of sweeps. A case is `persistent` if, for every seed, at least half of the solves are capped. Mean-field
+    results for a persistent case are not reliable (supp:sanity).
     """
     by_patient = subject.once(solve_log).by_patient
     persistent = (2 * by_patient[..., CAPPED] >= by_patient[..., N_SOLVES]).all(axis=2)

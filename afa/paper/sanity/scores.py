@@ -4,8 +4,8 @@ At full observation, every score equals the energy S(x), however the score is co
 is a model G that is added to both class models: p_1 ~ exp(S/2 + G) and p_0 ~ exp(-S/2 + G). The log-ratio of the class
 models does not depend on G. Therefore, `wald`, `l1` and every decision at full observation do not depend on G. Before
 full observation, scores that use inference do depend on G (decisions.md B5, in contrast to supp:sanity). The change of
-these scores is reported, but not tested. Entities are ranked by Copeland's rule, so that ranks and top k do not depend
-on the order of the entities.
+scores that use inference is reported, but not tested. Entities are ranked by Copeland's rule, so that ranks and top k
+do not depend on the order of the entities.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ Rank = Callable[..., list[str]]
 def check_energies(subject: Subject, *, altered: Callable[[Bundle], Bundle] | None = None) -> Outcome:
     """Check that all scores at full observation (|B| = M) equal the energy S or the difference D = S_a - S_b.
 
-    The scores are the running constants (the energy of the observed features), `linearity`, `stack_a` and the closure's
-    `two_elbo`. S is computed directly from the potentials.
+    The checked scores are the running constants (the energy of the observed features), `linearity`, `stack_a`, and
+    `two_elbo` under the closure. S is computed directly from the potentials.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def _at_the_end(
 def check_ranks(subject: Subject, *, rank: Rank = ranking) -> Outcome:
     """Check that the ranking of the entities stays the same when the entities are shuffled.
 
-    Some score matrices are random and have many ties.
+    The rankings are computed from the subject's scores, and from random scores with many ties.
 
     Parameters
     ----------
@@ -139,7 +139,9 @@ def check_ranks(subject: Subject, *, rank: Rank = ranking) -> Outcome:
 
 
 def by_position(scores: Floats, names: Sequence[str], *, tie: float = 0.0) -> list[str]:
-    """Return a ranking that breaks ties by the order of the entities. Perturbed checks use this wrong ranking.
+    """Return a ranking that breaks ties by the order of the entities.
+
+    This ranking is wrong on purpose. Perturbed checks use it.
 
     Parameters
     ----------
@@ -153,7 +155,8 @@ def by_position(scores: Floats, names: Sequence[str], *, tie: float = 0.0) -> li
 def _matrices(subject: Subject, draw: np.random.Generator) -> Iterator[tuple[str, Floats, float]]:
     """Yield (name, matrix of duel scores, largest magnitude of a tied score).
 
-    The scores are random numbers, and `wald` and `linearity` after observing none, half and all of the features.
+    The matrices contain `wald` and `linearity` after none, half and all of the features are observed, and random
+    scores.
     """
     m, n = len(subject.bundle.features), len(subject.bundle.entities)
     rounds = sorted({0, m // 2, m})
@@ -196,9 +199,9 @@ def gauge_change(subject: Subject) -> pd.DataFrame:
     """Return the changes of `two_elbo`, `stack_a` and the Hanson-Wright interval if a gauge is added, for each t.
 
     `states` is the number of pairs of a patient and a binary task. `changed` is the number of pairs whose decision
-    changes. The decision is the sign of the score, or of the interval if it excludes 0. `mean_change` and `max_change`
-    are the mean and the largest change of the score, in nats for `two_elbo`. The change of an interval is the larger of
-    the changes of its two ends.
+    changes. The decision is the sign of the score. For an interval, it is the sign of the interval, or 0 if the
+    interval contains 0. `mean_change` and `max_change` are the mean and the largest change of the score, in nats for
+    `two_elbo`. The change of an interval is the larger of the changes of its two ends.
     """
     compared = subject.once(gauge_differences)
     tables = []
@@ -222,7 +225,7 @@ def gauge_change(subject: Subject) -> pd.DataFrame:
 
 
 def with_gauge(closed: Bundle, share: tuple[float, float]) -> Bundle:
-    """Return the bundle of a binary task, with a share of a random pairwise model G added to each class.
+    """Return the bundle of a binary task, in which each class gets a share of a random pairwise model G (a gauge).
 
     The bundle's name determines the seed of G. The gauge G has potentials for the support of S and a few more features.
     The potentials of G are multiples of 1/8, so that sums in a bundle with integer potentials stay exact.

@@ -95,7 +95,7 @@ def summarise(
     Raises
     ------
     ConfigError : a table is not complete.
-    SanityError : a rigorous bracket made a wrong call.
+    SanityError : a rigorous bracket decided a duel wrongly.
 
     """
     grid = read_grid(tables, allocation_truth)
@@ -238,7 +238,7 @@ def saved_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
     The column `quantity` names the metric: the sign accuracy (`accuracy`) or the precision of the top k (`p_at_k`),
     averaged over patients. The count is the smallest t such that, from t on, the metric is always at least `level`
     times its final value. If `reference` is `random`, the value is the count for random order minus the count for the
-    strategy. Both counts are computed from the same resampled patients.
+    strategy. The counts for both orders are computed from the same resampled patients.
     """
     for quantity, target, column in QUANTITIES:
         if not grid.totals[column].any():
@@ -277,7 +277,7 @@ def frontier_rows(table: pd.DataFrame, grid: Grid, patients: Sequence[str], resa
     """Yield the sign accuracy and the top-k precision of the rule `frontier`, for each background and t.
 
     The column `variant` names the background. `gap` is the metric of `frontier` minus the metric of a strategy in
-    `FRONTIER_COMPARED` on the same patients. That strategy decides with the score `linearity`.
+    `FRONTIER_COMPARED` on the same patients. The strategies in `FRONTIER_COMPARED` decide with the score `linearity`.
     """
     if table.empty:
         return

@@ -45,9 +45,10 @@ def layer0_portfolio(
 ) -> dict[str, pd.DataFrame]:
     """Run Layer 0 with the true number of clusters on the synthetic entities of each configuration.
 
-    The result has the tables of `layer0_tables` for k = 5 (tab:layer0_synthetic). The columns `bundle` and `cohort`
-    contain the name of the configuration. The additional table `configurations` has one row for each configuration.
-    `printed_separation` is the separation ratio in the paper's table, from which we computed the spread.
+    The result contains the tables of `layer0_tables`, computed with k = 5 (tab:layer0_synthetic). The columns `bundle`
+    and `cohort` contain the name of the configuration. The additional table `configurations` has one row for each
+    configuration. `printed_separation` is the separation ratio in the paper's table, from which we computed the
+    configuration's spread.
     """
     parts: list[dict[str, pd.DataFrame]] = []
     for config in configurations:
@@ -71,11 +72,11 @@ def layer0_portfolio(
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return the rows of the table `layer0_synthetic` in `summary.csv`, from the tables of `layer0_portfolio`.
 
-    The rows are as in `layer0_bundle`, with the name of the configuration as `stratum`. Rows without a stratum are sums
-    over all configurations. The quantity `configurations` is the number of configurations in which Layer 0 removes at
-    least one cluster. `accuracy` is the sign accuracy at each t if `greedy` considers all entities. `gap` is the sign
-    accuracy if `greedy` considers only the remaining entities, minus `accuracy`. In rows without a stratum, `accuracy`
-    and `gap` are means over configurations.
+    The rows are as in `layer0_bundle`. The stratum is the name of the configuration. Rows without a stratum are about
+    all configurations together. The quantity `configurations` is the number of configurations in which Layer 0 removes
+    at least one cluster. `accuracy` is the sign accuracy at each t if `greedy` chooses features for all entities. `gap`
+    is the change of the accuracy if `greedy` chooses features only for the entities that Layer 0 leaves. In rows
+    without a stratum, `accuracy` and `gap` are means over all configurations.
     """
     layer0 = tables["layer0"]
     resampled = Resampled.of(tables["patients"]["patient"].unique(), **dict(bootstrap), purpose="layer0_synthetic")

@@ -1,8 +1,9 @@
-"""Synthetic entities and patients for Layer 0: six simulators, which the paper calls stories.
+"""Six simulators of synthetic entities and patients for Layer 0. The paper calls the simulators stories.
 
-A story generates the potentials of clustered entities without priors. Patients are exact samples from the resulting
-models. `config/portfolio.yaml` contains the parameters of each configuration. A comment in this YAML file explains how
-we chose the parameters. The fields of a story's class are the parameters of the story (tab:layer0_synthetic).
+A story generates potentials of entities in clusters. The entities have no priors. Patients are exact samples from
+models with the generated potentials. `config/portfolio.yaml` contains the parameters of each configuration. A comment
+in `config/portfolio.yaml` explains how we chose the parameters. The fields of a story's class are the parameters of the
+story (tab:layer0_synthetic).
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class Configuration(BaseModel):
 
 
 class Graded(Configuration):
-    """Clusters whose effects differ in strength.
+    """Parameters of stories in which the effects of clusters differ in strength.
 
     Parameters
     ----------
@@ -115,7 +116,7 @@ class Graded(Configuration):
 
 
 class Coupled(Configuration):
-    """Features on rings.
+    """Parameters of stories with couplings between neighbouring features on a ring.
 
     Parameters
     ----------
@@ -128,7 +129,7 @@ class Coupled(Configuration):
 
 
 class Blocks(Graded, Coupled):
-    """Clusters with separate blocks of features.
+    """Parameters of stories in which each cluster has its own block of features.
 
     Parameters
     ----------
@@ -140,7 +141,7 @@ class Blocks(Graded, Coupled):
 
 
 class SharedBlocks(Blocks):
-    """Clusters with separate blocks of features, and additional features common to all clusters.
+    """Parameters of stories in which clusters have separate blocks of features, and some features in common.
 
     Parameters
     ----------
@@ -153,7 +154,7 @@ class SharedBlocks(Blocks):
 
 
 class StrainIdentification(Graded):
-    """Clusters of strains that differ by their alleles at the same markers.
+    """Parameters of the story of strains, which differ by their alleles at the same markers.
 
     Parameters
     ----------
@@ -167,7 +168,7 @@ class StrainIdentification(Graded):
 
 
 class Composition(Graded, Coupled):
-    """Mixtures of components.
+    """Parameters of the story in which entities are mixtures of components.
 
     Parameters
     ----------
@@ -181,7 +182,7 @@ class Composition(Graded, Coupled):
 
 
 class BlobAndOutliers(Coupled):
-    """One large cluster of entities (the blob) and single entities as outliers.
+    """Parameters of the story with one large cluster of entities (the blob) and single entities as outliers.
 
     Parameters
     ----------
@@ -224,7 +225,7 @@ N_PATIENTS = 200
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """The potentials of N entities, whose couplings have a common list of edges.
+    """The potentials of N entities. The couplings of all entities have the same list of edges.
 
     Parameters
     ----------
@@ -240,11 +241,11 @@ class Model:
 
 
 def drug_family(config: SharedBlocks, draw: np.random.Generator) -> Model:
-    """Return families of drugs with separate targets, a common stress response, and off-target effects on all features.
+    """Return a model whose entities are drugs, in families with separate targets and a common stress response.
 
-    Each drug family changes `block` target features of its own. The sign of each change is random, and its size is
-    proportional to the family's potency. All families change the `shared` stress features by half the effect. Each drug
-    adds normally distributed off-target effects to all features.
+    Each drug family changes `block` target features of its own. Each change has a random sign and a size proportional
+    to the family's potency. All families change the `shared` stress features by half the effect. Each drug adds
+    normally distributed off-target effects to all features.
     """
     centre = _own_blocks(config, draw, shared=config.shared)
     coherent = np.sign(centre)
@@ -256,8 +257,8 @@ def drug_family(config: SharedBlocks, draw: np.random.Generator) -> Model:
 def pathway_enrichment(config: Blocks, draw: np.random.Generator) -> Model:
     """Return a model whose entities are gene sets. Each gene set is enriched in one pathway module.
 
-    A gene set has strong effects on the features of its module. Gene sets of the same module differ only by small,
-    uniformly distributed amounts on the module's features. Couplings are weak.
+    A gene set has strong effects on the features of its module. The effects of gene sets of the same module differ only
+    by small, uniformly distributed amounts. Couplings are weak.
     """
     centre = _own_blocks(config, draw)
     own = (centre != 0)[config.home]
@@ -266,7 +267,7 @@ def pathway_enrichment(config: Blocks, draw: np.random.Generator) -> Model:
 
 
 def strain_identification(config: StrainIdentification, draw: np.random.Generator) -> Model:
-    """Return lineages of strains. All strains of a lineage have the same alleles.
+    """Return a model whose entities are strains of lineages. All strains of a lineage have the same alleles.
 
     Markers are independent. At `private` random markers, a strain has a weaker or stronger effect than its lineage.
     """
@@ -279,12 +280,12 @@ def strain_identification(config: StrainIdentification, draw: np.random.Generato
 
 
 def hierarchy(config: SharedBlocks, draw: np.random.Generator) -> Model:
-    """Return families of entities that are grouped into two orders, as in a taxonomy.
+    """Return a model with families of entities, which are grouped into two orders as in a taxonomy.
 
-    The first half of the families (rounded up) belongs to the first order, the second half to the second order. Each
-    family has its own block of features. The last `shared` features are divided between the orders. All families of an
-    order have effects on the order's features. Entities differ by normally distributed amounts on all features of their
-    family.
+    The first half of the families (rounded up) belongs to the first order. The second half belongs to the second order.
+    Each family has its own block of features. The last `shared` features are divided between the two orders. All
+    families of an order have effects on the order's features. The potentials of entities of the same family differ by
+    normally distributed amounts.
     """
     centre = _own_blocks(config, draw, shared=config.shared)
     coherent = np.sign(centre)
@@ -299,11 +300,14 @@ def hierarchy(config: SharedBlocks, draw: np.random.Generator) -> Model:
 
 
 def composition(config: Composition, draw: np.random.Generator) -> Model:
-    """Return entities that are mixtures of common components. The entities fill a simplex and form no clusters.
+    """Return a model whose entities are mixtures of common components.
 
-    The component of an entity's group has the weight 1 - `spread` in the mixture. The weight `spread` is divided among
-    all components by a sample from a flat Dirichlet distribution. A component has normally distributed potentials on
-    all features, and couplings along a ring with strengths of its own.
+    The entities fill a simplex and form no clusters.
+
+    In an entity's mixture, the component of the entity's group has at least the weight 1 - `spread`. The remaining
+    weight `spread` is divided among all components at random, by a flat Dirichlet distribution. A component has
+    normally distributed unary potentials on all features. Its couplings, between neighbouring features on a ring, have
+    random strengths.
     """
     n_components = len(config.sizes)
     components = config.effect * config.potencies[:, None] * draw.standard_normal((n_components, config.features))
@@ -317,10 +321,11 @@ def composition(config: Composition, draw: np.random.Generator) -> Model:
 def blob_and_outliers(config: BlobAndOutliers, draw: np.random.Generator) -> Model:
     """Return the paper's adversarial geometry: one large cluster of entities (the blob) and single outliers.
 
-    All members of the blob have the same support, with potentials of +-`effect` that are mostly positive. Features at
-    most `reach` apart are coupled by +-`coupling`, with mostly positive signs. Members of the blob differ by normally
-    distributed amounts on all potentials and couplings. Every outlier has its own support, with potentials generated in
-    the same way.
+    All members of the blob have the same support. Their unary potentials are `effect` with probability
+    `positive_share`, and otherwise -`effect`. Two features at most `reach` apart on a ring have a coupling of
+    `coupling` with probability `positive_share`, and otherwise of -`coupling`. The potentials and couplings of the
+    blob's members differ by normally distributed amounts. Every outlier has its own support. Its potentials and
+    couplings are generated in the same way.
     """
     starts = np.concatenate([[0], np.cumsum(config.supports)])
     blocks = [np.arange(first, last) for first, last in pairwise(starts)]
@@ -352,7 +357,10 @@ STORIES: dict[str, tuple[type[Configuration], Callable[[Any, np.random.Generator
 
 
 def simulated_bundle(config: Configuration) -> Bundle:
-    """Return a configuration's entities as a bundle. Names contain cluster and number. The result is reproducible."""
+    """Return a configuration's entities as a bundle.
+
+    An entity's name contains its cluster and a number. The result is reproducible.
+    """
     model = STORIES[config.story][1](config, generator_of("portfolio", config.name, "entities"))
     n, m = model.unary.shape
     entity, edge = np.nonzero(model.weight)
@@ -366,9 +374,10 @@ def simulated_bundle(config: Configuration) -> Bundle:
 def simulated_cohort(config: Configuration, bundle: Bundle, n_patients: int = N_PATIENTS) -> Cohort:
     """Return simulated patients. Each patient has `n_true` true entities, which are the patient's labels.
 
-    The first true entity of a patient is uniformly distributed. With probability `loyalty`, a further true entity is
-    sampled from the cluster of the first true entity, if this cluster has another entity, and otherwise from all other
-    entities. The patient's profile is an exact sample from p(x) ~ exp(mean of S_v(x) over the true v).
+    The first true entity of a patient is chosen uniformly at random. With probability `loyalty`, a further true entity
+    is chosen from the cluster of the first true entity. Otherwise, or if this cluster has no other entity, it is chosen
+    from all entities that are not yet true. The patient's profile is an exact sample from p(x) ~ exp(mean of S_v(x)
+    over the true entities v).
     """
     draw = generator_of("portfolio", config.name, "patients")
     entities = parameters(bundle)
@@ -401,7 +410,7 @@ def _true_entities(config: Configuration, draw: np.random.Generator) -> list[int
 def _own_blocks(config: Blocks, draw: np.random.Generator, *, shared: int = 0) -> Floats:
     """Return the unary potentials at the centre of each cluster, (C, M).
 
-    The potentials have random signs on the cluster's own block, and are 0 elsewhere.
+    The potentials have random signs on the cluster's own block, and are 0 on all other features.
     """
     n_clusters = len(config.sizes)
     centre = np.zeros((n_clusters, n_clusters * config.block + shared))
@@ -416,7 +425,7 @@ def _coupled(config: Blocks, unary: Floats, coherent: Floats) -> Model:
 
     A cluster has couplings only in its own block.
 
-    The couplings favour the signs of the cluster's unary potentials.
+    The couplings favour values with the signs of the cluster's unary potentials.
 
     Parameters
     ----------
