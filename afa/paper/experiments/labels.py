@@ -174,7 +174,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
 
 def _beside(labels: pd.DataFrame, sample: Resampled) -> list[Labelled]:
-    """Return the prevalence of each label, and the accuracy of always giving the label's more frequent value."""
+    """Return the prevalence of each label, and the accuracy of always predicting the label's more frequent value."""
     prevalence, sizes = dict[str, Floats](), dict[str, int]()
     for name, part in groups(labels, "entity"):
         weights = sample.drawn(part["patient"])
