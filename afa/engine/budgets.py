@@ -1,13 +1,15 @@
-"""Bound how far the values of unobserved features can still move the log-odds D_ab of a duel (an entity pair a, b).
+"""Bound how far the unobserved features can still move the log-odds D_ab of a duel (an entity pair a, b).
 
-The `l1` budget of a duel is the l1 distance between the two entities' models. The distance sums over effective unaries
-and over couplings between unobserved features (eq:l1-bracket). `Budgets` contains the budgets of all duels of one
-patient. After each observation, kernels update the budgets of the entities that changed.
+The bound, called the `l1` budget of the duel, is the l1 distance between the models of a and b. The distance is a sum
+over the effective unaries and over the couplings between unobserved features (eq:l1-bracket). `Budgets` contains the
+budgets of all entity pairs for one patient. After each observation of a feature, kernels update the budgets of the
+entities with the feature in their support.
 
-In an exclusive group of features, at most one member is +1 (docs/decisions.md, Base rates). The kernels process a whole
-exclusive group when they reach the last member of the group. Row `NEXT` of `Packed.site` links each member to the next
-one. For a member of a group, `State.m` is the probability of +1 given the observed members, and 0 once the member is
-observed. The probabilities of all members sum to 1 minus the probability that no member is +1.
+In an exclusive group of features, at most one member is +1 (docs/decisions.md, Base rates). The kernels loop over
+features, and compute the contribution of a whole exclusive group when they reach the last member of the group. Row
+`NEXT` of `Packed.site` links each member to the next member of its group. `State.m` of an unobserved member is the
+probability that the member is +1, given the observed members of its group. `State.m` of an observed member is 0. The
+sum of `State.m` over a group equals 1 minus the probability that no member is +1.
 """
 
 from __future__ import annotations
@@ -37,17 +39,18 @@ from afa.model.arrays import Floats, Ints
 
 
 class DuelEdges(NamedTuple):
-    """Amounts that couplings add to the budgets of Q duels. All patients share these arrays.
+    """Amounts that couplings add to the `l1` budgets of Q duels (entity pairs). All patients use the same arrays.
 
-    If feature f is observed, the entries first_edge[f] to first_edge[f + 1] - 1 reduce budgets.
+    When feature f is observed, the amounts at the indices first_edge[f] to first_edge[f + 1] - 1 are subtracted from
+    the budgets.
 
     Attributes
     ----------
     first_edge : (M + 1,) int64, first entry of each feature
-    duel : (E,) int64, duel whose budget shrinks
-    other : (E,) int64, feature at the other end of the coupling; the entry is ignored if `other` is observed
-    size : (2, E) float64, nats by which the lower (row 0) and upper (row 1) budgets shrink
-    coupled : (2, Q) float64, coupling part of each budget before any observation, nats
+    duel : (E,) int64, duel from whose budget the amount is subtracted
+    other : (E,) int64, second feature of the coupling; if `other` is already observed, nothing is subtracted
+    size : (2, E) float64, amounts for the lower (row 0) and upper (row 1) budgets, nats
+    coupled : (2, Q) float64, sum of the amounts for each budget before any observation, nats
 
     """
 
@@ -59,16 +62,17 @@ class DuelEdges(NamedTuple):
 
 
 class Budgets(NamedTuple):
-    """Tight `l1` budgets of one patient's duels. Kernels change the arrays in place.
+    """Tight `l1` budgets of one patient: bounds on how far the log-odds D of each entity pair can still move.
 
-    In `coupled` and `whole`, row 0 bounds how far below its running constant D can end, and row 1 bounds how far above.
-    In the paper's models, rows 0 and 1 are equal, and kernels update only row 0 of `coupled`.
+    In `coupled` and `whole`, row 0 bounds how far D can fall below its running constant, and row 1 bounds how far D can
+    rise above its running constant. In the paper's models, both bounds are equal, and kernels update only row 0 of
+    `coupled`. Kernels change the arrays in place.
 
     Attributes
     ----------
-    coupled : (2, Q) float64, part of the budget from couplings, nats
+    coupled : (2, Q) float64, contribution of the couplings to the budget, nats
     whole : (2, Q) float64, budget including unaries, nats
-    norm : (2, N) float64, how far the terms of each entity alone can move its score, nats
+    norm : (2, N) float64, how far the unary terms of each entity can lower and raise its score, nats
 
     """
 
@@ -79,7 +83,7 @@ class Budgets(NamedTuple):
 
 @kernel(entrance=True)
 def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
-    """Return the amounts that couplings add to the budgets of the given duels.
+    """Return the amounts that couplings add to the `l1` budgets of the given duels (entity pairs).
 
     Parameters
     ----------
@@ -115,7 +119,7 @@ def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
         first_edge[at[e] + 1] += 1
     first_edge = np.cumsum(first_edge)
     place = first_edge.copy()
-    for e in range(n):  # sort by feature; entries of the same feature keep their order
+    for e in range(n):  # stable sort by feature
         order[place[at[e]]] = e
         place[at[e]] += 1
     return DuelEdges(first_edge, duel[order], other[order], size[:, order], coupled)
@@ -123,7 +127,7 @@ def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
 
 @kernel(inline=True)
 def _couplings_of(packed: Packed, slot: int, row: Floats) -> None:
-    """Write the couplings of one slot (entity, feature) into `row`, (M,) float64, unless the slot is -1."""
+    """Write the couplings of one slot (entity, feature) into `row`, an array (M,). Do nothing if the slot is -1."""
     if slot >= 0:
         for e in range(packed.first_edge[slot], packed.first_edge[slot + 1]):
             row[packed.feature[packed.other_slot[e]]] = packed.coupling[e]
@@ -131,7 +135,7 @@ def _couplings_of(packed: Packed, slot: int, row: Floats) -> None:
 
 @kernel(entrance=True)
 def new_budgets(packed: Packed, edges: DuelEdges, state: State) -> Budgets:
-    """Return the budgets of a patient before any observation."""
+    """Return the `l1` budgets of all entity pairs before any observation."""
     n = len(packed.prior)
     budgets = Budgets(edges.coupled.copy(), np.empty_like(edges.coupled), np.zeros((2, n)))
     for entity in range(n):
@@ -143,13 +147,13 @@ def new_budgets(packed: Packed, edges: DuelEdges, state: State) -> Budgets:
 
 @kernel(inline=True)
 def copy_budgets(budgets: Budgets) -> Budgets:
-    """Return a copy of the budgets that can be changed independently."""
+    """Return an independent copy of the budgets."""
     return Budgets(budgets.coupled.copy(), budgets.whole.copy(), budgets.norm.copy())
 
 
 @kernel(entrance=True, borrows=True)
 def update_budgets(packed: Packed, edges: DuelEdges, state: State, budgets: Budgets, feature: int) -> None:
-    """Update the budgets after the observation of one feature. Call `condition` first."""
+    """Update the `l1` budgets after one feature has been observed by `condition`."""
     for e in range(edges.first_edge[feature], edges.first_edge[feature + 1]):
         if not state.observed[edges.other[e]]:
             budgets.coupled[0, edges.duel[e]] -= edges.size[0, e]
@@ -164,7 +168,7 @@ def update_budgets(packed: Packed, edges: DuelEdges, state: State, budgets: Budg
 
 @kernel(borrows=True)
 def _sum_terms(packed: Packed, state: State, budgets: Budgets, entity: int) -> None:
-    """Write how far one entity's features, except members of exclusive groups, can lower and raise its score."""
+    """Write how far the unary terms of one entity outside exclusive groups can lower and raise its score."""
     below, above = 0.0, 0.0
     for slot in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
         if not packed.class_conditional:
@@ -179,16 +183,15 @@ def _sum_terms(packed: Packed, state: State, budgets: Budgets, entity: int) -> N
 
 @kernel(inline=True)
 def _reach(low: float, middle: float, high: float) -> tuple[float, float]:
-    """Return how far below 0 and how far above 0 the term of one unobserved feature can be, as non-negative numbers."""
+    """Return the largest distance below 0 and the largest distance above 0 of three possible values of a term."""
     return -min(0.0, low, middle, high), max(0.0, low, middle, high)
 
 
 @kernel(borrows=True)
 def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> None:
-    """Write the budgets of all duels of one entity.
+    """Write the `l1` budgets of all entity pairs that include one entity.
 
-    A budget is the sum of two bounds, one for each entity, and a correction for features in the support of both
-    entities.
+    The budget of a pair is the sum of the bounds of both entities, corrected for features in both supports.
     """
     overlaps, coupled, whole, norm = packed.overlaps, budgets.coupled, budgets.whole, budgets.norm
     n = norm.shape[1]
@@ -205,7 +208,7 @@ def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> No
                 below -= abs(of_a) + abs(of_b) - abs(of_a - of_b)
                 continue
             after = packed.site[NEXT, slot_a]
-            if 0.0 <= after <= slot_a:  # an exclusive group is processed at its last member
+            if 0.0 <= after <= slot_a:  # add the bound of a whole exclusive group at its last member
                 of_group = range_of_group(packed.site, state.m, slot_a, slot_b)
                 below, above = below + of_group[0], above + of_group[1]
             if after >= 0.0 or state.observed[packed.feature[slot_a]]:
@@ -223,7 +226,7 @@ def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> No
 
 @kernel(entrance=True)
 def entity_budgets(packed: Packed, state: State) -> Floats:
-    """Return how far unobserved features can move the score S_v of each entity (eq:l1-bracket).
+    """Return how far the unobserved features can move the score S_v of each entity v (eq:l1-bracket).
 
     Returns
     -------
@@ -247,10 +250,10 @@ def entity_budgets(packed: Packed, state: State) -> Floats:
 def range_of_pair(
     packed: Packed, of_a: float, slot_a: int, other_a: int, of_b: float, slot_b: int, other_b: int
 ) -> tuple[float, float]:
-    """Return how far down and how far up the couplings between two unobserved features can move D.
+    """Return how far the couplings between two unobserved features can lower and raise the log-odds D.
 
-    Both numbers are non-negative. The difference of the two coupling energies is linear in the value of each feature.
-    Therefore, the extremes of the difference occur where each feature has its lowest or highest value.
+    The coupling energies are linear in the value of each feature. Therefore, only the lowest and highest value of each
+    feature must be checked.
 
     Parameters
     ----------
@@ -279,9 +282,7 @@ def range_of_pair(
 
 @kernel()
 def range_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> tuple[float, float]:
-    """Return how far down and how far up the unobserved members of an exclusive group can move D.
-
-    Both numbers are non-negative.
+    """Return how far the unobserved members of an exclusive group can lower and raise the log-odds D.
 
     Parameters
     ----------
@@ -296,9 +297,10 @@ def range_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> tuple[f
 def _most_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> float:
     """Return the largest log P_a / P_b over all possible observations of an exclusive group.
 
-    Either one member is observed as +1, or some members are observed as 0. In the second case, P_a and P_b are the
-    probabilities that all these members are 0. P_a / P_b grows if a member with a smaller ratio is observed as 0. The
-    loop repeats until P_a / P_b no longer grows.
+    P_a and P_b are the probabilities of the observations under the models of the entities a and b. Either one member is
+    observed as +1, or some members are observed as 0. The first loop finds the members to observe as 0: it adds each
+    member whose ratio of probabilities of +1 is below the present P_a / P_b, and repeats until P_a / P_b no longer
+    grows. The second loop compares the result with the ratio of each single member at +1.
     """
     best, better = 1.0, True
     while better:
@@ -322,7 +324,7 @@ def _most_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> float:
 
 @kernel()
 def variance_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> float:
-    """Return the variance of an exclusive group's term in D under the mixture of both posteriors (eq:sigma-D).
+    """Return the variance of an exclusive group's term in D under the mixture of both entities' models (eq:sigma-D).
 
     Parameters
     ----------
@@ -351,12 +353,11 @@ UNIFORM_SECOND = 2.0 / 3.0
 
 @kernel(inline=True)
 def moments_at(packed: Packed, state: State, slot: int, other: int) -> tuple[float, float]:
-    """Return the first and second moment of the feature of one slot (entity, feature).
+    """Return the first and second moment of a feature under the model of one entity.
 
-    A slot of -1 means that the feature is outside the entity's support. In the paper's models, a feature outside the
-    support has the moments of the uniform distribution. In models with class-conditional probabilities, a feature
-    outside the support has the moments of the background, which are stored at `other`, the slot of this feature in the
-    other entity.
+    If `slot` is -1, the feature is outside the entity's support. In the paper's models, the moments are then the
+    moments of the uniform distribution. In models with class-conditional probabilities, the moments are then the
+    background moments, which are stored at the slot `other` (the same feature in another entity).
     """
     if slot >= 0:
         return state.m[slot], state.q[slot]
@@ -367,16 +368,16 @@ def moments_at(packed: Packed, state: State, slot: int, other: int) -> tuple[flo
 
 @kernel(inline=True)
 def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int) -> tuple[float, float, float]:
-    """Return u(s) for s = -1, 0, +1: the change of D if an unobserved feature is observed with the value s.
+    """Return u(-1), u(0) and u(+1), where u(s) is the change of D if a feature is observed with the value s.
 
-    A slot of -1 means that the feature is outside the support of this entity. At least one of the two slots must be 0
-    or more. If the feature cannot have the value s, u(s) is set to u(0).
+    If `slot_a` or `slot_b` is -1, the feature is outside the support of this entity; they must not both be -1. If the
+    feature cannot have the value s, the function returns u(0) in place of u(s).
     """
     if not packed.class_conditional:
         high = (state.field[slot_a] if slot_a >= 0 else 0.0) - (state.field[slot_b] if slot_b >= 0 else 0.0)
         return -high, 0.0, high
     site, slot = packed.site, max(slot_a, slot_b)
-    if site[NEXT, slot] >= 0.0:  # every entity's model includes all members of the exclusive group
+    if site[NEXT, slot] >= 0.0:  # all members of an exclusive group are in both supports
         of_a, of_b = state.m[slot_a], state.m[slot_b]
         middle = math.log1p(-of_a) - math.log1p(-of_b)
         return middle, middle, math.log(of_a / of_b) if of_b > 0.0 else middle
@@ -396,12 +397,12 @@ def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int) -> tup
 
 @kernel(inline=True)
 def resolved_sign(lead: float, below: float, above: float, tie: float) -> int:
-    """Return the sign of D if every value of the unobserved features leads to this sign, else 0.
+    """Return the sign of D if D has this sign for all values of the unobserved features, else 0.
 
     Parameters
     ----------
     lead : part of D from the observed features, nats
-    below, above : how far below and above `lead` D can end, nats
+    below, above : bounds on how far D can fall below `lead` and rise above `lead`, nats
     tie : magnitude up to which D counts as 0
 
     """
@@ -412,6 +413,6 @@ def resolved_sign(lead: float, below: float, above: float, tie: float) -> int:
 
 @kernel(inline=True)
 def number_of(n: int, one: int, other: int) -> int:
-    """Return the index of the duel of two entities in the ordered list of all pairs a < b of n entities."""
+    """Return the index of the pair of two entities in the ordered list of all pairs a < b of n entities."""
     a, b = min(one, other), max(one, other)
     return a * n - a * (a + 1) // 2 + b - a - 1

@@ -1,11 +1,13 @@
-"""Compile and cache kernels with numba, without fast-math. Results do not depend on the number of threads.
+"""Compile kernels with numba and cache their machine code.
 
-Numba recompiles a cached kernel if the kernel's own file changes. If kernel A calls kernel B and only the file of B
-changes, numba reuses the outdated machine code of A. Therefore, the name of the cache folder is a digest of numba's
-version, the processor and every file of `afa.engine`. A process that has compiled kernels writes a list of the cached
-files with their digests (`write_list`). If the files of a cache folder do not match its list, the folder is deleted,
-and the kernels are compiled again. Numba is imported when the first kernel is compiled. After `do_without`, kernels run
-as Python, and numba is never imported.
+The numba option `fastmath` is off.
+
+Numba compiles a cached kernel again if the file of this kernel changes. But if kernel A calls kernel B, and only the
+file of B changes, numba reuses the outdated machine code of A. To prevent this, the name of the cache folder includes a
+digest of numba's version, the processor and all files of `afa.engine`. A process that has compiled kernels writes a
+list of the cached files with their digests (`write_list`). If the cached files do not match this list, the cache folder
+is deleted, and the kernels are compiled again. Numba is imported when a module defines its first kernel. After a call
+of `do_without`, kernels run as plain Python, and this module does not import numba.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 PARTS = 8
 LIST_FILE = "compiled.json"
-"""File in the cache folder with the digest of each cached file and the names of the fully compiled kernel groups."""
+"""File in the cache folder that lists the digest of each cached file and the fully compiled kernel groups."""
 CACHE_BYTES = 48 * 2**20
 """Upper bound on the size in bytes of all kernels in the cache folder."""
 FIRST_MESSAGE = "afa: compiling kernels, about 40 s for a planner, once for this installation ..."
@@ -55,16 +57,16 @@ _log = logging.getLogger("afa")
 
 
 def cache_folder() -> Path | None:
-    """Return the path of the kernel cache, which may not exist yet, or None if the user has no home folder."""
+    """Return the path of the cache folder, which may not exist yet. Return None if the user has no home folder."""
     place = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
-    with suppress(RuntimeError):  # raised if the system does not know the user and HOME is not set
+    with suppress(RuntimeError):  # Path.home() fails if HOME is not set and the user is unknown
         place = place or str(Path.home() / ".cache")
     return Path(place, "afa", f"kernels-{_digest_of_code()}") if place else None
 
 
 @cache
 def _digest_of_code() -> str:
-    package = Path(__file__).parent  # numba's cache depends on the source path, which differs between installations
+    package = Path(__file__).parent  # numba's cache depends on the path of the source file
     digest = hashlib.sha256(f"{version('numba')}\0{_processor()}\0{package}\0".encode())
     for source in sorted(package.glob("*.py")):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
@@ -72,7 +74,7 @@ def _digest_of_code() -> str:
 
 
 def _processor() -> str:
-    """Return a text that identifies the type of processor. Numba's own cache compares processors in more detail."""
+    """Return a text that identifies the type of processor."""
     described = Path("/proc/cpuinfo")
     first = described.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0] if described.exists() else ""
     kinds = [line for line in first.splitlines() if line.startswith(("model name", "flags", "CPU part", "Features"))]
@@ -86,13 +88,13 @@ def compiled_groups() -> list[str]:
 
 
 def cached_files() -> dict[str, str]:
-    """Return the path and the digest of each file in the list of the cache folder."""
+    """Return the saved list of cached files, as a mapping from the path of each file to its digest."""
     folder = cache_folder()
     return {} if folder is None else dict(_read_list(folder)["files"])
 
 
 def keeps_kernels() -> bool:
-    """Return True if compiled kernels can be cached. Otherwise, log the reason once."""
+    """Return True if compiled kernels can be cached. Otherwise, log the reason (once) and return False."""
     return _usable_folder() is not None
 
 
@@ -105,7 +107,7 @@ def _read_list(folder: Path) -> dict[str, Any]:
 
 
 def write_list(*groups: str) -> None:
-    """Write the digests of the files in the cache folder, and mark `groups` of kernels as compiled."""
+    """Save the list of cached files with their digests, and mark the kernel groups `groups` as fully compiled."""
     folder = _usable_folder()
     if folder is None:
         return
@@ -118,7 +120,7 @@ def write_list(*groups: str) -> None:
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    """Return a mapping from the path of each cached file, relative to the folder, to its digest."""
+    """Return a mapping from the path of each cached file, relative to `folder`, to the digest of the file."""
     found = {}
     for path in sorted(folder.rglob("*.nb[ci]")):
         found[str(path.relative_to(folder))] = sha256_of(path)
@@ -126,9 +128,9 @@ def _digests(folder: Path) -> dict[str, str]:
 
 
 def _is_damaged(folder: Path, listed: dict[str, str]) -> bool:
-    """Return True if a listed file is missing, or is not newer than the list and differs from its digest.
+    """Return True if a listed file is missing, or if a file older than the list does not match its digest.
 
-    A newer file was compiled by another process after the list was written. Numba replaces files as a whole.
+    A file newer than the list is not checked, because another process compiled it after the list was written.
     """
     for name, digest in listed.items():
         path = folder / name
@@ -141,7 +143,10 @@ def _is_damaged(folder: Path, listed: dict[str, str]) -> bool:
 
 @cache
 def _usable_folder() -> Path | None:
-    """Return the cache folder, after deleting a damaged one. If the folder cannot be written, warn and return None."""
+    """Return the cache folder, or None after a warning if the folder cannot be written.
+
+    If the folder is damaged, it is deleted and created again.
+    """
     folder = cache_folder()
     if folder is None:
         _not_kept(None, None)
@@ -154,7 +159,7 @@ def _usable_folder() -> Path | None:
             shutil.rmtree(folder)
             listed = _read_list(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as file:  # in a read-only folder, numba would use another cache folder
+        with tempfile.TemporaryFile(dir=folder) as file:  # numba would silently leave a read-only folder
             if not listed["groups"] and hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, CACHE_BYTES)
     except OSError as error:
@@ -173,16 +178,16 @@ def _not_kept(folder: Path | None, error: OSError | None) -> None:
 
 
 def do_without() -> None:
-    """Make kernels run as plain Python in modules that are imported after this call."""
+    """Make the kernels run as plain Python functions, in all modules that are imported after this call."""
     global _as_python  # noqa: PLW0603 (a property of the process, set once at its start)
     _as_python = True
 
 
 def in_threads(work: Callable[..., None], n_jobs: int, threads: int | None, *given: Any) -> None:
-    """Call `work(*given, first, last)` on parts of `range(n_jobs)` in parallel threads.
+    """Split `range(n_jobs)` into parts, and call `work(*given, first, last)` for each part in parallel threads.
 
-    `work` must write the results of each job to separate memory, so that the results do not depend on the number of
-    threads.
+    `work` must write the results of different jobs to different memory. Then, the results do not depend on the number
+    of threads.
 
     Parameters
     ----------
@@ -198,7 +203,7 @@ def in_threads(work: Callable[..., None], n_jobs: int, threads: int | None, *giv
 
 
 def laid_out(array: NDArray[Scalar]) -> NDArray[Scalar]:
-    """Return the array as a contiguous, writable array. Numba compiles kernels separately for other memory layouts.
+    """Return the array in a contiguous and writable form, for which the kernels are compiled.
 
     Returns
     -------
@@ -209,15 +214,15 @@ def laid_out(array: NDArray[Scalar]) -> NDArray[Scalar]:
 
 
 def kernel(*, entrance: bool = False, inline: bool = False, borrows: bool = False) -> Callable[[Function], Function]:
-    """Return a decorator that makes numba compile the function, cache its machine code and run it without the GIL.
+    """Return a decorator that compiles a function with numba, caches its machine code, and runs it without the GIL.
 
     Parameters
     ----------
-    entrance : True for a kernel that Python calls. Other kernels have no wrapper for arguments from Python, so that
-        they compile faster. A call of such a kernel from Python ends the process
-    inline : True to insert the function into its callers. This is useful for small functions, because a call passes
-        every array of a layout. It is also useful for functions with one caller, because numba would otherwise compile
-        the function twice
+    entrance : True for a kernel that Python code calls. All other kernels compile faster, because they have no wrapper
+        for Python arguments. A call of a kernel without a wrapper from Python code crashes the process
+    inline : True to insert the function into its callers. This is useful for a small function, because a call passes
+        every array of its arguments. It is also useful for a function with one caller, because numba would otherwise
+        compile the function twice
     borrows : True for a kernel that uses only its arguments: it creates no array, and the kernels that it calls return
         none. Reference counting is then switched off (`_nrt`, an undocumented option of numba). With reference
         counting, a walk is two to six times as slow
@@ -229,7 +234,7 @@ def kernel(*, entrance: bool = False, inline: bool = False, borrows: bool = Fals
             return function
         import numba  # noqa: PLC0415 (not needed by a process that runs kernels as Python)
 
-        settings: Any = numba.config  # the type stubs of numba.config and njit are incomplete
+        settings: Any = numba.config  # numba has incomplete type stubs
         njit: Any = numba.njit
         folder, before = _usable_folder(), settings.CACHE_DIR
         _tell_of_compiling()
@@ -248,7 +253,7 @@ def kernel(*, entrance: bool = False, inline: bool = False, borrows: bool = Fals
 
 @cache
 def _tell_of_compiling() -> None:
-    """Log one line when the first kernel is compiled, and later the number of compiled kernels at regular times."""
+    """Log a message when the first kernel is compiled, and then the number of compiled kernels at regular intervals."""
     from numba.core import event  # noqa: PLC0415 (numba is loaded here already)
 
     class CompileCounter(event.Listener):
@@ -270,7 +275,7 @@ def _tell_of_compiling() -> None:
                 self.since = time.monotonic()
 
         def on_end(self, event: Any) -> None:
-            """Do nothing, because a kernel is counted when its compilation begins."""
+            """Do nothing: `on_start` counts the kernels."""
 
     register: Any = event.register
     register("numba:compile", CompileCounter())

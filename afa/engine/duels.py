@@ -1,4 +1,4 @@
-"""Compute the budget, variance, sign votes and bracket decisions of a duel D_ab with compiled kernels.
+"""Compute `l1` budgets, variances, sign votes and bracket decisions of duels (entity pairs) with compiled kernels.
 
 The plain Python definitions of the brackets are in `afa.scores.bracket`.
 """
@@ -28,17 +28,17 @@ from afa.scores.bracket import ALPHA, K1
 
 
 class Duel(NamedTuple):
-    """Sums over the unobserved features of one duel.
+    """Sums over the unobserved features of one duel, which compares two entities by the log-odds D.
 
     Attributes
     ----------
-    budget : how far below its running constant D can end, nats (tight `l1` budget)
-    between : sum of absolute couplings to observed features, nats, which only the paper's budget includes; 0 in models
-        with class-conditional probabilities
+    budget : how far D can fall below its running constant, nats (tight `l1` budget)
+    between : sum of absolute couplings between observed and unobserved features, nats. Only the `l1` budget of the
+        paper includes this sum. It is 0 in models with class-conditional probabilities
     variance : sigma_D^2 (eq:sigma-D)
-    spread : sum of the squared half ranges of the terms; in the paper's models, half ranges equal absolute potentials
-    beta : largest row sum of the half ranges of couplings
-    above : how far above its running constant D can end, nats; equals `budget` in the paper's models
+    spread : sum of (range / 2)^2 over the terms of D; in the paper's models, range / 2 is the absolute potential
+    beta : largest sum, for one feature, of range / 2 over the feature's coupling terms
+    above : how far D can rise above its running constant, nats; equals `budget` in the paper's models
         (docs/decisions.md, Base rates)
 
     """
@@ -53,7 +53,7 @@ class Duel(NamedTuple):
 
 @kernel(entrance=True, borrows=True)
 def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
-    """Return the sums of one duel, computed in one pass over the features in the support of either entity."""
+    """Return the sums (`Duel`) that the brackets of the entity pair (a, b) need."""
     slot_a, last_a = packed.first_slot[a], packed.first_slot[a + 1]
     slot_b, last_b = packed.first_slot[b], packed.first_slot[b + 1]
     below, above, pairs_below, pairs_above, between = 0.0, 0.0, 0.0, 0.0, 0.0
@@ -99,12 +99,14 @@ def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
 
 @kernel(inline=True)
 def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) -> tuple[float, float, float, float]:
-    """Return the sums `below`, `above`, `seen` and `square` over one feature's couplings, as differences of entities.
+    """Return four sums over the couplings of one feature, where a coupling is the difference between two entities.
 
-    `below` and `above` bound how far couplings to unobserved features can move D. `square` is the sum of the squared
-    half ranges of couplings to unobserved features. `seen` is the sum of absolute couplings to observed features, and 0
-    in models with class-conditional probabilities. A slot of -1 means that the feature is outside the entity's support.
-    `without` is a feature to skip, or -1.
+    The sums `below` and `above` bound how far the couplings to unobserved features can lower and raise D. The sum
+    `seen` adds the absolute couplings to observed features (0 in models with class-conditional probabilities). The sum
+    `square` adds (range / 2)^2 over the coupling terms with unobserved features.
+
+    If `slot_a` or `slot_b` is -1, the feature is outside the support of this entity. Couplings to the feature `without`
+    are skipped, unless `without` is -1.
     """
     edge_a = packed.first_edge[slot_a] if slot_a >= 0 else 0
     last_a = packed.first_edge[slot_a + 1] if slot_a >= 0 else 0
@@ -136,7 +138,7 @@ def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) ->
 
 @kernel(entrance=True)
 def variances(packed: Packed, state: State, pairs: Pairs) -> Floats:
-    """Return sigma_D^2 of each duel (eq:sigma-D).
+    """Return the variance sigma_D^2 of the log-odds D of each given duel (entity pair) (eq:sigma-D).
 
     Parameters
     ----------
@@ -155,7 +157,7 @@ def variances(packed: Packed, state: State, pairs: Pairs) -> Floats:
 
 @kernel(entrance=True)
 def vote(packed: Packed, state: State, votes: Ints, feature: int, value: int) -> None:
-    """Add the sign votes of one observation: in each duel, the value votes for the entity that it favours.
+    """Add the sign votes of one observation, which votes in each duel (entity pair) for the entity that it favours.
 
     Call this function before `condition`.
 
@@ -173,12 +175,15 @@ def vote(packed: Packed, state: State, votes: Ints, feature: int, value: int) ->
 
 @kernel(entrance=True)
 def vote_among(holders: Ints, terms: Floats, n: int, tie: float, votes: Ints) -> None:
-    """Add one sign vote to each duel: the sign of the change that one observation makes to the running constant of D.
+    """Add the sign votes of one observation to each duel (entity pair).
+
+    The observation votes for a if it raises the running constant of D_ab, and for b if it lowers this constant.
 
     Parameters
     ----------
-    holders : (n,) int64, entities with the feature in their support. The increase of all other entities is 0
-    terms : (n,) float64, increase of the running constant of each holder by the value, nats
+    holders : (n,) int64, entities with the feature in their support
+    terms : (n,) float64, increase of the running constant of each of these entities, nats; the increase is 0 for all
+        other entities
     votes : (Q, 2) int64, changed in place
 
     """
@@ -187,7 +192,7 @@ def vote_among(holders: Ints, terms: Floats, n: int, tie: float, votes: Ints) ->
         of_one[holders[h]], holds[holders[h]] = terms[h], True
     for one in holders:
         for other in range(n):
-            if other == one or (holds[other] and other < one):  # count a duel once if both supports contain the feature
+            if other == one or (holds[other] and other < one):  # if both supports contain the feature, count once
                 continue
             a, b, p = min(one, other), max(one, other), number_of(n, one, other)
             weight = of_one[a] - of_one[b]
@@ -214,7 +219,7 @@ def bracket_calls(
     gamma: float,
     calls: Codes,
 ) -> None:
-    """Write the decision of each bracket: +1 for entity a, -1 for entity b, or 0 if undecided.
+    """Write the decision of each bracket on the entity pair (a, b): +1 for a, -1 for b, or 0 if undecided.
 
     Parameters
     ----------
@@ -235,9 +240,9 @@ def bracket_calls(
 
 @kernel()
 def vote_call(positive: int, n: int, gamma: float) -> int:
-    """Return 1 if the KL confidence interval of the vote share is above 1/2, -1 if below, else 0 (supp:kl_bracket).
+    """Return 1 if the KL confidence interval of the share of votes is above 1/2, -1 if below, else 0 (supp:kl_bracket).
 
-    The confidence interval excludes 1/2 if n kl(share, 1/2) exceeds log(K1 n^ALPHA / gamma).
+    The share is `positive / n`. The interval excludes 1/2 if n kl(share, 1/2) exceeds log(K1 n^ALPHA / gamma).
     """
     if n == 0:
         return 0
@@ -262,16 +267,16 @@ def refresh_budgets(
     changed_at: Ints,
     now: int,
 ) -> None:
-    """Recompute the tight `l1` budget of each given duel if one of the duel's entities has changed.
+    """Compute the tight `l1` budget again for each given duel (entity pair) with a changed entity.
 
     Parameters
     ----------
     duels : (q,) int64, indices of duels
     pairs : (q, 2) int64, entities of these duels
     budget : (Q,) float64, budgets of all duels, nats; written
-    computed_at : (Q,) int32, round in which each budget was computed, or 0 for never; written
-    changed_at : (N,) int64, round in which each entity last changed, from 1 on
-    now : the present round
+    computed_at : (Q,) int32, step at which each budget was computed, or 0 for never; written
+    changed_at : (N,) int64, step at which each entity last changed, from 1 on
+    now : the present step
 
     """
     for i in range(len(duels)):
@@ -283,7 +288,7 @@ def refresh_budgets(
 
 @kernel()
 def gaussian_sign(mean: float, variance: float) -> float:
-    """Return E[sign X] of a Gaussian X (eq:fsp), which is the sign of the mean if the variance is 0."""
+    """Return E[sign X] of a Gaussian X (eq:fsp). If the variance is 0, return the sign of the mean."""
     if variance <= 0.0:
         return 0.0 if mean == 0.0 else math.copysign(1.0, mean)
     return math.erf(mean / math.sqrt(2.0 * variance))
@@ -291,18 +296,18 @@ def gaussian_sign(mean: float, variance: float) -> float:
 
 @kernel(inline=True)
 def is_stale(changed_at: Ints, computed_at: int, a: int, b: int) -> bool:
-    """Return True if an observation has changed entity a or b since round `computed_at`.
+    """Return True if an observation has changed entity a or entity b since the step `computed_at`.
 
     Parameters
     ----------
-    changed_at : (N,) int64, round in which an observation last changed each entity
+    changed_at : (N,) int64, step at which an observation last changed each entity
 
     """
     return bool(max(changed_at[a], changed_at[b]) > computed_at)
 
 
 def all_pairs(n: int) -> Pairs:
-    """Return every pair of entity indices a < b in order.
+    """Return all pairs a < b of the indices 0 to n - 1, in ascending order.
 
     Returns
     -------
@@ -316,7 +321,7 @@ def all_pairs(n: int) -> Pairs:
 
 
 def sides_of(n: int, duels: Ints) -> Pairs:
-    """Return the entities a < b of the given duels.
+    """Return the entities a < b of the duels (entity pairs) with the given indices.
 
     Parameters
     ----------
@@ -327,7 +332,7 @@ def sides_of(n: int, duels: Ints) -> Pairs:
     pairs : (q, 2) int64, entity indices
 
     """
-    first = np.arange(n) * (2 * n - 1 - np.arange(n)) // 2  # index of the first duel of each entity
+    first = np.arange(n) * (2 * n - 1 - np.arange(n)) // 2  # index of each entity's first pair
     a = np.searchsorted(first, duels, side="right") - 1
     a = np.minimum(a, n - 2)  # the last entity is never the first entity of a pair
     return np.column_stack([a, duels - first[a] + a + 1]).astype(np.int64)

@@ -1,9 +1,9 @@
-"""Compute exact log-partitions of one model for many sets of observations, by compiled variable elimination.
+"""Compute the exact log-partition of one model for each of many sets of observations, by variable elimination.
 
-The elimination order is computed once, for the model without observations (`afa.inference.elimination`). The tables
-contain only unobserved features. Therefore, a state with more observations needs less time. Table entries are weights,
-not logarithms, and each message is divided by its largest entry. If the weights of a state exceed the range of double
-precision, `afa.inference.exact` solves the state with logarithms, which takes longer.
+Each set of observations is called a state. All states use the elimination order of the model without observations
+(`afa.inference.elimination`). The kernels multiply weights exp(E) instead of adding logarithms, and divide each message
+by its largest entry. If the weights of a state still exceed the range of double precision, the slower
+`afa.inference.exact`, which uses logarithms, computes the log-partition of this state.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MEMORY_LIMIT = 2_000_000_000
 
 
 def elimination_plan(mrf: PairwiseMRF) -> Plan:
-    """Return the model's arrays, sorted in the min-fill elimination order that applies without observations."""
+    """Return the arrays of the model, sorted by the min-fill elimination order of the model without observations."""
     evidence = Evidence.of(mrf)
     members, separators, couplings, offset = [], [], [], 0
     for part in components(evidence):
@@ -67,8 +67,7 @@ def log_partitions(
 ) -> Floats:
     """Return the exact log Z(x_obs) of the energy `factor * E` for each state and factor (eq:clamped-logZ).
 
-    The result includes the running constant, and log 3 for each unobserved feature outside the support. The result does
-    not depend on the number of threads.
+    The result includes the running constant, and adds log 3 for each unobserved feature outside the support.
 
     Parameters
     ----------
@@ -112,7 +111,7 @@ def log_partitions(
 
 
 def _distinct(codes: Codes) -> tuple[Codes, NDArray[np.intp]]:
-    """Return the distinct rows of `codes`, (R, n), and the index of each row among the distinct rows, (R,)."""
+    """Return the distinct rows of `codes`, and for each row its index among the distinct rows."""
     n_rows, n = codes.shape
     if n == 0 or n_rows == 0:
         return codes[:1], np.zeros(n_rows, dtype=np.intp)
@@ -121,9 +120,9 @@ def _distinct(codes: Codes) -> tuple[Codes, NDArray[np.intp]]:
 
 
 def _by_logarithms(mrf: PairwiseMRF, plan: Plan, state: Codes, factors: Sequence[float]) -> Floats:
-    """Return the log-partitions of one state, (n_factors,), from `exact`.
+    """Return the log-partition of one state for each factor, computed by `exact`.
 
-    The log-partitions exclude the prior and features outside the support.
+    The result excludes the prior and the features outside the support.
     """
     seen = plan.feature[state != UNOBSERVED]
     observations = dict(zip([mrf.features[j] for j in seen], state[state != UNOBSERVED].tolist(), strict=True))
@@ -138,7 +137,7 @@ def _by_logarithms(mrf: PairwiseMRF, plan: Plan, state: Codes, factors: Sequence
 
 @kernel(entrance=True)
 def _entries(plan: Plan, states: Codes) -> Floats:
-    """Return the number of table entries that each state needs, (U,) float64."""
+    """Return the number of table entries that each of U states needs."""
     clamped = new_clamped(plan)
     entries = np.empty(len(states))
     for i in range(len(states)):
@@ -149,7 +148,7 @@ def _entries(plan: Plan, states: Codes) -> Floats:
 
 @kernel(entrance=True)
 def _solve(plan: Plan, states: Codes, factors: Floats, solved: Floats, first: int, last: int) -> None:
-    """Write log-partitions of states first to last - 1 into `solved`, (U, F). If weights exceed float64, write NaN."""
+    """Write the log-partitions of the states first to last - 1 into `solved`. If weights exceed float64, write NaN."""
     clamped, incoming = new_clamped(plan), new_incoming(len(plan.unary))
     largest, widest = 0, 0
     tables = new_tables(INT(0), INT(0))

@@ -1,8 +1,8 @@
-"""Compiled variable elimination in one state of a model: kernels that sum out the unobserved features one by one.
+"""Sum out the unobserved features of a model one by one, with compiled kernels.
 
-Table entries are weights, not logarithms. A table has one axis of length 3 (values -1, 0, +1) for each feature. The
-kernels compute and sum a table block by block, and store only the messages, which are tables with one feature summed
-out.
+The table of a feature has one axis of length 3 (values -1, 0, +1) for the feature and for each feature of its
+separator. Its entries are weights exp(E), not logarithms. The sum of the table over the values of the feature is called
+its *message*. The kernels compute each table in blocks, add the blocks to the message, and store only the messages.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ STRONGEST = 500.0
 
 
 class EliminationTables(NamedTuple):
-    """Working memory of the elimination: the messages, and one block of the current table.
+    """Working memory of the elimination: all messages, and one block of the present table.
 
-    The last `LOW_AXES` axes of a table (or all axes of a smaller table) are called *low*, and all earlier axes *high*.
+    The last `LOW_AXES` axes of a table are called *low* axes, and all earlier axes are called *high* axes. If a table
+    has at most `LOW_AXES` axes, all its axes are low.
 
     Attributes
     ----------
-    message : (size,) all messages of a state, one after another
-    high : (2, H) weights of +1 and -1 for each configuration of the high axes
-    low : (2, 81) weights of +1 and -1 for each configuration of the low axes
-    block : (3, 81) one block of the table for each of the values -1, 0, +1
+    message : (size,) float64, the messages, one after another
+    high : (2, H) float64, weights of +1 and -1 for each combination of values on the high axes
+    low : (2, 81) float64, weights of +1 and -1 for each combination of values on the low axes
+    block : (3, 81) float64, one block of the table for each of the values -1, 0, +1
 
     """
 
@@ -41,15 +42,15 @@ class EliminationTables(NamedTuple):
 
 
 class Incoming(NamedTuple):
-    """Positions and strides in the messages that are multiplied into one table.
+    """Positions and strides of the messages that are factors of one table.
 
     Attributes
     ----------
     at : (n,) int64, current position in the message
     own : (n,) int64, stride along the eliminated feature
     stride : (n, n) int64, stride along each axis of the separator
-    carry : (n, n) int64, change of `at` at a step of each high axis
-    offset : (n, 81) int64, offset from `at` of each configuration of the low axes
+    carry : (n, n) int64, number added to `at` when a high axis advances by one and all later high axes restart
+    offset : (n, 81) int64, distance from `at` for each combination of values on the low axes
 
     """
 
@@ -69,7 +70,7 @@ def new_incoming(n: int) -> Incoming:
 
 @kernel()
 def new_tables(size: int, width: int) -> EliminationTables:
-    """Return empty tables for messages of `size` entries in total and at most `width` axes each."""
+    """Return empty working memory for messages that have `size` entries in total and at most `width` axes each."""
     high = np.empty((2, 3 ** max(0, width - LOW_AXES)))
     return EliminationTables(np.empty(size), high, np.empty((2, LOW_SIZE)), np.empty((3, LOW_SIZE)))
 
@@ -78,8 +79,7 @@ def new_tables(size: int, width: int) -> EliminationTables:
 def eliminate(clamped: Clamped, n_free: int, factor: float, incoming: Incoming, tables: EliminationTables) -> float:
     """Return the logarithm of the sum of exp(factor E) over all values of the unobserved features.
 
-    Each message is divided by its largest entry. If the divided weights still exceed the range of double precision, the
-    result is NaN.
+    If the weights exceed the range of double precision, return NaN.
     """
     logarithm, begin = 0.0, 0
     for v in range(n_free):
@@ -106,9 +106,9 @@ def eliminate(clamped: Clamped, n_free: int, factor: float, incoming: Incoming, 
 
 @kernel(inline=True)
 def _weigh(clamped: Clamped, v: int, high_axes: int, factor: float, tables: EliminationTables) -> float:
-    """Write the weights of the values +1 and -1 of feature `v` for each state of its separator.
+    """Write the weights of the values +1 and -1 of feature `v`, for each combination of values of its separator.
 
-    Return the largest absolute log-weight.
+    Return the largest absolute logarithm of these weights.
     """
     first, last = clamped.first[v], clamped.first[v + 1]
     weight = np.exp(factor * clamped.field[v])
@@ -130,7 +130,7 @@ def _weigh(clamped: Clamped, v: int, high_axes: int, factor: float, tables: Elim
 
 @kernel(inline=True)
 def _come_in(clamped: Clamped, v: int, high_axes: int, incoming: Incoming) -> int:
-    """Fill `incoming` for the messages that are multiplied into the table of `v`. Return the number of messages."""
+    """Fill `incoming` for the messages that are factors of the table of `v`. Return the number of messages."""
     first, axes = clamped.first[v], clamped.first[v + 1] - clamped.first[v]
     row, child = 0, clamped.child[v]
     while child >= 0:
@@ -163,9 +163,9 @@ def _come_in(clamped: Clamped, v: int, high_axes: int, incoming: Incoming) -> in
 
 @kernel(inline=True)
 def _sum_out(out: Floats, high_axes: int, n_messages: int, incoming: Incoming, tables: EliminationTables) -> None:
-    """Write the message of one feature: the table of the feature, summed over the feature's values.
+    """Write the message of one feature: the sum of the feature's table over the values of the feature.
 
-    The table is computed in blocks, one block for each configuration of the high axes.
+    The table is computed in blocks, one for each combination of values on the high axes.
     """
     high_size = 3**high_axes
     low_size = len(out) // high_size
@@ -202,16 +202,16 @@ UNOBSERVED = 2
 
 
 class Plan(NamedTuple):
-    """The n features in a model's support, in elimination order, one connected component after another.
+    """The n features of a model's support, sorted by connected component and, within a component, in elimination order.
 
     Attributes
     ----------
     feature : (n,) int64, index among the model's M features
     unary : (n,) float64, unary potential, nats
     first : (n + 1,) int64, start of each feature's entries in `separator`
-    separator : (E,) int64, ascending positions of the later features that share a table with v when v is eliminated
-    coupling : (E,) float64, coupling with each separator feature, nats; 0 if the two features share a table only
-        because of the elimination
+    separator : (E,) int64, for each feature v, ascending positions of the later features in the table of v
+    coupling : (E,) float64, coupling between v and each feature of its separator, nats; 0 if the two features are not
+        coupled
 
     """
 
@@ -223,18 +223,18 @@ class Plan(NamedTuple):
 
 
 class Clamped(NamedTuple):
-    """An elimination plan restricted to the unobserved features of one state. Kernels fill the arrays in place.
+    """An elimination plan (`Plan`) restricted to the unobserved features of one state.
 
-    Unobserved features are numbered in elimination order. `separator` contains only pairs of features that are in one
-    table in this state.
+    Unobserved features are numbered in elimination order. Kernels compute the separators again without the observed
+    features. Kernels fill the arrays in place.
 
     Attributes
     ----------
     place : (n,) int64, number of the feature at each position of the plan, or -1 if it is observed
     field : (n,) float64, effective unary, nats (eq:reduced-unary)
     first, separator, coupling : as in `Plan`, with the numbers of the unobserved features
-    child : (n,) int64, first message that enters a table, or -1 if there is none
-    sibling : (n,) int64, next message that enters the same table, or -1 if there is none
+    child : (n,) int64, first message that is a factor of each table, or -1 if there is none
+    sibling : (n,) int64, next message that is a factor of the same table, or -1 if there is none
     start : (n,) int64, start of each message in `EliminationTables.message`
     mark : (n,) int64, working memory
 
@@ -253,7 +253,7 @@ class Clamped(NamedTuple):
 
 @kernel()
 def new_clamped(plan: Plan) -> Clamped:
-    """Return empty `Clamped` arrays that are large enough for any state of a plan."""
+    """Return empty `Clamped` arrays that are large enough for any set of observations."""
     n, edges = len(plan.unary), len(plan.separator)
     by_number, first = np.empty((5, n), dtype=np.int64), np.empty(n + 1, dtype=np.int64)
     place, child, sibling, start, mark = by_number[0], by_number[1], by_number[2], by_number[3], by_number[4]
@@ -265,8 +265,8 @@ def new_clamped(plan: Plan) -> Clamped:
 def clamp(plan: Plan, state: Codes, clamped: Clamped) -> tuple[int, float]:
     """Fill `clamped` from the observations of a state.
 
-    Return the number of unobserved features, and the energy of the observed features without the prior, nats
-    (eq:running-constant).
+    Return the number of unobserved features, and the energy of the observed features, nats (eq:running-constant). The
+    energy excludes the prior.
 
     Parameters
     ----------
@@ -313,7 +313,7 @@ def clamp(plan: Plan, state: Codes, clamped: Clamped) -> tuple[int, float]:
 
 @kernel(inline=True)
 def _mark_incoming(clamped: Clamped, v: int) -> None:
-    """Mark with `v` the features of all messages that are multiplied into the table of `v`."""
+    """Set `mark` to `v` for each feature of the messages that are factors of the table of `v`."""
     child = clamped.child[v]
     while child >= 0:
         for e in range(clamped.first[child], clamped.first[child + 1]):
@@ -323,7 +323,7 @@ def _mark_incoming(clamped: Clamped, v: int) -> None:
 
 @kernel()
 def message_size(clamped: Clamped, n_free: int) -> tuple[float, int]:
-    """Return the total number of entries in the messages of a state, and the largest number of axes of a message.
+    """Return the total number of entries of all messages, and the largest number of axes of a message.
 
     The tables contain three times as many entries as the messages.
     """

@@ -1,6 +1,7 @@
-"""Run many patients: in `choose`, an allocation rule selects each feature; in `follow`, the caller gives the orders.
+"""Simulate the observations of many patients, in an order that a rule chooses or that the caller gives.
 
-A bit mask (`afa.engine.run`) selects the results that are computed and returned as arrays over all paths.
+A path is one patient with one order of observations. The argument `read` is a bit mask (`afa.engine.run`) that selects
+the results to compute. Each result is an array over all paths.
 """
 
 from __future__ import annotations
@@ -48,13 +49,15 @@ from afa.model.arrays import Codes, Ints
 from afa.model.bundle import Bundle
 
 BLOCK_BYTES = 64 * 2**20
-"""Largest memory, in bytes, for the results of one block of paths, where a caller sums results block by block."""
+"""Largest memory for the results of one block of paths, bytes. Callers that sum results over paths do so block by
+block.
+"""
 
 STARTS: WeakKeyDictionary[Bundle | Models, dict[Iteration, State]] = WeakKeyDictionary()
 
 
 def blocks(n_paths: int, bytes_each: int) -> Iterator[slice]:
-    """Return slices of consecutive paths whose results take at most `BLOCK_BYTES`. A slice has at least one path."""
+    """Split the paths into consecutive slices of at least one path, whose results take at most `BLOCK_BYTES` each."""
     size = max(1, BLOCK_BYTES // max(1, bytes_each))
     return (slice(first, first + size) for first in range(0, n_paths, size))
 
@@ -70,16 +73,17 @@ def choose(
     threads: int | None = None,
     **settings: Any,
 ) -> WalkResults:
-    """Run P patients under an allocation rule. Return the results that the mask `read` selects.
+    """Observe the features of P patients in the order that an allocation rule chooses.
 
-    The rule makes the same choices as in `TopKPlanner` with the score `linearity`.
+    Return the results that the bit mask `read` selects. The rule makes the same choices as in a `TopKPlanner` with the
+    score `linearity`.
 
     Parameters
     ----------
     values : (P, M) int8, -1, 0, +1 or `MISSING`
     allocation : a rule of `COMPILED` other than `random`
     n_rounds : number of observations, or None for M
-    n_rows : number of rounds with results after which a patient's run stops, or None for no limit
+    n_rows : number of result rows after which a patient's run stops, or None for no limit
     settings : keyword arguments of `run_of`
 
     """
@@ -99,22 +103,23 @@ def follow(
     threads: int | None = None,
     **settings: Any,
 ) -> WalkResults:
-    """Run P patients along given observation orders. Return the results that the mask `read` selects.
+    """Observe the features of P patients in given orders.
 
-    The first axes of each result are (P,) or (P, S), like the first axes of `orders`. The results do not depend on the
-    number of threads.
+    Return the results that the bit mask `read` selects. The first axis of each result is the patient. If each patient
+    has S orders, the second axis is the order.
 
     Parameters
     ----------
     values : (P, M) int8, -1, 0, +1 or `MISSING`; missing values are skipped
-    orders : (P, r) or (P, S, r) int64, distinct features; with `only_changes`, an order must have all M features
+    orders : (P, r) or (P, S, r) int64, distinct features; if `only_changes` is True, an order must contain all M
+        features
     settings : keyword arguments of `run_of`
 
     """
     check_exclusive(bundle, values)
     flat = laid_out(orders.reshape(prod(orders.shape[:-1]), orders.shape[-1]).copy())
     held, rounds = np.diff(pack(bundle).first_feature_slot) > 0, None
-    if settings.get("only_changes"):  # rounds in which no score changes are skipped
+    if settings.get("only_changes"):  # skip features outside all supports
         rounds = np.nonzero(held[flat])[1].reshape(len(flat), held.sum()) + 1
         flat = laid_out(np.take_along_axis(flat, rounds - 1, axis=1))
     run, start = run_of(bundle, read, flat.shape[1], **settings)
@@ -124,7 +129,7 @@ def follow(
 
 
 def check_exclusive(bundle: Bundle | Models, values: Codes) -> None:
-    """Raise a `CohortError` if a patient has two features of an exclusive group at +1.
+    """Raise a `CohortError` if a patient has the value +1 for two features of an exclusive group.
 
     Parameters
     ----------
@@ -159,22 +164,24 @@ def run_of(
     tie: float | None = None,
     calibrated: bool = False,
 ) -> tuple[RunSettings, PathState]:
-    """Return the settings of a run and the solved state before any observation, which all patients share.
+    """Return the settings of a run, and the state before any observation. Both are the same for all patients.
 
     Parameters
     ----------
     read : sum of the masks of `afa.engine.run` that select results
     gain, target : as in `TopKPlanner`; the rule `information` ignores them
-    rescoring : numbers of observations after which the rule ranks the candidates again, or None for all. Between two
-        rankings, the candidates of the last ranking are used in order
+    rescoring : numbers of observations after which the rule ranks the features again, or None for all. Between two
+        rankings, the rule chooses features in the order of the last ranking
     k : size of the top set
-    start : start of each solve: `uniform`, or `warm`, from the previous round
-    rounds : rounds whose results are written, or None for all rounds
-    only_changes : True to write only the first round and rounds whose feature is in the support of an entity
+    start : marginals from which each mean-field solve starts: `uniform`, or `warm` for the marginals of the previous
+        solve
+    rounds : numbers of observations after which results are written, or None for all
+    only_changes : True to write results only before the first observation, and after the observation of a feature in
+        the support of an entity
     signs, ranks : scores whose signs and ranks are written
-    budget_share : fraction of the `l1` budgets that brackets use. Tests use values below 1, which make rigorous
-        brackets wrong
-    tie : largest score that counts as rounding error, or None for the value of the bundle
+    budget_share : factor by which the brackets multiply the `l1` budgets. A factor below 1, which only tests use, makes
+        rigorous brackets wrong
+    tie : largest absolute score that counts as rounding error, or None for the value of the bundle
     calibrated : True to resolve a duel by the sign of its calibrated log-odds instead of the sign of D
         (docs/decisions.md)
 
@@ -192,7 +199,7 @@ def run_of(
     )
     needs_cross = ranking or bool(read & (MOMENTS | DUELS | CALLS))
     needs_cross |= bool(read & SIGNS) and not {"linearity", "stack_a"}.isdisjoint(signs)
-    gain = None if rule == INFORMATION else gain  # `information` is the name of a rule and of a gain
+    gain = None if rule == INFORMATION else gain  # the rule `information` does not use gains
     gains_read = gain is not None and bool(read & (CHOICE | LARGEST))
     kind = GAIN_KINDS[gain or "wald_magnitude", target] if uses_weights or gains_read else NO_GAIN
     needs_cross |= kind >= F_LINEARITY
@@ -257,7 +264,7 @@ def run_of(
 
 
 def _start_of(bundle: Bundle | Models, packed: Packed, iteration: Iteration) -> State:
-    """Return the solved state before any observation, which is cached for all runs of a bundle and never changed."""
+    """Return the mean-field state before any observation, from a cache for each bundle. Callers must not change it."""
     starts = STARTS.setdefault(bundle, {})
     if iteration not in starts:
         starts[iteration] = new_state(packed)
@@ -280,7 +287,7 @@ def _walk(
     if missing.any():
         patterns, of_patient = np.unique(missing, axis=0, return_inverse=True)
     pattern = np.repeat(of_patient.ravel(), len(order) // max(len(values), 1))
-    jobs = np.argsort(pattern, kind="stable")  # group the paths with the same missing features
+    jobs = np.argsort(pattern, kind="stable")  # run paths with the same missing features together
     if rounds is not None:
         results.t[:, 1:] = rounds
 
@@ -305,12 +312,12 @@ def _walk(
 
 
 def new_followed(run: RunSettings, order: Ints, n_rows: int | None = None) -> WalkResults:
-    """Return result arrays for J paths of r rounds, which the run fills.
+    """Return empty result arrays for J paths of r observations each.
 
     Parameters
     ----------
-    order : (J, r) int64, feature of each round
-    n_rows : largest number of rounds with results of a path, or None for no limit
+    order : (J, r) int64, features in the order of observation
+    n_rows : largest number of result rows of a path, or None for no limit
 
     """
     requested, n, k, q = run.requested, len(run.name_rank), len(run.packed.feature), len(run.pairs)

@@ -1,9 +1,8 @@
-"""Run many patients under the allocation rule `frontier` with compiled kernels.
+"""Choose the features of many patients by the allocation rule `frontier`, with compiled kernels.
 
-`afa.scores.belief` is the plain Python definition.
-
-All scores must be linear in each feature, as in bundles without probabilities, and there must be no exclusive groups.
-If a background has no covariance matrix, the features are independent. A test compares the kernel with `Belief`.
+The plain Python definition is the class `Belief` in `afa.scores.belief`, and a test compares the kernels with it. The
+kernels require that each score is linear in each feature, as in bundles without probabilities, and that there are no
+exclusive groups. If the background has no covariance matrix, the features are treated as independent.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from afa.scores.belief import OF_VALUES, Background, ScoreTable, variances_of
 
 
 class FrontierPaths(NamedTuple):
-    """Results of P patients under the rule `frontier`, for M features and N entities.
+    """Chosen features and expected scores of P patients under the rule `frontier`.
 
     Attributes
     ----------
@@ -38,20 +37,22 @@ class FrontierPaths(NamedTuple):
 
 
 class _Scores(NamedTuple):
-    """The arrays of `ScoreTable` and `Background` that the rule needs for every patient.
+    """Arrays of `ScoreTable` and `Background` that the rule needs. They are the same for all patients.
 
     Attributes
     ----------
     constant : (N,) float64
-    entity, feature, slope : (S,), entity and feature of each slot, and the change of its term if the feature rises by 1
-    owner, first, second, psi : (C,), entity, both slots and value of each coupling
+    entity, feature, slope : (S,), entity of each slot, feature of the slot, and coefficient of the feature in the
+        entity's score, nats
+    owner, first, second, psi : (C,), entity, first slot, second slot and size (nats) of each coupling
     pair_features : (2, D) int64, features of each distinct pair of coupled features
-    by_pair, pair_start : (C,) and (D + 1,) int64, couplings in the order of their pairs, and the first of each pair
+    by_pair, pair_start : (C,) and (D + 1,) int64, couplings sorted by pair of features, and position of the first
+        coupling of each pair
     middle : (M,) float64, mean of each feature
     joint : (M, M) float64, covariance of the features
     slots_of : (N + 1,) int64, first slot of each entity
     entity_rank, feature_rank : (N,), (M,) int64, positions in the order of names
-    tie : float, difference of two scores that may be a rounding error
+    tie : float, largest difference between two scores that counts as rounding error, nats
     joined : False if `joint` is diagonal
 
     """
@@ -79,10 +80,10 @@ class _Scores(NamedTuple):
 def frontier_paths(
     table: ScoreTable, background: Background, values: Codes, k: int, threads: int | None = None
 ) -> FrontierPaths:
-    """Run P patients under the rule `frontier` until all features are observed.
+    """Observe all features of P patients in the order that the rule `frontier` chooses.
 
-    If no gain is positive, the rule selects the feature with the largest sum of absolute slopes. Ties are broken by
-    feature name.
+    If no gain is positive, the rule selects the feature whose absolute slopes have the largest sum over the entities.
+    If features tie, the rule selects the feature with the first name in sorted order.
 
     Parameters
     ----------
@@ -118,9 +119,9 @@ def frontier_paths(
 
 
 class _Work(NamedTuple):
-    """Working memory for one patient, reused for all patients of a thread.
+    """Working memory of one thread, for one patient at a time.
 
-    `joint` contains only unobserved features: row and column i belong to the feature `at[i]`.
+    The matrix `joint` contains only unobserved features: row i and column i belong to the feature `at[i]`.
 
     Attributes
     ----------
@@ -161,7 +162,7 @@ def _follow(
     first: int,
     last: int,
 ) -> None:
-    """Write the observation orders and the expected scores of the patients first to last - 1."""
+    """Write the chosen features and the expected scores of the patients first to last - 1."""
     n, m = len(scores.constant), len(scores.middle)
     work = _Work(
         np.empty(m),
@@ -190,7 +191,7 @@ def _follow_patient(
     fallback: Bools,
     mean: Floats,
 ) -> None:
-    """Write the observation order and the expected scores of one patient."""
+    """Write the chosen features and the expected scores of one patient."""
     m = len(order)
     for j in range(m):
         work.middle[j], work.at[j], work.place[j] = scores.middle[j], j, j
@@ -223,7 +224,7 @@ def _follow_patient(
 
 @kernel(borrows=True)
 def _expect(scores: _Scores, work: _Work, size: int, mean: Floats) -> None:
-    """Write the slopes, the expected scores (`Belief.mean`) and their covariances with each unobserved feature."""
+    """Write the slopes, the expected scores (`Belief.mean`), and the covariances of scores with unobserved features."""
     slope, middle, place = work.slope, work.middle, work.place
     for v in range(len(mean)):
         mean[v] = scores.constant[v]
@@ -250,7 +251,7 @@ def _expect(scores: _Scores, work: _Work, size: int, mean: Floats) -> None:
 
 @kernel(borrows=True)
 def _rank(scores: _Scores, work: _Work, mean: Floats) -> None:
-    """Rank the entities by decreasing mean (`Belief.order`). Entities whose means tie are ranked by name."""
+    """Rank the entities by decreasing expected score (`Belief.order`). Entities with tied scores are ranked by name."""
     rounded, ranked = work.rounded, work.ranked
     for v in range(len(mean)):
         rounded[v], j = np.rint(mean[v] / scores.tie) if scores.tie > 0 else mean[v], v
@@ -267,9 +268,9 @@ def _rank(scores: _Scores, work: _Work, mean: Floats) -> None:
 
 @kernel(borrows=True)
 def _share(scores: _Scores, work: _Work, k: int) -> None:
-    """Write the variances of all scores, and the covariances of the top k scores with all scores (`Belief.covariance`).
+    """Write the variance of each score, and the covariance of each score in the top k with every score.
 
-    `_share_pairs` adds the contribution of coupled pairs of features.
+    The sums are those of `Belief.covariance` without coupled pairs of features, which `_share_pairs` adds.
     """
     shared, through, place = work.shared, work.through, work.place
     n = len(shared)
@@ -294,7 +295,7 @@ def _share(scores: _Scores, work: _Work, k: int) -> None:
 
 @kernel(borrows=True)
 def _share_pairs(scores: _Scores, work: _Work) -> None:
-    """Add the contribution of coupled pairs of features to the covariances of the scores."""
+    """Add the contributions of coupled pairs of features to the variances and covariances of the scores."""
     shared, place = work.shared, work.place
     for d in range(scores.pair_features.shape[1]):
         one, other = place[scores.pair_features[0, d]], place[scores.pair_features[1, d]]
@@ -345,7 +346,7 @@ def _gains(work: _Work, size: int, mean: Floats) -> float:
 
 @kernel(borrows=True)
 def _observe(scores: _Scores, work: _Work, feature: int, value: float, size: int) -> None:
-    """Condition mean and covariance on one observed value, and move the last row of `joint` into the feature's row."""
+    """Condition the features' means and covariances on one observed value, and remove the feature from `joint`."""
     middle, joint, at, place = work.middle, work.joint, work.at, work.place
     i, last = place[feature], size - 1
     own, step, column = joint[i, i], value - middle[feature], joint[i]

@@ -1,9 +1,9 @@
-"""Compute the gain of observing each feature, for each duel, with compiled kernels.
+"""Compute the gain of observing each feature, for each duel (entity pair), with compiled kernels.
 
-The gains of a duel are cached until one of its entities changes. Gains are stored only for features in the support of
-one of the two entities. For a feature outside both supports, the two predictive marginals are equal, and every gain is
-0. The `f_target` gains need a lookahead: for each value of each unobserved feature, every entity is solved as if this
-value had been observed. The lookahead exists only for the paper's models.
+The gains of a duel are cached until an observation changes one of its two entities. Gains are stored only for features
+in at least one of the two supports, because the gain of any other feature is 0. The `f_target` gains need a lookahead:
+mean-field is run on each entity's model for each possible value of each unobserved feature, as if this value had been
+observed. The lookahead exists only for the paper's models.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ GAIN_KINDS = {
 
 @kernel(inline=True)
 def log_evidence(packed: Packed, state: State, empty: Floats, entity: int, n_unobserved: int) -> float:
-    """Return log P(x_obs | v) of entity v plus its prior log-odds, nats.
+    """Return log P(x_obs | v) plus the prior log-odds of entity v, nats.
 
     Parameters
     ----------
@@ -59,14 +59,14 @@ def bring_up_to_date(
     changed_at: Ints,
     now: int,
 ) -> None:
-    """Recompute the gains of each wanted duel if one of its entities has changed.
+    """Compute the gains again for each duel (entity pair) that is marked in `wanted` and has a changed entity.
 
     Parameters
     ----------
     empty : (N,) float64, ELBO of each entity without observations, nats
     wanted : (Q,) bool, True for duels whose gains the caller needs
-    changed_at : (N,) int64, round in which each entity last changed
-    now : the present round
+    changed_at : (N,) int64, step at which each entity last changed
+    now : the present step
 
     """
     pairs, computed_at, lookahead_at = gains.pairs, gains.computed_at, lookahead.computed_at
@@ -87,7 +87,9 @@ def bring_up_to_date(
 def refresh_duel(
     packed: Packed, state: State, lookahead: Lookahead, gains: Gains, empty: Floats, kind: int, p: int
 ) -> None:
-    """Compute the gains of one duel. If the kind of gain needs a lookahead, first call `solve_ahead` on both entities.
+    """Compute the gains of the entity pair with index `p`.
+
+    If the kind of gain needs a lookahead, the caller must first call `solve_ahead` on both entities.
 
     Parameters
     ----------
@@ -112,7 +114,7 @@ def refresh_duel(
 
 @kernel(borrows=True)
 def _wald_magnitude(packed: Packed, state: State, gains: Gains, p: int) -> None:
-    """Write half the range of the term u_f of each feature: |delta_f^eff| in the paper's models (eq:wald_mag)."""
+    """Write half the range of each feature's term u_f, which is |delta_f^eff| in the paper's models (eq:wald_mag)."""
     for i in range(gains.first[p], gains.first[p + 1]):
         low, middle, high = terms_of_duel(packed, state, gains.slot_a[i], gains.slot_b[i])
         gains.gain[i] = 0.5 * (max(low, middle, high) - min(low, middle, high))
@@ -120,7 +122,7 @@ def _wald_magnitude(packed: Packed, state: State, gains: Gains, p: int) -> None:
 
 @kernel(borrows=True)
 def _cmi(packed: Packed, state: State, gains: Gains, p: int, odds: float) -> None:
-    """Write the weighted Jensen-Shannon divergence of the two predictive marginals, nats (eq:cmi)."""
+    """Write the weighted Jensen-Shannon divergence of the two predictive marginals of each feature, nats (eq:cmi)."""
     weight_a, weight_b = _expit(odds), _expit(-odds)
     for i in range(gains.first[p], gains.first[p + 1]):
         if state.observed[gains.feature[i]]:
@@ -137,11 +139,11 @@ def _cmi(packed: Packed, state: State, gains: Gains, p: int, odds: float) -> Non
 
 @kernel(borrows=True)
 def _f_target(packed: Packed, state: State, lookahead: Lookahead, gains: Gains, p: int, odds: float, kind: int) -> None:
-    """Write the expected absolute change of the duel's score F if each feature is observed (eq:smart_delta)."""
+    """Write for each feature the expected absolute change of the score F after its observation (eq:smart_delta)."""
     a, b, n, n_slots = gains.pairs[p, 0], gains.pairs[p, 1], len(packed.prior), len(packed.feature)
     weight_a, weight_b, now = _expit(odds), _expit(-odds), 0.0
     for i in range(gains.first[p] - 1, gains.first[p + 1]):
-        is_now = i < gains.first[p]  # the first iteration computes the score before the observation
+        is_now = i < gains.first[p]  # the first iteration computes the present score
         if not is_now and state.observed[gains.feature[i]]:
             continue
         slot_a, slot_b = (-1, -1) if is_now else (gains.slot_a[i], gains.slot_b[i])
@@ -197,7 +199,7 @@ def surprise(p: float, mixed: float) -> float:
 
 @kernel()
 def add_up(gains: Gains, weights: Floats, total: Floats) -> None:
-    """Write for each feature the weighted sum of its gains over duels (eq:feature_selection).
+    """Write for each feature the weighted sum of its gains over all duels (entity pairs) (eq:feature_selection).
 
     Parameters
     ----------
@@ -214,19 +216,20 @@ def add_up(gains: Gains, weights: Floats, total: Floats) -> None:
 
 
 class Lookahead(NamedTuple):
-    """Mean-field solutions of each entity given one more value of a feature, cached until the entity changes.
+    """Mean-field solutions of each entity's model, as if one more feature had been observed.
 
-    Each solution is a numbered case. Case 3 s + i assumes the value i - 1 for the feature of slot s (entity, feature).
-    Case 3 K + v is entity v in its present state.
+    The solutions are numbered. Solution 3 s + i assumes the value i - 1 for the feature of slot s (entity, feature).
+    Solution 3 K + v is the present solution of entity v. All solutions are cached until an observation changes the
+    entity.
 
     Attributes
     ----------
-    start : (3 K + N,) int64, start of each case's entries in field, m and q
+    start : (3 K + N,) int64, position of each solution's first entry in `field`, `m` and `q`
     field, m, q : (n_entries,) float64, effective unaries (nats), first and second moments
     constant : (3 K + N,) float64, running constant, nats
     bound : (3 K + N,) float64, ELBO minus log 3 for each unobserved feature, nats (the logarithms cancel in a duel)
     own : (3 K + N,) float64, E_q[S_v] of the entity, nats
-    computed_at : (N,) int64, round of each entity's last lookahead, or -1 for never
+    computed_at : (N,) int64, step of each entity's last lookahead, or -1 for never
 
     """
 
@@ -241,7 +244,7 @@ class Lookahead(NamedTuple):
 
 
 def new_lookahead(packed: Packed, kind: int) -> Lookahead:
-    """Return empty arrays for the lookahead, with length 0 if the gain needs no lookahead."""
+    """Return working memory for the lookahead, with arrays of length 0 if this kind of gain needs no lookahead."""
     n = len(packed.prior)
     entity = np.concatenate([np.repeat(packed.owner, 3), np.arange(n)])[: None if kind >= F_LINEARITY else 0]
     size = np.diff(packed.first_slot)[entity]
@@ -252,7 +255,7 @@ def new_lookahead(packed: Packed, kind: int) -> Lookahead:
 
 @kernel(inline=True)
 def copy_lookahead(lookahead: Lookahead) -> Lookahead:
-    """Return a copy of the lookahead that can be changed independently."""
+    """Return an independent copy of the lookahead arrays that change."""
     start, field, m, q, constant, bound_, own, computed_at = lookahead
     of_places = field.copy(), m.copy(), q.copy()
     return Lookahead(start, *of_places, constant.copy(), bound_.copy(), own.copy(), computed_at.copy())
@@ -260,7 +263,7 @@ def copy_lookahead(lookahead: Lookahead) -> Lookahead:
 
 @kernel()
 def solve_ahead(packed: Packed, state: State, lookahead: Lookahead, entity: int, iteration: Iteration) -> None:
-    """Solve one entity for each possible value of each of its unobserved features, one feature at a time."""
+    """Run mean-field on the model of one entity for each possible value of each unobserved feature of its support."""
     first, last = packed.first_slot[entity], packed.first_slot[entity + 1]
     case = 3 * len(packed.feature) + entity
     begin = lookahead.start[case]
@@ -305,12 +308,12 @@ def _solve_value(
     q: Floats,
     iteration: Iteration,
 ) -> None:
-    """Solve one entity as if its i-th free feature had been observed with the given value.
+    """Run mean-field on the model of one entity as if its i-th unobserved feature had the given value.
 
     Parameters
     ----------
-    slots, coupling : results of `free_part`, with the couplings of the i-th feature set to 0, so that this feature
-        does not affect the other features
+    slots, coupling : results of `free_part`, with the couplings of the i-th feature set to 0, so that this feature does
+        not affect the other features
     pull : (n,) float64, the couplings of the i-th feature, nats
     alpha, m, q : (n,) float64, working memory
     site : (3, 0), because lookahead exists only for the paper's models
@@ -341,11 +344,11 @@ def _solve_value(
 def _variance_ahead(
     packed: Packed, state: State, lookahead: Lookahead, gains: Gains, p: int, begin_a: int, begin_b: int, without: int
 ) -> float:
-    """Return sigma_D^2 of a duel for one lookahead case of each entity (eq:sigma-D).
+    """Return the variance sigma_D^2 for one lookahead solution of each of the two entities (eq:sigma-D).
 
     Parameters
     ----------
-    begin_a, begin_b : positions of the first entries of the two cases
+    begin_a, begin_b : positions of the first entries of the two solutions
     without : feature to treat as observed, in addition to the observed features
 
     """

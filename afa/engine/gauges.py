@@ -1,9 +1,9 @@
-"""Compute every duel with two choices of class models, called *gauges*, for many patients (supp:maxent-vs-truegauge).
+"""Compute the scores of all duels in two gauges, for many patients (supp:maxent-vs-truegauge).
 
-A duel D_ab = S_a - S_b compares two class models. In the *true* gauge, the class models are the models of the entities
-a and b. In the *closed* gauge (`maxent` in `SCORE_GAUGES`), the class models have the energies +D/2 and -D/2, which
-depend only on the difference of the two entities' models (eq:half-potential). Tests compare the kernels with the plain
-Python definitions in `afa.model.closure` and `afa.scores.preference`.
+A duel (entity pair a, b) compares two class models with the energy difference D = S_a - S_b. A *gauge* is a choice of
+these class models. In the gauge `true`, they are the models of the entities a and b. In the gauge `maxent`, they have
+the energies +D/2 and -D/2 (eq:half-potential). Tests compare the kernels with the plain Python definitions in
+`afa.model.closure` and `afa.scores.preference`.
 """
 
 from __future__ import annotations
@@ -33,17 +33,18 @@ ENTITY, POSITIVE = 0, 1
 
 @dataclass(frozen=True)
 class GaugePaths:
-    """Results of every duel in the gauges `true` and `maxent`, for patients who are observed along given orders.
+    """Results of every duel (entity pair) in the gauges `true` and `maxent`, for given orders of observation.
 
     Attributes
     ----------
     pairs : (Q, 2) int64, entity indices a < b
     signs : (score, gauge) of `SCORE_GAUGES` -> (P, S, M + 1, Q) int8, +1 if a is preferred, -1 if b is preferred, 0 for
         a tie; the score `wald` is equal in both gauges and has the gauge ""
-    scalars : (score, gauge) -> (P, S, G, Q) float64 at the G rounds of the grid, without `wald`; `two_elbo` is in nats,
-        and `stack_a` is in [-1, 1]
-    counts : kind of model -> (4, P, S, M + 1) int32, `COUNTS` summed over the solves of a round; `capped` counts solves
-        that reached the cap of damped sweeps, and `ascended` counts sweeps of coordinate ascent in capped solves
+    scalars : (score, gauge) of `SCORE_GAUGES` without `wald` -> (P, S, G, Q) float64, score after each of the G numbers
+        of observations in `grid`; `two_elbo` is in nats, and `stack_a` is in [-1, 1]
+    counts : name in `MODELS` -> (4, P, S, M + 1) int32, the four `COUNTS`, summed over the mean-field solves after one
+        observation; `capped` counts solves that reached the cap of damped sweeps, and `ascended` counts sweeps of
+        coordinate ascent
 
     """
 
@@ -54,7 +55,7 @@ class GaugePaths:
 
 
 class GaugeRun(NamedTuple):
-    """Kernel arrays, supports of each duel, and solver settings, which all patients share."""
+    """Kernel arrays, features of each duel (entity pair), and solver settings. They are the same for all patients."""
 
     packed: Packed
     unions: Gains
@@ -62,13 +63,13 @@ class GaugeRun(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Results of all paths, in arrays with the shapes of `GaugePaths`.
+    """Result arrays that the kernels write. A path is one patient with one order of observations.
 
     Attributes
     ----------
-    signs : (5, P, S, M + 1, Q) int8, with the first axis in the order of `SCORE_GAUGES`
-    scalars : (4, P, S, G, Q) float64, with the first axis in the order of `SCORE_GAUGES` without `wald`
-    counts : (3, 4, P, S, M + 1) int32, for each model of `MODELS` and each count of `COUNTS`
+    signs : (5, P, S, M + 1, Q) int8, as in `GaugePaths`; the first axis has the order of `SCORE_GAUGES`
+    scalars : (4, P, S, G, Q) float64, as in `GaugePaths`; the first axis has the order of `SCORE_GAUGES` without `wald`
+    counts : (3, 4, P, S, M + 1) int32; the first axis has the order of `MODELS`, and the second the order of `COUNTS`
 
     """
 
@@ -78,7 +79,7 @@ class Read(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Difference model D of one duel given the observations, for the n unobserved features in either entity's support.
+    """Model of the difference D = S_a - S_b given the observations, on the n unobserved features of both supports.
 
     Attributes
     ----------
@@ -109,15 +110,13 @@ def gauge_paths(
     solver: Solver | None = None,
     threads: int | None = None,
 ) -> GaugePaths:
-    """Run P patients through S orders each, and compute all duels in both gauges.
-
-    The result does not depend on the number of threads.
+    """Observe the features of P patients in S orders each, and score all duels (entity pairs) in both gauges.
 
     Parameters
     ----------
     values : (P, M) int8, -1, 0 or +1
     orders : (P, S, M) int64, each a permutation of the features
-    grid : G rounds from 0 to M whose scalars are returned
+    grid : G numbers of observations from 0 to M, for which scalars are returned
 
     """
     packed, pairs = pack(bundle), all_pairs(len(bundle.entities))
@@ -156,7 +155,10 @@ def _follow(
     first: int,
     last: int,
 ) -> None:
-    """Run some paths. A duel is recomputed if the observed feature is in the support of one of its entities."""
+    """Run the paths first to last - 1.
+
+    A duel (entity pair) is computed again if the observed feature is in one of its two supports.
+    """
     packed, changed = gauge.packed, np.zeros(len(gauge.packed.prior), dtype=np.bool_)
     counts = np.empty((len(MODELS), len(COUNTS)), dtype=np.int32)
     for job in range(first, last):
@@ -183,7 +185,7 @@ def _follow(
 
 @kernel(entrance=True)
 def _read_changed(gauge: GaugeRun, state: State, scores: Floats, changed: Bools, counts: NDArray[np.int32]) -> None:
-    """Solve the entities marked in `changed`, (N,) bool, and write the scores of their duels, (5, Q) float64."""
+    """Run mean-field on the entities marked in `changed`, and write the scores of each duel with one of them."""
     for entity in range(len(changed)):
         if changed[entity]:
             solve_entity(gauge.packed, state, entity, gauge.iteration)
@@ -196,10 +198,10 @@ def _read_changed(gauge: GaugeRun, state: State, scores: Floats, changed: Bools,
 
 @kernel(inline=True)
 def _read(gauge: GaugeRun, state: State, p: int, scores: Floats, counts: NDArray[np.int32]) -> None:
-    """Write the scores of duel p into column p of `scores`, with the rows in the order of `SCORE_GAUGES`."""
+    """Write the scores of the entity pair p into column p of `scores`. The rows have the order of `SCORE_GAUGES`."""
     packed, a, b = gauge.packed, gauge.unions.pairs[p, 0], gauge.unions.pairs[p, 1]
     duel = _difference(packed, state, gauge.unions, p)
-    # add log 3 for every unobserved feature outside one support; outside both supports, the terms cancel
+    # `state.bound` excludes log 3 of each unobserved feature outside the support
     scores[0, p] = duel.constant + (state.bound[a] - state.bound[b]) - LOG3 * (state.n_free[a] - state.n_free[b])
     scores[2, p] = _stack_a(duel, duel.m, duel.q, packed.tie)
     m, q = np.zeros(duel.m.shape), np.full(duel.q.shape, 2.0 / 3.0)
@@ -247,11 +249,11 @@ def _difference(packed: Packed, state: State, unions: Gains, p: int) -> Differen
 
 @kernel()
 def _stack_a(duel: Difference, m: Floats, q: Floats, tie: float) -> float:
-    """Return the Gaussian estimate of E_Q[sign D], where Q is the mixture of two product measures (eq:fsp).
+    """Return the Gaussian estimate of E_Q[sign D], where Q is the mixture of two product distributions (eq:fsp).
 
     Parameters
     ----------
-    m, q : (2, w) float64, moments of the two product measures
+    m, q : (2, w) float64, moments of the two product distributions
 
     """
     mean, variance, nothing = duel.constant, duel.squares, np.zeros(len(duel.field))

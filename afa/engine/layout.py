@@ -1,12 +1,12 @@
-"""Store a bundle as the flat arrays that compiled kernels read.
+"""Convert a bundle to the flat arrays that compiled kernels read.
 
-The arrays list the features in the support of each entity, one entity after another. A *slot* is one feature in the
-support of one entity, and K is the number of slots of all entities. The recorded bundle has K = 553 slots for 25
-entities and 253 features.
+A *slot* is a pair (entity, feature in the support of this entity). The arrays list the K slots of all entities, one
+entity after another. The recorded bundle has 553 slots for 25 entities and 253 features.
 
 Models with class-conditional probabilities (docs/decisions.md, Base rates) have the same layout as the paper's models.
-If the feature of a slot has the value s, its energy term is f(s) = level + alpha s + even s^2. A coupling multiplies
-the deviations of two features from their centres. In the paper's models, level, even and centre are 0.
+The energy term of a slot is f(s) = level + alpha s + even s^2, where s is the value of the feature. The energy of a
+coupling is its size times the product of the two features' deviations from their centres. In the paper's models, level,
+even and centre are 0.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ Pairs = Ints
 
 
 class Overlaps(NamedTuple):
-    """Features and couplings that two entities u and v share, for every ordered pair of entities.
+    """Features that two entities u and v share, and couplings of v on shared features, for every ordered pair (u, v).
 
-    Pair (u, v) has the index u N + v. The *place* of a slot is its position among the slots of its entity.
+    The pair (u, v) has the index i = u N + v. The *place* of a slot (entity, feature) is its position among the slots
+    of the same entity.
 
     Attributes
     ----------
     first : (N^2 + 1,) int64, the shared features of pair i are entries first[i] to first[i + 1] - 1
-    of_u, of_v : (n_shared,) int64, place of a shared feature in u, and its place in v
+    of_u, of_v : (n_shared,) int64, place of each shared feature in u and in v
     first_edge : (N^2 + 1,) int64, the shared couplings of pair i are entries first_edge[i] to first_edge[i + 1] - 1
-    edge_j, edge_l : (n_shared_couplings,) int64, places in u of the two features of a coupling of v, with each
-        unordered pair of features once
+    edge_j, edge_l : (n_shared_couplings,) int64, places in u of the two features of each coupling of v
     coupling : (n_shared_couplings,) float64, the coupling in v, nats
 
     """
@@ -56,13 +56,15 @@ class Overlaps(NamedTuple):
 
 LEVEL, EVEN, CENTRE, SECOND, WIDTH, OFFSET, SIDES, RATIO_LOW, RATIO, RATIO_HIGH = range(10)
 LOW, HIGH, SILENT, SILENT_SECOND, NEXT = range(10, 15)
-"""Rows of `Packed.site`. They are in one array because each further array argument makes a kernel call slower."""
+"""Rows of `Packed.site`. One array contains all rows, because each additional array argument slows down a kernel call.
+"""
 NEGLIGIBLE = 2.0**80
-"""Weight of -1 and +1 relative to 0 for a feature with two values, which are represented as -1 and +1."""
+"""Weight of -1 and +1 relative to 0 for a feature with only two values, whose kernels use -1 and +1 as the two values.
+"""
 
 
 class Packed(NamedTuple):
-    """Arrays that describe a bundle by its K slots. A slot is a feature in the support of an entity.
+    """Arrays that describe a bundle by its K slots. A slot is a pair (entity, feature in its support).
 
     Attributes
     ----------
@@ -78,9 +80,9 @@ class Packed(NamedTuple):
         feature_slots[first_feature_slot[f + 1] - 1]
     feature_slots : (K,) int64, slots sorted by feature
     prior : (N,) float64, prior log-odds of each entity, nats
-    overlaps : Overlaps, or `NO_OVERLAPS` if no kernel has needed them yet
+    overlaps : Overlaps, or `NO_OVERLAPS` if no caller of `pack` has requested overlaps yet
     n_features : int, M
-    tie : float, largest magnitude of a score that is rounding error and counts as a tie
+    tie : float, largest absolute score that counts as a rounding error of 0, and therefore as a tie
     site : (15, K) float64, parameters of models with class-conditional probabilities, in the rows listed below; (15, 0)
         for the paper's models
     volume : float, log-partition of a feature outside the support, nats: log 3 in the paper's models, else 0
@@ -88,16 +90,17 @@ class Packed(NamedTuple):
 
     Notes
     -----
-    Rows of `site`:
+    The rows of `site` are:
 
     LEVEL, EVEN : coefficients of 1 and s^2 in the slot's term
     CENTRE, SECOND : first and second moment before any observation
-    WIDTH, OFFSET, SIDES : parameters of the moments at a field h, which are width m + offset q and width q + offset m;
-        m and q are the moments of the weights sides e^(-width h), 1, sides e^(width h) on -1, 0, +1
-    RATIO_LOW, RATIO, RATIO_HIGH : log-ratio of the probability of -1, 0, +1 to its background probability, if the
-        neighbours are at their centres
+    WIDTH, OFFSET, SIDES : parameters of the moments at a field h. Let m and q be the first and second moment of the
+        distribution on -1, 0, +1 with the weights sides e^(-width h), 1 and sides e^(width h). Then, the moments are
+        width m + offset q and width q + offset m
+    RATIO_LOW, RATIO, RATIO_HIGH : logarithm of the probability of -1, 0, +1 divided by its background probability, if
+        the features coupled to this feature are at their centres
     LOW, HIGH : LOW is 1 if the value -1 is possible, else 0; HIGH is 1 if +1 is possible, else 0
-    SILENT, SILENT_SECOND : first and second moment under the background, for an entity without the feature in its
+    SILENT, SILENT_SECOND : first and second moment under the background, for entities without the feature in their
         support
     NEXT : slot of the next member of an exclusive group (the first member after the last one), or -1 for features
         outside groups
@@ -126,17 +129,17 @@ class Packed(NamedTuple):
 class Models:
     """N models with class-conditional probabilities, each on a subset of M features.
 
-    `pack` accepts `Models` instead of a `Bundle`.
+    The function `pack` accepts `Models` in place of a `Bundle`.
 
     Attributes
     ----------
     entities : (N,) names
     features : (M,) names
-    models : (N,) models, which include the priors of the entities
+    models : (N,) models, each with the prior of its entity
     at : (N,) int arrays, ascending indices of the features that each model covers
-    background : (M, 3) float64, probabilities of -1, 0, +1 of a feature that a model does not cover
-    exclusive : groups of ascending feature indices, with at most one feature of a group at +1; every model covers all
-        features of every group, and these features have no couplings
+    background : (M, 3) float64, probabilities of -1, 0, +1 of each feature in models that do not cover it
+    exclusive : exclusive groups, as tuples of ascending feature indices; at most one feature of a group is +1, every
+        model covers all features of every group, and these features have no couplings
 
     """
 
@@ -176,15 +179,15 @@ NO_OVERLAPS = Overlaps(NO_INDICES, NO_INDICES, NO_INDICES, NO_INDICES, NO_INDICE
 
 
 def pack(bundle: Bundle | Models, *, overlaps: bool = True) -> Packed:
-    """Return the cached, constant arrays from which kernels read a bundle of N entities and M features.
+    """Return the arrays from which kernels read a bundle of N entities and M features. The arrays are cached.
 
-    The arrays take 40 bytes for each slot and 32 bytes for each coupling. Overlaps take more memory: N^2 entries, and
-    n^2 entries for each feature that is in the support of n entities.
+    The arrays take 40 bytes for each slot and 32 bytes for each coupling. Overlaps have N^2 entries, plus n^2 entries
+    for each feature in the supports of n entities.
 
     Parameters
     ----------
-    overlaps : if False, `Packed.overlaps` may be `NO_OVERLAPS`, which is enough for the kernels of `afa.engine.sharing`
-        and for kernels that read single entities
+    overlaps : if False, `Packed.overlaps` may be `NO_OVERLAPS`. The kernels of `afa.engine.sharing` and kernels that
+        read single entities need no overlaps
 
     Raises
     ------
@@ -255,7 +258,7 @@ def _lay_out_models(bundle: Models) -> Packed:
 
 
 def _by_slot(slots: Ints, row: Ints, column: Ints, value: Floats, prior: Floats, n: int, m: int) -> Packed:
-    """Return the kernel arrays of a bundle. The caller fills in the unaries, which are 0, and `site`, which is empty.
+    """Return the kernel arrays of a bundle. The caller must replace the unaries (0) and `site` (empty).
 
     Parameters
     ----------
@@ -293,7 +296,7 @@ def _by_slot(slots: Ints, row: Ints, column: Ints, value: Floats, prior: Floats,
 
 
 def _distinct(numbers: Ints) -> Ints:
-    """Return the distinct numbers in ascending order, faster than `np.unique` for 64-bit integers."""
+    """Return the distinct numbers in ascending order. For 64-bit integers, this is faster than `np.unique`."""
     ascending = np.sort(numbers)
     return ascending[np.concatenate([[True], ascending[1:] != ascending[:-1]])] if len(ascending) else ascending
 
@@ -320,7 +323,9 @@ def _overlaps(packed: Packed) -> Overlaps:
 
 
 class Gains(NamedTuple):
-    """Gains of every feature for Q duels. Array entries first[p] to first[p + 1] - 1 belong to duel p.
+    """Gains of the features for Q duels (entity pairs).
+
+    The entries first[p] to first[p + 1] - 1 of the other arrays belong to the entity pair p.
 
     Attributes
     ----------
@@ -330,7 +335,7 @@ class Gains(NamedTuple):
     slot_a, slot_b : (n_entries,) int64, slot of the feature in each entity, or -1 if the feature is outside the
         entity's support
     gain : (n_entries,) float64, gains, in nats for `cmi`, else in the unit of the score
-    computed_at : (Q,) int64, round in which the gains of a duel were last computed, or -1 for never
+    computed_at : (Q,) int64, step at which the gains of each duel were last computed, or -1 for never
 
     """
 
@@ -345,7 +350,7 @@ class Gains(NamedTuple):
 
 @kernel(entrance=True)
 def new_gains(packed: Packed, pairs: Pairs) -> Gains:
-    """Return gain arrays for the given duels, with every gain marked as not yet computed.
+    """Return gain arrays for the given duels (entity pairs), with all gains marked as not yet computed.
 
     Parameters
     ----------
@@ -378,6 +383,6 @@ def new_gains(packed: Packed, pairs: Pairs) -> Gains:
 
 @kernel(inline=True)
 def copy_gains(gains: Gains) -> Gains:
-    """Return a copy of the gains that can be changed independently."""
+    """Return an independent copy of the gain arrays that change."""
     pairs, first, feature, slot_a, slot_b, gain, computed_at = gains
     return Gains(pairs, first, feature, slot_a, slot_b, gain.copy(), computed_at.copy())

@@ -1,6 +1,7 @@
-"""Run many patients along given orders or under a rule, and return results for each number t of observations.
+"""Observe many patients in given orders or under a rule, and return results after each number t of observations.
 
-The results are signs of duels, counts of solves, states of patients, and inputs of stopping rules.
+The results are signs of duels (entity pairs), counts of mean-field solves, states of patients, and inputs of stopping
+rules.
 """
 
 from __future__ import annotations
@@ -40,14 +41,16 @@ N_SOLVES, ITERATIONS, CAPPED, UNFINISHED, ASCENT_SWEEPS = range(5)
 
 @dataclass(frozen=True)
 class SignPaths:
-    """Signs of every duel after t = 0, 1, ..., M observations.
+    """Signs of every duel (entity pair) after t = 0, 1, ..., M observations, for P patients with S orders each.
 
     Attributes
     ----------
     pairs : (Q, 2) int64, entity indices a < b
-    signs : score -> (P, S, M + 1, Q) int8, +1 if a is preferred, -1 if b is preferred, 0 for a tie; `kl` compares
-        (a, b), and `kl_reversed` compares (b, a) and reverses the sign
-    solves, iterations, capped, ascended : (P, S, M + 1) int32, sums over the entities solved in a round
+    signs : score -> (P, S, M + 1, Q) int8, +1 if a is preferred, -1 if b is preferred, 0 for a tie; `kl` compares (a,
+        b), and `kl_reversed` compares (b, a) and reverses the sign
+    solves, iterations, capped, ascended : (P, S, M + 1) int32, number of mean-field solves after the t-th observation,
+        and for these solves the number of damped sweeps, the number that reached the cap of damped sweeps, and the
+        number of sweeps of coordinate ascent
 
     """
 
@@ -62,15 +65,16 @@ class SignPaths:
 class SolvePaths(NamedTuple):
     """Counts of the mean-field solves of N entities, for P patients with S observation orders each.
 
-    The last axis has five counts, in this order: solves, damped sweeps, solves that reached the cap of damped sweeps,
-    solves whose coordinate ascent also reached its cap, and sweeps of coordinate ascent.
+    The last axis has five entries: the number of solves, the number of damped sweeps, the number of solves that reached
+    the cap of damped sweeps, the number of solves whose coordinate ascent also reached its cap, and the number of
+    sweeps of coordinate ascent.
 
     Attributes
     ----------
     by_round : (M + 1, N, 5) int64, summed over patients and orders
     by_patient : (P, S, N, 5) int64, summed over rounds
-    first_unfinished : (P, S, N) int64, t of the first solve whose coordinate ascent reached its cap, or -1 if there is
-        none
+    first_unfinished : (P, S, N) int64, number t of observations at the first solve whose coordinate ascent reached its
+        cap, or -1 if there is none
 
     """
 
@@ -88,15 +92,14 @@ def sign_paths(
     start: str = "uniform",
     threads: int | None = None,
 ) -> SignPaths:
-    """Run P patients through S orders each and return the signs of every duel.
-
-    The result does not depend on the number of threads.
+    """Observe the features of P patients in S orders each, and return the signs of all duels (entity pairs).
 
     Parameters
     ----------
     values : (P, M) int8, -1, 0 or +1
     orders : (P, S, M) int64, each a permutation of the features
-    start : start of each solve: `uniform`, or `warm`, from the marginals of the previous round
+    start : marginals from which each mean-field solve starts: `uniform`, or `warm` for the marginals of the previous
+        solve
 
     """
     found = follow(bundle, values, orders, SIGNS | SOLVES, solver=solver, start=start, threads=threads)
@@ -109,7 +112,9 @@ def sign_paths(
 def first_signs(
     bundle: Bundle, looked_at: Bundle, values: Codes, rounds: int, *, solver: Solver | None = None
 ) -> Codes:
-    """Return the signs of the score `linearity` in all duels, if `greedy` chooses the features by the gain `cmi`.
+    """Return the signs of all duels (entity pairs) if the rule `greedy` chooses features by the gain `cmi`.
+
+    The signs are those of the score `linearity`.
 
     Parameters
     ----------
@@ -148,10 +153,10 @@ def solve_paths(
     solver: Solver | None = None,
     threads: int | None = None,
 ) -> SolvePaths:
-    """Count the mean-field solves of every entity along given observation orders.
+    """Count the mean-field solves of every entity's model, for given orders of observation.
 
-    An entity is solved before any observation, and after each observation of a feature in its support. Every solve
-    starts from uniform marginals.
+    Mean-field runs on an entity's model before any observation, and after each observation of a feature in the entity's
+    support. It always starts from uniform marginals.
 
     Parameters
     ----------
@@ -176,7 +181,7 @@ def solve_paths(
 
 
 def _kinds(found: WalkResults, longest: float) -> list[NDArray[Any]]:
-    """Return the five counts in the order of `SolvePaths`, each with shape (..., N)."""
+    """Return the five counts of `SolvePaths` for each entity, in the same order."""
     iterations, ascended = found.iterations, found.ascended
     return [
         iterations >= 0,
@@ -188,7 +193,7 @@ def _kinds(found: WalkResults, longest: float) -> list[NDArray[Any]]:
 
 
 class StateSamples(NamedTuple):
-    """States of P patients at R rounds, for N entities, Q duels and K slots (entity, feature).
+    """States of P patients after R numbers of observations, for N entities, Q entity pairs and K slots (entity, feature).
 
     Attributes
     ----------
@@ -199,7 +204,7 @@ class StateSamples(NamedTuple):
     m, q : (P, R, K) float64, first and second moment of each slot
     cross : (P, R, N, N) float64, E_{q_u}[S_v | x_obs], nats
     mean : (P, R, Q) float64, mu_D in nats, with rounding errors set to 0
-    stack_a : (P, R, Q) float64, the score `stack_a`, -1 to 1
+    stack_a : (P, R, Q) float64, the score `stack_a`, from -1 to 1
     sums : (P, R, Q, 6) float64, the fields of `Duel`
     calls : (P, R, Q, 5) int8, decision of each bracket: +1, -1, or 0 if undecided
 
@@ -229,14 +234,16 @@ def snapshots(
     duels: bool = True,
     threads: int | None = None,
 ) -> StateSamples:
-    """Return the states of P patients at the given rounds. Every solve starts from uniform marginals.
+    """Return the states of P patients after the given numbers of observations.
+
+    Mean-field starts from uniform marginals each time.
 
     Parameters
     ----------
     values : (P, M) int8, -1, 0 or +1
     orders : (P, M) int64, each a permutation of the features
     rounds : ascending numbers of observations
-    duels : if False, the results of duels are empty, which saves most of the time
+    duels : if False, the arrays with an axis for duels (entity pairs) are empty, which saves most of the time
 
     """
     read = ENTITIES | MOMENTS | (DUELS | CALLS if duels else 0)
@@ -253,7 +260,7 @@ AS_PROBABLE = 0.005
 class StoppingQuantities(NamedTuple):
     """Inputs of stopping rules for P patients and N entities after t = 0, ..., r observations.
 
-    The score is `linearity`, and the gain is `cmi`.
+    The top k are ranked by the score `linearity`, and the gains are of the kind `cmi`.
 
     Attributes
     ----------
@@ -261,7 +268,8 @@ class StoppingQuantities(NamedTuple):
     certain : (P, r + 1) bool, True if the top k is final (`TopKPlanner.certified`)
     probability : (P, r + 1) float64 in [0, 1], the value of `TopKPlanner.boundary_probability`
     posterior : (P, r + 1) float64 in [0, 1], `TopKPlanner.answer_probability`, or 0 if the top k is tied
-    gain : (P, r + 1) float64, nats, largest gain of an unobserved feature, summed over the unresolved duels
+    gain : (P, r + 1) float64, nats, largest gain of an unobserved feature, summed over the duels (entity pairs) whose
+        sign can still change
 
     """
 
@@ -273,9 +281,9 @@ class StoppingQuantities(NamedTuple):
 
 
 class TaskStoppingQuantities(NamedTuple):
-    """Inputs of stopping rules for P patients of one binary task after t = 0, ..., M observations.
+    """Inputs of stopping rules for one binary task and P patients after t = 0, ..., M observations.
 
-    The score is `two_elbo`.
+    The inputs use the score `two_elbo`.
 
     Attributes
     ----------
@@ -303,9 +311,7 @@ def stopping_quantities(
     solver: Solver | None = None,
     threads: int | None = None,
 ) -> StoppingQuantities:
-    """Run P patients along one order each, and return the inputs of stopping rules.
-
-    The result does not depend on the number of threads.
+    """Observe P patients in one order each, and return the inputs of stopping rules after each observation.
 
     Parameters
     ----------
@@ -336,14 +342,12 @@ def task_stopping_quantities(
     target: str | None = None,
     threads: int | None = None,
 ) -> TaskStoppingQuantities:
-    """Run P patients of a binary task, and return the inputs of stopping rules.
-
-    The result does not depend on the number of threads.
+    """Observe P patients of a binary task, and return the inputs of stopping rules after each observation.
 
     Parameters
     ----------
     values : (P, M) int8, -1, 0 or +1
-    orders : (P, M) int64, each a permutation of the features, or None if `greedy` chooses features by their gain. An
+    orders : (P, M) int64, each a permutation of the features, or None if the rule `greedy` chooses the features. An
         observation of a feature outside the support changes nothing
 
     """

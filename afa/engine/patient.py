@@ -1,4 +1,4 @@
-"""One patient in the engine: observe features, and compute any score, bracket or gain of every duel."""
+"""Represent one patient in the engine: observe features, and compute scores, bounds and gains of entity pairs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from afa.scores.preference import gaussian_sign
 
 Start = tuple[State, FeatureMajorState, RankTable]
 STARTS: WeakKeyDictionary[Bundle, dict[Iteration, Start]] = WeakKeyDictionary()
-"""Bundle -> solver settings -> state before any observation, a copy of it for `sharing`, and its scores."""
+"""For each bundle and solver setting: the state before any observation, its copy for `sharing`, and its scores."""
 
 
 class Patient(PatientState):
@@ -50,8 +50,8 @@ class Patient(PatientState):
     inference : `mean_field`, or `exact`, which is slower by orders of magnitude and raises an `InferenceError` for
         models that are too dense
     gain, target : kind of the gains
-    look_ahead : starting point of the lookahead solves of `f_target`: `same` as for the score, or `warm`, from the
-        present marginals
+    look_ahead : marginals from which the mean-field solves of the gain `f_target` start: `same` as `start`, or `warm`
+        for the present marginals
 
     """
 
@@ -93,7 +93,7 @@ class Patient(PatientState):
 
     @property
     def closed(self) -> Bools:
-        """Return a mask of the observed features.
+        """Return for each feature whether it is observed.
 
         Returns
         -------
@@ -103,7 +103,7 @@ class Patient(PatientState):
         return self.state.observed.copy()
 
     def observe(self, feature: int, value: int) -> None:
-        """Observe one value. Entities without the feature in their support do not change."""
+        """Set the value of one feature. The scores of entities without this feature in their support do not change."""
         packed, state = self.packed, self.state
         slots = packed.feature_slots[packed.first_feature_slot[feature] : packed.first_feature_slot[feature + 1]]
         entities = packed.owner[slots]
@@ -118,7 +118,7 @@ class Patient(PatientState):
         self._changed_at[entities] = self._round
 
     def elbo(self) -> Floats:
-        """Return the log-partition of each entity's model given the observations: an ELBO, or the exact value.
+        """Return the log-partition of each entity's model given the observations (exact, or an ELBO).
 
         Returns
         -------
@@ -130,7 +130,7 @@ class Patient(PatientState):
     def log_evidence(self) -> Floats:
         """Return log P(x_obs | v) plus the prior log-odds of each entity v.
 
-        The difference between the values of two entities is the posterior log-odds of their duel.
+        The difference between two entries is the posterior log-odds between the two entities.
 
         Returns
         -------
@@ -141,7 +141,7 @@ class Patient(PatientState):
         return evidence
 
     def scores(self, score: str) -> Floats:
-        """Return the preference score with the given name (`afa.scores.preference`), with rounding errors set to 0.
+        """Return a preference score (`afa.scores.preference`) of all entity pairs, with rounding errors set to 0.
 
         Returns
         -------
@@ -159,7 +159,7 @@ class Patient(PatientState):
         return np.where(np.abs(values) <= self.packed.tie, 0.0, values)
 
     def present_scores(self, score: str) -> Floats:
-        """Return `scores` as a read-only array, which the next observation may change.
+        """Return the same array as `scores`, but read-only. The next observation may change the array.
 
         Returns
         -------
@@ -171,7 +171,7 @@ class Patient(PatientState):
         return scores
 
     def known_ranks(self, score: str, name_rank: Ints) -> Ints | None:
-        """Return the rank of each entity if `score` is `linearity`, or None for any other score.
+        """Return the rank of each entity if `score` is `linearity`. For any other score, return None.
 
         Parameters
         ----------
@@ -185,7 +185,7 @@ class Patient(PatientState):
         return rank_all(self._linearity(), name_rank, self.packed.tie) if score == "linearity" else None
 
     def intervals(self) -> Floats:
-        """Return for each entity v the smallest and largest S_v that the unobserved features allow (eq:l1-bracket).
+        """Return for each entity v a lower and an upper bound on S_v, given the observed features (eq:l1-bracket).
 
         Returns
         -------
@@ -196,7 +196,7 @@ class Patient(PatientState):
         return np.column_stack([self.state.constant - budget, self.state.constant + budget])
 
     def lead(self, duels: Ints | None = None) -> Floats:
-        """Return for each of the given duels Lambda_ab, the part of D from the observed features.
+        """Return Lambda_ab, the part of the log-odds D from observed features, for each given duel (entity pair).
 
         Parameters
         ----------
@@ -212,7 +212,9 @@ class Patient(PatientState):
         return lead
 
     def resolved(self, duels: Ints | None = None) -> Bools:
-        """Return a mask of the resolved duels, whose sign no further observation can change (tight `l1` bracket).
+        """Return for each given duel (entity pair) whether it is resolved: no further observation can change its sign.
+
+        The bounds are those of the tight `l1` bracket.
 
         Parameters
         ----------
@@ -230,7 +232,7 @@ class Patient(PatientState):
         return resolved_sign
 
     def gains(self, duels: Bools) -> Floats:
-        """Return the gain of each feature for each of the given duels.
+        """Return the gain of each feature for each given duel (entity pair).
 
         Parameters
         ----------
@@ -251,7 +253,7 @@ class Patient(PatientState):
         return table
 
     def gain_of(self, features: list[int], duels: Ints) -> Floats:
-        """Return for each of the given duels the sum of its gains over the given features.
+        """Return for each given duel (entity pair) the sum of the gains of the given features.
 
         Parameters
         ----------
@@ -268,7 +270,7 @@ class Patient(PatientState):
         return total
 
     def summed_gain(self, duels: Ints, weights: Floats) -> Floats:
-        """Return for each feature the weighted sum of its gains over the given duels (eq:feature_selection).
+        """Return for each feature the weighted sum of its gains over the given entity pairs (eq:feature_selection).
 
         Parameters
         ----------
@@ -285,7 +287,9 @@ class Patient(PatientState):
         return total
 
     def information(self) -> Floats:
-        """Return the mutual information between each feature and the entity, if exactly one entity is present.
+        """Return the mutual information between each feature and the present entity.
+
+        The mutual information assumes that exactly one entity is present.
 
         Returns
         -------
@@ -298,7 +302,7 @@ class Patient(PatientState):
         return np.where(state.observed, 0.0, information(softmax(self.log_evidence()), predictive))
 
     def total_unary(self) -> Floats:
-        """Return the absolute effective unary of each feature, summed over entities.
+        """Return for each feature the sum of its absolute effective unaries over the entities.
 
         Returns
         -------
@@ -335,7 +339,7 @@ class Patient(PatientState):
 
 
 def _start_of(bundle: Bundle, packed: Packed, iteration: Iteration) -> Start:
-    """Return a copy of the solved state before any observation, which is cached for each bundle and solver."""
+    """Return a copy of the mean-field state before any observation, from a cache for each bundle and solver."""
     starts = STARTS.setdefault(bundle, {})
     if iteration not in starts:
         n = len(packed.prior)
@@ -348,7 +352,7 @@ def _start_of(bundle: Bundle, packed: Packed, iteration: Iteration) -> Start:
 
 
 class ExactModels:
-    """Write exact moments, log-partitions and cross expectations into a `State`.
+    """Exact models of all entities, which write moments, log-partitions and cross expectations into a `State`.
 
     Raises
     ------
@@ -363,7 +367,9 @@ class ExactModels:
         self._solve(np.arange(len(bundle.entities)))
 
     def observe(self, feature: int, value: int, holders: Ints) -> None:
-        """Condition every entity on one value, and solve the entities with the feature in their support again.
+        """Condition every entity's model on one observed value.
+
+        Solve the models with this feature in their support again.
 
         The caller conditions `state`.
 
@@ -376,7 +382,7 @@ class ExactModels:
         self._solve(holders)
 
     def _solve(self, changed: Ints) -> None:
-        """Solve the given entities, and update their rows and columns of `State.cross`."""
+        """Solve the models of the given entities exactly, and update their rows and columns of `State.cross`."""
         state = self._state
         for v in changed.tolist():
             evidence = self._evidence[v]

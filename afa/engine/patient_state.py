@@ -1,6 +1,6 @@
-"""Interface of one patient's state, which rules and planners use.
+"""Define the interface through which rules and planners use the state of one patient.
 
-The engine and `afa.planner.explicit` implement it.
+Two classes implement the interface: `afa.engine.patient.Patient` and `afa.planner.explicit.ExplicitPatient`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from afa.model.arrays import Bools, Floats, Ints
 
 @dataclass(frozen=True)
 class DuelWeights:
-    """Sparse weights of Q duels, which NumPy converts to an array (Q,).
+    """Weights of Q duels (entity pairs), stored without zeros. NumPy converts this object to an array of length Q.
 
     Attributes
     ----------
     n_duels : int, Q
-    duels : (q,) int64, ascending indices of the duels with a weight
+    duels : (q,) int64, ascending indices of the duels whose weight is stored
     weights : (q,) float64, weights of these duels
 
     """
@@ -46,14 +46,14 @@ class DuelWeights:
 
 
 class PatientState(ABC):
-    """State of one patient for N entities, as rules and planners use it.
+    """State of one patient for N entities.
 
-    The index of a duel is its position in the ordered list of all Q = N (N - 1) / 2 pairs a < b. If a method has the
-    argument `duels` (ascending indices), the results are for these duels only.
+    A duel is a comparison of two entities a < b. Its index is its position in the ordered list of all Q = N (N - 1) / 2
+    pairs. If a method has the argument `duels`, it returns results for these duels only.
 
     Attributes
     ----------
-    packed : arrays of the model, which observations do not change
+    packed : arrays of the model that observations do not change
     n_entities : N
 
     """
@@ -63,12 +63,12 @@ class PatientState(ABC):
 
     @property
     def n_duels(self) -> int:
-        """Return Q, the number of duels."""
+        """Return Q, the number of duels (entity pairs)."""
         return self.n_entities * (self.n_entities - 1) // 2
 
     @cached_property
     def pairs(self) -> Pairs:
-        """Return the two entities a < b of every duel.
+        """Return the two entities a < b of every duel, in ascending order.
 
         Returns
         -------
@@ -78,7 +78,7 @@ class PatientState(ABC):
         return all_pairs(self.n_entities)
 
     def sides(self, duels: Ints | None) -> Pairs:
-        """Return the two entities of each of the given duels.
+        """Return the two entities of each given duel (entity pair).
 
         Parameters
         ----------
@@ -94,7 +94,7 @@ class PatientState(ABC):
     @property
     @abstractmethod
     def closed(self) -> Bools:
-        """Return a mask of the features that are observed, or that have values determined by observed features.
+        """Return for each feature whether it is observed, or whether its value follows from observed features.
 
         Returns
         -------
@@ -104,13 +104,13 @@ class PatientState(ABC):
 
     @abstractmethod
     def observe(self, feature: int, value: int) -> None:
-        """Observe one value. Entities without the feature in their support do not change."""
+        """Set the value of one feature. The scores of entities without this feature in their support do not change."""
 
     @abstractmethod
     def log_evidence(self) -> Floats:
         """Return the log-evidence of each entity plus its prior log-odds.
 
-        The difference between the values of two entities is the log-odds of their duel.
+        The difference between two entries is the posterior log-odds between the two entities.
 
         Returns
         -------
@@ -120,7 +120,7 @@ class PatientState(ABC):
 
     @abstractmethod
     def scores(self, score: str) -> Floats:
-        """Return the preference score with the given name, with rounding errors set to 0.
+        """Return a preference score of all entity pairs, with rounding errors set to 0.
 
         Returns
         -------
@@ -129,7 +129,9 @@ class PatientState(ABC):
         """
 
     def present_scores(self, score: str) -> Floats:
-        """Return `scores` as an array that the caller must not change, and that the next observation may change.
+        """Return `scores`, possibly without a copy.
+
+        Callers must not change the array, and the next observation may change it.
 
         Returns
         -------
@@ -139,7 +141,7 @@ class PatientState(ABC):
         return self.scores(score)
 
     def known_ranks(self, _score: str, _name_rank: Ints) -> Ints | None:
-        """Return the rank of each entity by a score, or None if the ranks must be computed from all duels.
+        """Return the rank of each entity by a score, or None if the caller must compute the ranks from all scores.
 
         Parameters
         ----------
@@ -154,7 +156,7 @@ class PatientState(ABC):
 
     @abstractmethod
     def lead(self, duels: Ints | None = None) -> Floats:
-        """Return for each of the given duels the part of D from the observed features.
+        """Return the part of the log-odds D from observed features, for each given duel (entity pair).
 
         Parameters
         ----------
@@ -168,7 +170,7 @@ class PatientState(ABC):
 
     @abstractmethod
     def resolved(self, duels: Ints | None = None) -> Bools:
-        """Return a mask of the given duels whose sign no further observation can change.
+        """Return for each given duel (entity pair) whether it is resolved: no further observation can change its sign.
 
         Parameters
         ----------
@@ -182,7 +184,7 @@ class PatientState(ABC):
 
     @abstractmethod
     def intervals(self) -> Floats:
-        """Return for each entity v the smallest and largest S_v that the unobserved features allow.
+        """Return for each entity v a lower and an upper bound on S_v, given the observed features.
 
         Returns
         -------
@@ -192,7 +194,7 @@ class PatientState(ABC):
 
     @abstractmethod
     def gains(self, duels: Bools, /) -> Floats:
-        """Return the gain of each feature for each of the given duels.
+        """Return the gain of each feature for each given duel (entity pair).
 
         Parameters
         ----------
@@ -206,7 +208,7 @@ class PatientState(ABC):
 
     @abstractmethod
     def gain_of(self, features: list[int], duels: Ints, /) -> Floats:
-        """Return for each of the given duels the sum of its gains over the given features.
+        """Return for each given duel (entity pair) the sum of the gains of the given features.
 
         Parameters
         ----------
@@ -220,7 +222,7 @@ class PatientState(ABC):
 
     @abstractmethod
     def summed_gain(self, duels: Ints, weights: Floats, /) -> Floats:
-        """Return for each feature the weighted sum of its gains over the given duels (eq:feature_selection).
+        """Return for each feature the weighted sum of its gains over the given entity pairs (eq:feature_selection).
 
         Parameters
         ----------
@@ -234,7 +236,7 @@ class PatientState(ABC):
         """
 
     def total_gain(self, closed: Bools) -> Floats:
-        """Return for each feature the sum of its gains over the duels that are not marked in `closed`.
+        """Return for each feature the sum of its gains over the duels (entity pairs) that `closed` does not exclude.
 
         Parameters
         ----------
@@ -249,7 +251,7 @@ class PatientState(ABC):
         return self.summed_gain(open_, np.ones(len(open_)))
 
     def weighted_gain(self, weights: Floats | DuelWeights) -> Floats:
-        """Return for each feature the weighted sum of its gains over all duels.
+        """Return for each feature the weighted sum of its gains over all duels (entity pairs).
 
         Parameters
         ----------
@@ -272,7 +274,7 @@ class PatientState(ABC):
 
     @abstractmethod
     def total_unary(self) -> Floats:
-        """Return for each feature the absolute effective unaries, summed over entities.
+        """Return for each feature the sum of its absolute effective unaries over the entities.
 
         Returns
         -------
@@ -282,7 +284,9 @@ class PatientState(ABC):
 
     @abstractmethod
     def information(self) -> Floats:
-        """Return the mutual information between each feature and the entity, if exactly one entity is present.
+        """Return the mutual information between each feature and the present entity.
+
+        The mutual information assumes that exactly one entity is present.
 
         Returns
         -------
