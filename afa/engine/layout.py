@@ -56,11 +56,9 @@ class Overlaps(NamedTuple):
 
 LEVEL, EVEN, CENTRE, SECOND, WIDTH, OFFSET, SIDES, RATIO_LOW, RATIO, RATIO_HIGH = range(10)
 LOW, HIGH, SILENT, SILENT_SECOND, NEXT = range(10, 15)
-"""Rows of `Packed.site`. One array contains all rows, because each additional array argument slows down a kernel call.
-"""
+"""Rows of `Packed.site`. The rows are in one array because each additional array argument slows down kernel calls."""
 NEGLIGIBLE = 2.0**80
-"""Weight of -1 and +1 relative to 0 for a feature with only two values, whose kernels use -1 and +1 as the two values.
-"""
+"""Weight of -1 and +1 relative to 0 that makes 0 negligible, for features with only two values."""
 
 
 class Packed(NamedTuple):

@@ -193,7 +193,9 @@ def _kinds(found: WalkResults, longest: float) -> list[NDArray[Any]]:
 
 
 class StateSamples(NamedTuple):
-    """States of P patients after R numbers of observations, for N entities, Q entity pairs and K slots (entity, feature).
+    """States of P patients after each of R given numbers of observations.
+
+    The bundle has N entities, Q entity pairs and K slots (entity, feature).
 
     Attributes
     ----------

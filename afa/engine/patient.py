@@ -103,7 +103,7 @@ class Patient(PatientState):
         return self.state.observed.copy()
 
     def observe(self, feature: int, value: int) -> None:
-        """Set the value of one feature. The scores of entities without this feature in their support do not change."""
+        """Set the value of one feature. The models of entities without this feature in their support do not change."""
         packed, state = self.packed, self.state
         slots = packed.feature_slots[packed.first_feature_slot[feature] : packed.first_feature_slot[feature + 1]]
         entities = packed.owner[slots]

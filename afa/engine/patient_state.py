@@ -104,7 +104,7 @@ class PatientState(ABC):
 
     @abstractmethod
     def observe(self, feature: int, value: int) -> None:
-        """Set the value of one feature. The scores of entities without this feature in their support do not change."""
+        """Set the value of one feature. The models of entities without this feature in their support do not change."""
 
     @abstractmethod
     def log_evidence(self) -> Floats:

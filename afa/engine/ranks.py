@@ -1,4 +1,4 @@
-"""Compiled Copeland ranks of one patient's entities, and the precision at k with ties.
+"""Compute Copeland ranks of one patient's entities, and the precision at k with ties, with compiled kernels.
 
 The plain Python definition of the ranks is in `afa.scores.copeland`.
 """
@@ -20,11 +20,11 @@ LINEARITY, WALD, TWO_ELBO = range(3)
 
 
 class Ranks(NamedTuple):
-    """A ranking of entities, computed from the results of their duels.
+    """Ranking of the entities of one patient.
 
     Attributes
     ----------
-    order : (n,) int64, entities, most preferred first, tied entities by name
+    order : (n,) int64, entities, most preferred first; tied entities are sorted by name
     place : (N,) int64, number of entities ranked strictly ahead of each entity; tied entities have equal places
 
     """
@@ -47,7 +47,7 @@ def name_places(names: tuple[str, ...]) -> Ints:
 
 @kernel()
 def score_table(state: State, score: int, tie: float, n_unobserved: int) -> Floats:
-    """Return one score (`LINEARITY`, `WALD` or `TWO_ELBO`) of all entity pairs as an antisymmetric matrix.
+    """Return the scores of all entity pairs as an antisymmetric matrix. `score` is `LINEARITY`, `WALD` or `TWO_ELBO`.
 
     Returns
     -------
@@ -67,9 +67,9 @@ def score_table(state: State, score: int, tie: float, n_unobserved: int) -> Floa
 
 @kernel(entrance=True)
 def ranks_of(scores: Floats, members: Ints, name_rank: Ints, tie: float) -> Ranks:
-    """Rank the given entities by Copeland wins among themselves, then by the sum of their scores, then by name.
+    """Rank the given entities by Copeland wins against each other, then by the sum of their scores, then by name.
 
-    Two successive sums of scores count as equal if they differ by at most the rounding error (`tie` times n).
+    Neighbours in the sorted list of sums count as equal if they differ by at most the rounding error (`tie` times n).
 
     Parameters
     ----------
@@ -96,14 +96,14 @@ def ranks_of(scores: Floats, members: Ints, name_rank: Ints, tie: float) -> Rank
 
 @kernel()
 def best_first(wins: Floats, margin: Floats, names: Ints, equal: float) -> Ints:
-    """Return the order of the entities, sorted by wins, then by margin (sum of scores), then by name.
+    """Return the indices of the entities, sorted by wins, then by margin (sum of scores), then by name.
 
     Parameters
     ----------
-    wins : (n,) float64, in halves
+    wins : (n,) float64, multiples of 1/2
     margin : (n,) float64, sums of scores
     names : (n,) int64, position of each entity in the order of names
-    equal : difference of successive margins up to which they count as equal
+    equal : largest difference between neighbours in the sorted list of margins that counts as a tie
 
     Returns
     -------
@@ -119,7 +119,7 @@ def best_first(wins: Floats, margin: Floats, names: Ints, equal: float) -> Ints:
 
 @kernel(inline=True)
 def _tally(scores: Floats, members: Ints, tie: float) -> tuple[Floats, Floats]:
-    """Return two arrays, (n,) float64 each: wins among the given entities, and sums of scores against them."""
+    """Return for each given entity its wins and the sum of its scores, against all given entities."""
     n = len(members)
     ahead, margin = np.zeros(n), np.zeros(n)
     if n < len(scores):
@@ -130,7 +130,7 @@ def _tally(scores: Floats, members: Ints, tie: float) -> tuple[Floats, Floats]:
                 margin[i] += score
                 ahead[i] += 0.5 * (1 + (score > tie) - (score < -tie))
         return ahead, margin
-    for k in range(n):  # one opponent at a time, because the sums of all entities are independent and vectorise
+    for k in range(n):  # the inner loop runs over entities, so that it can be vectorised
         row = scores[k]
         for i in range(n):
             margin[i] -= row[i]
@@ -142,9 +142,9 @@ def _tally(scores: Floats, members: Ints, tie: float) -> tuple[Floats, Floats]:
 
 @kernel()
 def _steps(margin: Floats, equal: float) -> Ints:
-    """Return the level of each sum, (n,) int64: 0 for the largest sum.
+    """Return the rank of each sum in descending order, from 0. Tied sums have the same rank.
 
-    In descending order, the level rises by 1 where a sum is smaller than the previous sum by more than `equal`.
+    Two neighbours in the sorted list of sums are tied if they differ by at most `equal`.
     """
     n = len(margin)
     largest_first = np.argsort(-margin)
@@ -157,7 +157,9 @@ def _steps(margin: Floats, equal: float) -> Ints:
 
 @kernel(entrance=True)
 def is_certified(pairs: Ints, order: Ints, k: int, lead: Floats, resolved: Bools) -> bool:
-    """Return True if each entity in the top k has certainly won its duel with each entity outside the top k.
+    """Return True if no further observation can change the top k.
+
+    Then, each entity inside the top k wins against each entity outside it for all values of the unobserved features.
 
     `TopKPlanner.certified` is the plain Python definition.
 
@@ -189,15 +191,15 @@ def precision_at_k(
     among: Bools | None = None,
     threads: int | None = None,
 ) -> Floats:
-    """Return the expected precision at k for R rankings of each patient, if ties are broken at random.
+    """Return the expected precision at k of R rankings of each patient, with ties broken at random.
 
     Parameters
     ----------
     place : (P, R, N) int, number of entities ranked strictly ahead of each entity; tied entities have equal places
     k : (P,) int64
     right : (P, N) bool, correct entities
-    tied : (P, N) bool, further entities that are tied for the last places of the correct answer
-    slots : (P,) int64, largest number of `tied` entities that count as correct
+    tied : (P, N) bool, further entities, which are tied for the last places of the correct top k
+    slots : (P,) int64, number of these last places: at most so many `tied` entities count as correct
     among : (P, N) bool, entities that are ranked, or None for all entities
 
     Returns
@@ -239,7 +241,7 @@ def _precision(
 
 @kernel(inline=True)
 def _overlap(place: Ints, k: int, right: Bools, tied: Bools, slots: int, among: Bools) -> float:
-    """Return the expected number of correct entities among the first k entities, if ties are broken at random."""
+    """Return the expected number of correct entities among the first k entities, with ties broken at random."""
     n = len(place)
     at_place = np.zeros(n, dtype=np.int64)
     for v in range(n):
@@ -266,9 +268,9 @@ def _overlap(place: Ints, k: int, right: Bools, tied: Bools, slots: int, among: 
 
 @kernel(inline=True)
 def _mean_capped(already: int, marked: int, size: int, drawn: int, cap: int) -> float:
-    """Return E[min(already + H, cap)], where H counts the marked items in a sample.
+    """Return E[min(already + H, cap)], where H is the number of marked items in a random sample.
 
-    `drawn` items are sampled without replacement from `size` items, of which `marked` items are marked.
+    The sample is `drawn` of `size` items, without replacement. Of the `size` items, `marked` items are marked.
     """
     total = 0.0
     for hit in range(max(0, drawn - (size - marked)), min(marked, drawn) + 1):
@@ -285,14 +287,14 @@ def _log_choose(n: int, k: int) -> float:
 
 
 class RankTable(NamedTuple):
-    """The `linearity` scores of one patient, and the sums by which all entities are ranked.
+    """Scores of one patient by `linearity`, with the number of wins and the sum of scores of each entity.
 
     Attributes
     ----------
     scores : (N, N) float64, nats
-    ahead : (N,) int64, number of won duels minus number of lost duels
-    margin, rest : (N,) float64, sum of each row of `scores`, and the accumulated rounding error of this sum; margin +
-        rest is as accurate as a sum computed from scratch
+    ahead : (N,) int64, number of entities that lose to each entity, minus the number of entities that win against it
+    margin, rest : (N,) float64, sum of each row of `scores`, and the rounding error of this sum; `margin + rest` is as
+        accurate as a new sum over the row
 
     """
 
@@ -303,24 +305,24 @@ class RankTable(NamedTuple):
 
 
 def new_table(n: int) -> RankTable:
-    """Return a table of N entities with a score of 0 in every duel."""
+    """Return a table of n entities with all scores 0."""
     return RankTable(np.zeros((n, n)), np.zeros(n, dtype=np.int64), np.zeros(n), np.zeros(n))
 
 
 def copy_table(table: RankTable) -> RankTable:
-    """Return a copy of the table that can be changed independently."""
+    """Return an independent copy of the table."""
     return RankTable(table.scores.copy(), table.ahead.copy(), table.margin.copy(), table.rest.copy())
 
 
 @kernel(entrance=True)
 def refresh_table(cross: Floats, changed: Bools, tie: float, table: RankTable) -> None:
-    """Recompute the `linearity` scores in the rows and columns of the changed entities.
+    """Compute the scores by `linearity` again in the rows and columns of the changed entities.
 
     Parameters
     ----------
     cross : (N, N) float64, E_{q_u}[S_v | x_obs], nats
     changed : (N,) bool, True for entities that an observation has changed
-    tie : largest magnitude of a score that is set to 0 as a rounding error
+    tie : largest absolute score that counts as a rounding error and is set to 0
 
     """
     n, entities = len(changed), np.flatnonzero(changed)
@@ -355,7 +357,7 @@ def _add_exactly(total: Floats, rest: Floats, i: int, term: float) -> None:
 
 @kernel(entrance=True)
 def rank_all(table: RankTable, name_rank: Ints, tie: float) -> Ints:
-    """Return the rank of every entity. The ranks agree with the order of `ranks_of`.
+    """Return the rank of every entity. The entities have the same order as in `ranks_of`.
 
     Parameters
     ----------

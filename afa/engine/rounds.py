@@ -1,4 +1,4 @@
-"""Compare the signs, ranks and bracket decisions of each round with the results at full observation."""
+"""Compare signs, ranks and bracket decisions after each observation with the results at full observation."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ from afa.scores.bracket import GAMMA
 
 READOUTS = ("linearity", "wald")
 KINDS = ("", "_first", "_prior_wrong")
-"""Suffixes of three groups of duels: "" for all duels with a winner, `_first` for the duels that the first entity wins,
-and `_prior_wrong` for the duels whose sign before any observation is wrong.
+"""Suffixes of columns for three groups of duels (entity pairs). The suffix "" means all duels with a winner at full
+observation, `_first` means the duels that the first entity wins, and `_prior_wrong` means the duels whose sign before
+any observation is wrong.
 """
 
 
 class Outcomes(NamedTuple):
-    """Outcomes of P patients at full observation, for N entities and Q duels.
+    """Results of P patients at full observation, for N entities and Q duels (entity pairs).
 
     Attributes
     ----------
     winner : (P, Q) int8, +1 if the first entity wins, -1 if the second entity wins, 0 for a tie
     place : (P, N) int64, number of entities ranked strictly ahead of each entity
-    prior : (Q,) int8, sign by `linearity` before any observation
+    prior : (Q,) int8, sign of the score `linearity` before any observation
 
     """
 
@@ -42,15 +43,17 @@ class Outcomes(NamedTuple):
 
 
 class RulePaths(NamedTuple):
-    """Results of P patients under one rule after t = 0, ..., r observations, for the two scores in `READOUTS`.
+    """Results of P patients under one allocation rule, after t = 0, ..., r observations.
+
+    The scores are the two `READOUTS`.
 
     Attributes
     ----------
     order : (P, r) int64, features in the chosen order
     fallback : (P, r) bool, True if no candidate had a positive gain
-    right : (P, r + 1, 2, 3) float32, number of duels with the correct sign, by score and group of `KINDS`; a tie counts
-        1/2
-    place : (P, r + 1, 2, N) int16, number of entities ranked strictly ahead of each entity, by score
+    right : (P, r + 1, 2, 3) float32, number of duels (entity pairs) with the correct sign, for each score and each
+        group of `KINDS`; a tie counts 1/2
+    place : (P, r + 1, 2, N) int16, number of entities that each score ranks strictly ahead of each entity
     resolved : (P, r + 1) int32, number of duels whose sign no further observation can change
     resolved_wrong : (P, r + 1) int32, number of resolved duels whose sign differs from the sign at full observation
     certified : (P, r + 1) bool, True if the top k is final
@@ -99,11 +102,9 @@ def follow_rule(
     solver: Solver | None = None,
     threads: int | None = None,
 ) -> RulePaths:
-    """Run P patients under an allocation rule, and compare each round with full observation.
+    """Observe P patients under an allocation rule, and compare the results at each step with full observation.
 
     The rule uses the score `linearity`.
-
-    The result does not depend on the number of threads.
 
     Parameters
     ----------
@@ -111,9 +112,9 @@ def follow_rule(
     truth : outcomes of these patients at full observation
     allocation : a name of `COMPILED`
     gain, target : as in `TopKPlanner`; the rules `random` and `largest_unary` ignore them
-    rescoring : numbers of observations after which candidates are ranked again, or None for all. Between two rankings,
-        the candidates of the last ranking are used in order
-    orders : (P, M) int64, order of each patient under `random`
+    rescoring : numbers of observations after which the rule ranks the features again, or None for all. Between two
+        rankings, the rule chooses features in the order of the last ranking
+    orders : (P, M) int64, order of the features of each patient, for the rule `random`
     rounds : number of observations, or None for M
 
     """
@@ -142,9 +143,9 @@ def judged(
     resolved: Bools,
     certified: Bools,
 ) -> RulePaths:
-    """Compare the results of P patients in each round with their outcomes at full observation.
+    """Compare the results of P patients after each observation with their results at full observation.
 
-    `order`, (P, r) int64, and the other arrays are fields of `WalkResults` for the scores in `READOUTS`.
+    The arguments after `truth` are fields of `WalkResults`, computed for the scores in `READOUTS`.
     """
     right = np.empty((*signs.shape[:3], len(KINDS)), dtype=np.float32)
     resolved_wrong = np.empty(certified.shape, dtype=np.int32)
@@ -155,9 +156,10 @@ def judged(
 
 
 def right_by_kind(signs: Codes, winners: Codes, prior: Codes) -> dict[str, NDArray[Any]]:
-    """Return the number of duels with the correct sign and the number of all duels, for each group of `KINDS`.
+    """Return the number of duels with the correct sign and the number of duels, for each of three groups (`KINDS`).
 
-    A tie counts 1/2. The result maps column names to arrays that are flattened over patient, order and t.
+    A duel is an entity pair. A tie counts as 1/2 of a correct sign. The result maps column names to flat arrays, with
+    one entry for each patient, order and number t of observations.
 
     Parameters
     ----------
@@ -174,7 +176,7 @@ def right_by_kind(signs: Codes, winners: Codes, prior: Codes) -> dict[str, NDArr
 
 
 def _right(signs: Codes, winner: Codes, prior: Codes) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the number of duels with the correct sign, (..., 3), and of all duels, (3,), in the groups of `KINDS`.
+    """Return the number of duels with the correct sign and the number of duels, for each of three groups (`KINDS`).
 
     Parameters
     ----------
@@ -194,20 +196,21 @@ TO_THE_END, TO_ITS_END = range(2)
 
 
 class CallPaths(NamedTuple):
-    """Decisions of the five `BRACKETS` for Q duels of P patients with S orders of M features each.
+    """Decisions of the five `BRACKETS` on Q duels (entity pairs), for P patients with S orders of M features each.
 
     Attributes
     ----------
-    counts : (P, S, M + 1, 5, 4) int32, numbers of duels after t observations; the last axis counts decided duels with a
-        winner, wrongly decided duels, decided duels that are tied at full observation, and duels that `l1_paper`
-        decides but `l1_tight` does not
+    counts : (P, S, M + 1, 5, 4) int32, four numbers of duels after t observations: decided duels with a winner at full
+        observation, wrongly decided duels, decided duels that are tied at full observation, and duels that `l1_paper`
+        decides differently from `l1_tight`
     steps : (P, S, L + 1, 5) int32, number of decided duels with a winner, for each number of observed features in the
-        union of the duel's supports; L is the size of the largest union, and a duel with a smaller union keeps its last
-        state
-    open : (P, S, Q, 5, 2) bool; on the last axis, entry 0 is True if the duel is undecided at every t < M, and entry 1
-        is True if it is undecided while a feature in the union of its supports is unobserved
+        union of the two supports. L is the size of the largest union. A duel with a smaller union keeps its last
+        decision
+    open : (P, S, Q, 5, 2) bool, two entries for each duel: True if the duel is undecided at every t < M, and True if
+        the duel is undecided while a feature in the union of the two supports is unobserved
     first : (P, S, 4) int64, first wrong decision of a rigorous bracket as (t, duel, bracket, decision), or t = -1 if
-        there is none; if each duel has its own order, the wrongly decided duel with the lowest index
+        there is none. If each duel has a separate order, this is the first wrong decision on the duel with the lowest
+        index
 
     """
 
@@ -224,9 +227,9 @@ def shared_order_calls(
     winners: Codes,
     **settings: Any,
 ) -> CallPaths:
-    """Run P patients through S orders each, and compare every bracket decision with the winner at full observation.
+    """Observe P patients in S orders each, and compare every bracket decision with the winner at full observation.
 
-    The orders are the same for all duels. The result does not depend on the number of threads.
+    Each order is used for all duels (entity pairs).
 
     Parameters
     ----------
@@ -251,12 +254,12 @@ def own_order_calls(
     winners: Codes,
     **settings: Any,
 ) -> CallPaths:
-    """Compare every bracket decision with the winner at full observation, along a separate order for each duel (S = 1).
+    """Compare every bracket decision with the winner at full observation, with a separate order for each entity pair.
 
     Parameters
     ----------
     values : (P, M) int8, -1, 0 or +1
-    orders : (Q, M) int64, order of each duel, the same for all patients
+    orders : (Q, M) int64, order of the features for each entity pair, the same for all patients
     winners : (P, Q) int8, winner at full observation: +1 for the first entity, -1 for the second entity, 0 for a tie
 
     """
@@ -265,13 +268,13 @@ def own_order_calls(
     for number, (a, b) in enumerate(all_pairs(len(bundle.entities))):
         order = np.tile(orders[number], (len(values), 1, 1))
         both = bundle.restrict_entities([bundle.entities[a], bundle.entities[b]])
-        # a score counts as a tie up to the tolerance of the whole bundle
+        # use the tolerance of the whole bundle for ties
         _judge_all(both, values, order, winners, unions, number, calls, tie=tie, **settings)
     return calls
 
 
 def held_by_either(bundle: Bundle) -> Bools:
-    """Return for each duel a mask of the features in the support of one of its entities.
+    """Return for each entity pair whether each feature is in at least one of the two supports.
 
     Returns
     -------
@@ -309,7 +312,7 @@ def _judge_all(
     threads: int | None = None,
     **settings: Any,
 ) -> None:
-    """Run the patients, and write the results of the bundle's duels into `found` at the indices from `number` on."""
+    """Observe the patients, and write the results into `found`. The first entity pair has the index `number`."""
     read = follow(bundle, values, orders, CALLS, only_changes=True, threads=threads, **settings)
     given = read, laid_out(orders), laid_out(winners), unions, number, found
     in_threads(_judge, orders.shape[0] * orders.shape[1], threads, *given)
@@ -326,10 +329,10 @@ def _judge(
     first: int,
     last: int,
 ) -> None:
-    """Write the results of paths first to last - 1 for the duels from `number` on.
+    """Write the results of the paths first to last - 1. The first entity pair has the index `number` in `found`.
 
-    `read` has no row for a round without changes. In a round without changes, the bracket decisions equal the decisions
-    of the previous row, except for `kl_written`, which depends on the number of all observations.
+    If an observed feature is outside all supports, `read` has no row for this observation. Then, the decisions of all
+    brackets except `kl_written` stay as they are. The bracket `kl_written` depends on the number of all observations.
     """
     _, n_orders, n_features = orders.shape
     n_duels, n_rows = read.calls.shape[3], read.t.shape[2]
@@ -348,7 +351,7 @@ def _judge(
                 if t > 0 and moves:
                     unobserved[p] -= 1
                     seen[p] += 1
-                # if all features of the duel are observed, its last state also counts for all later steps
+                # after its last feature, a pair's decision also counts at all later steps
                 stop = seen[p] + 1 if unobserved[p] > 0 else len(steps)
                 for i in range(N_BRACKETS):
                     early = i == 1 and called[1] != 0 and called[0] != called[1]

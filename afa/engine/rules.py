@@ -1,8 +1,9 @@
-"""Compiled allocation rules: the weight that a rule gives each duel, the chosen feature, and clusters of entities.
+"""Compute the weights of entity pairs, the chosen feature and the clusters of allocation rules, with compiled kernels.
 
-`random`, `largest_unary` and `information` ignore duels. Every other rule chooses the feature with the largest weighted
-gain. The plain Python definitions are in `afa.planner.rules`, with one file for each rule, and in
-`afa.planner.cluster.clusters`. A test compares the kernels of this module with `afa.planner.rules`.
+The rules `random`, `largest_unary` and `information` use no duels (entity pairs). Every other rule gives each duel a
+weight, and chooses the feature with the largest weighted sum of gains over the duels. The plain Python definitions are
+in `afa.planner.rules`, with one file for each rule, and in `afa.planner.cluster.clusters`. A test compares the kernels
+of this module with `afa.planner.rules`.
 """
 
 from __future__ import annotations
@@ -22,38 +23,39 @@ from afa.model.mrf import RELATIVE_TIE
 from afa.model.rule_names import IN_THE_GRID
 
 COMPILED = (*IN_THE_GRID, "information")
-"""Rules with a kernel. All other rules of `afa.planner.rules` run in Python, one patient at a time."""
+"""Rules with a compiled kernel. The rules of `afa.planner.rules` without a kernel run in Python, one patient at a time.
+"""
 GIVEN, LARGEST_UNARY, GREEDY, LUCB, CLUSTERED, PRIORITY_CLUSTERS, PRIORITY_ALL, BOUNDARY, INFORMATION = range(
     len(COMPILED)
 )
-"""Ints into `COMPILED`, whose order is that of `IN_THE_GRID`. For `random`, the caller draws the orders and passes
-them to the engine.
+"""Indices of the rules in `COMPILED`. `GIVEN` is the index of `random`: the caller samples the orders and passes them
+to the engine.
 """
 SMALLEST_CLUSTER = 5
-"""Smallest size of a cluster of entities. A smaller cluster is merged with the nearest cluster."""
+"""Smallest number of entities in a cluster. A smaller cluster is merged with the nearest cluster."""
 CLUSTER_EVERY = 50
-"""Number of observations between two clusterings."""
+"""Number of observations after which the clusters are formed again."""
 SLOPE = 0.1
 NONE = -1
 
 
 class RoundView(NamedTuple):
-    """View of one patient in one round, for compiled rules (`afa.planner.rules.View`).
+    """State of one patient at one step, as a rule reads it (the compiled form of `afa.planner.rules.View`).
 
-    Kernels rewrite the view in each round, but update only the fields that the rule reads.
+    Kernels overwrite this view at each step, but update only the fields that the rule reads.
 
     Attributes
     ----------
     pairs : (Q, 2) int64, entities a < b of each duel
     name_rank : (N,) int64, position of each entity in the order of names
     k : size of the top set
-    scores : (N, N) float64, scores by `linearity`, nats
+    scores : (N, N) float64, scores of all entity pairs by `linearity`, nats
     ranks : ranks of all entities by `linearity`
     lead : (Q,) float64, part of D from the observed features, nats
     resolved : (Q,) bool, True if no further observation can change the sign of the duel
     inside : (N,) bool, True for entities in the top k
     weights : (Q,) float64, weight of each duel's gain under the rule
-    wanted : (Q,) bool, True for duels whose gains are needed
+    wanted : (Q,) bool, True for duels whose gains must be up to date
 
     """
 
@@ -71,7 +73,7 @@ class RoundView(NamedTuple):
 
 @kernel()
 def weigh(rule: int, packed: Packed, state: State, labels: Ints, view: RoundView) -> None:
-    """Write the weight that a rule gives the gain of each duel. If the rule uses no unresolved duel, all weights are 0.
+    """Write the weight that a rule gives each duel (entity pair). Resolved duels have weight 0.
 
     Parameters
     ----------
@@ -100,9 +102,9 @@ def weigh(rule: int, packed: Packed, state: State, labels: Ints, view: RoundView
 
 @kernel()
 def _weigh_registry(packed: Packed, view: RoundView, labels: Ints, rank: Ints) -> None:
-    """Write the weight of one duel for each cluster: its first-ranked versus last-ranked entity (eq:active_registry).
+    """Write one weight for each cluster: for the pair of its first- and last-ranked entity (eq:active_registry).
 
-    Resolved duels have weight 0.
+    If no further observation can change the sign of this pair, its weight is 0.
     """
     for label in range(len(rank)):
         members = np.flatnonzero(labels == label)
@@ -120,7 +122,7 @@ def _straddles(view: RoundView, rank: Ints, p: int) -> bool:
 
 @kernel(inline=True)
 def _influence(view: RoundView, rank: Ints, p: int) -> float:
-    """Return the weight w_ab of the duel with index p (eq:w_impl)."""
+    """Return the weight w_ab of the entity pair with index p (eq:w_impl)."""
     a, b = view.pairs[p, 0], view.pairs[p, 1]
     away_a = view.k - rank[a] if rank[a] <= view.k else rank[a] - view.k - 1
     away_b = view.k - rank[b] if rank[b] <= view.k else rank[b] - view.k - 1
@@ -129,9 +131,11 @@ def _influence(view: RoundView, rank: Ints, p: int) -> float:
 
 @kernel()
 def _most_contested(packed: Packed, state: State, view: RoundView, rank: Ints) -> int:
-    """Return the duel that LUCB selects: the unresolved duel across the top-k boundary with the largest overlap.
+    """Return the index of the entity pair that the rule LUCB selects, or `NONE` if there is no unresolved pair.
 
-    The overlap is the upper bound of the entity outside the top k minus the lower bound of the entity inside.
+    LUCB compares one entity inside the top k with one entity outside it. It selects the unresolved pair with the
+    largest overlap: the upper bound on the score of the outside entity minus the lower bound on the score of the inside
+    entity.
     """
     budgets = entity_budgets(packed, state)
     largest = -np.inf
@@ -159,17 +163,18 @@ def _overlap(state: State, view: RoundView, rank: Ints, budgets: Floats, p: int)
 
 @kernel(inline=True)
 def _sides(view: RoundView, rank: Ints, p: int) -> tuple[int, int]:
-    """Return the two entities of a duel, the better ranked entity first."""
+    """Return the two entities of the pair with index p, better ranked entity first."""
     a, b = view.pairs[p, 0], view.pairs[p, 1]
     return (a, b) if rank[a] < rank[b] else (b, a)
 
 
 @kernel()
 def _between_champions(packed: Packed, view: RoundView, labels: Ints, rank: Ints) -> int:
-    """Return the duel that Cluster-LUCB selects, or `NONE` if the duel is resolved or one of its champions is missing.
+    """Return the index of the entity pair that the rule Cluster-LUCB selects, or `NONE`.
 
-    A champion is the top-ranked entity of a cluster. The duel is between the lowest-ranked champion inside the top k
-    and the highest-ranked champion outside the top k.
+    The best ranked entity of a cluster is its champion. The pair consists of the lowest ranked champion inside the top
+    k and the highest ranked champion outside the top k. The result is `NONE` if one of the two champions does not
+    exist, or if no further observation can change the sign of the pair.
     """
     n = len(rank)
     inside, outside = NONE, NONE
@@ -191,10 +196,10 @@ def _between_champions(packed: Packed, view: RoundView, labels: Ints, rank: Ints
 
 @kernel(entrance=True)
 def total_unary(packed: Packed, state: State) -> Floats:
-    """Return for each feature the absolute effective unaries, summed over entities.
+    """Return for each feature the sum of its absolute effective unaries over the entities.
 
-    In a binary task of two models with class-conditional probabilities, return half the range of the feature's term in
-    the duel.
+    For two models with class-conditional probabilities (a binary task), return half the range of each feature's term in
+    D.
 
     Returns
     -------
@@ -218,7 +223,9 @@ def total_unary(packed: Packed, state: State) -> Floats:
 
 @kernel()
 def information_of(packed: Packed, state: State, empty: Floats) -> Floats:
-    """Return the mutual information between each feature and the entity, if exactly one entity is present.
+    """Return the mutual information between each feature and the present entity.
+
+    The mutual information assumes that exactly one entity is present.
 
     The plain Python definition is `afa.scores.gain.information` (docs/decisions.md, F15).
 
@@ -264,7 +271,8 @@ def information_of(packed: Packed, state: State, empty: Floats) -> Floats:
 def best_feature(gain: Floats, closed: Bools, name_rank: Ints) -> int:
     """Return the unobserved feature with the largest positive gain, or `NONE` if no gain is positive.
 
-    If gains nearly tie, the feature with the first name in sorted order is returned.
+    If several gains equal the largest gain up to rounding errors, return the feature with the first name in sorted
+    order.
 
     Parameters
     ----------
@@ -287,7 +295,7 @@ def best_feature(gain: Floats, closed: Bools, name_rank: Ints) -> int:
 
 @kernel()
 def fallback_feature(packed: Packed, state: State, closed: Bools, name_rank: Ints) -> int:
-    """Return the unobserved feature with the largest absolute effective unary, summed over entities.
+    """Return the unobserved feature whose absolute effective unaries have the largest sum over the entities.
 
     If all unaries are 0, return the unobserved feature with the first name in sorted order. If all features are
     observed, return `NONE`.
@@ -306,14 +314,14 @@ def fallback_feature(packed: Packed, state: State, closed: Bools, name_rank: Int
 
 @kernel(entrance=True)
 def cluster_labels(distance: Floats, by_name: Ints, n_clusters: int, smallest: int) -> Ints:
-    """Return the cluster label of each entity: the position of the cluster's first member in the order of names.
+    """Return the cluster of each entity. The label is the position of the cluster's first entity in the order of names.
 
     Parameters
     ----------
     distance : (N, N) float64, symmetric
     by_name : (N,) int64, entities in the order of their names
-    n_clusters : number of clusters before small clusters are merged
-    smallest : smallest size of a cluster
+    n_clusters : number of clusters before the clusters below `smallest` are merged
+    smallest : smallest number of entities in a cluster
 
     Returns
     -------
@@ -352,7 +360,7 @@ def cluster_labels(distance: Floats, by_name: Ints, n_clusters: int, smallest: i
         home[max(small, near)] = min(small, near)
         left -= 1
     labels = np.empty(n, dtype=np.int64)
-    for i in range(n):  # home[i] <= i, so home[home[i]] is final already
+    for i in range(n):  # home[i] <= i, and therefore home[home[i]] is already final
         home[i] = home[home[i]]
         labels[by_name[i]] = home[i]
     return labels
@@ -360,7 +368,7 @@ def cluster_labels(distance: Floats, by_name: Ints, n_clusters: int, smallest: i
 
 @kernel()
 def _least_after(apart: Floats, i: int) -> float:
-    """Return the distance from cluster i to the closest cluster with a larger index."""
+    """Return the smallest distance between cluster i and a cluster with a larger index."""
     least = np.inf
     for j in range(i + 1, len(apart)):
         least = min(least, apart[i, j])
@@ -369,14 +377,13 @@ def _least_after(apart: Floats, i: int) -> float:
 
 @kernel(inline=True)
 def _nearest_pair(apart: Floats, nearest: Floats, exact: Bools, equal: float) -> tuple[int, int]:
-    """Return the two closest clusters. Ties are broken in the order of names.
+    """Return the two closest clusters. If several pairs tie, return the pair with the first names in sorted order.
 
-    `nearest` contains lower bounds. A bound is replaced by the exact distance only if the exact distance could change
-    the result.
+    The array `nearest` contains lower bounds. The exact distance is computed only where it could change the result.
 
     Parameters
     ----------
-    nearest : (N,) float64, lower bound of the distance from each cluster to the closest cluster of larger index
+    nearest : (N,) float64, lower bound on the distance from each cluster to the closest cluster with a larger index
     exact : (N,) bool, True if the bound is the exact distance
 
     """
@@ -397,7 +404,10 @@ def _nearest_pair(apart: Floats, nearest: Floats, exact: Bools, equal: float) ->
 
 @kernel(inline=True)
 def _nearest_to(apart: Floats, cluster: int, equal: float) -> int:
-    """Return the cluster that is closest to the given cluster. Ties are broken in the order of names."""
+    """Return the cluster that is closest to the given cluster.
+
+    If several tie, return the first in the order of names.
+    """
     enough = np.min(apart[cluster]) + equal
     for j in range(len(apart)):
         if apart[cluster, j] <= enough:
@@ -407,7 +417,7 @@ def _nearest_to(apart: Floats, cluster: int, equal: float) -> int:
 
 @kernel(inline=True)
 def _loosen(apart: Floats, nearest: Floats, exact: Bools, first: int, later: int) -> None:
-    """Mark the bounds that involve one of two clusters as inexact, because merging the clusters increases distances."""
+    """Mark as inexact the bounds that depend on two clusters, because a merge of the clusters increases distances."""
     for i in range(later):
         if apart[later, i] <= nearest[i] or (i < first and apart[first, i] <= nearest[i]):
             exact[i] = False
@@ -415,9 +425,9 @@ def _loosen(apart: Floats, nearest: Floats, exact: Bools, first: int, later: int
 
 @kernel()
 def _join(apart: Floats, size: Ints, one: int, other: int) -> None:
-    """Merge two clusters under the smaller index.
+    """Merge two clusters. The new cluster has the smaller of the two indices.
 
-    The distance from the merged cluster to any other cluster is the larger of the two old distances.
+    The distance from the new cluster to another cluster is the larger of the two previous distances.
     """
     first, later = min(one, other), max(one, other)
     size[first] += size[later]

@@ -1,4 +1,4 @@
-"""Settings of a run (`RunSettings`), state of one patient (`PathState`), and results (`WalkResults`) for kernels."""
+"""Define the settings of a run (`RunSettings`), the state of a patient (`PathState`) and results (`WalkResults`)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ SCORES = ("linearity", "wald", "two_elbo", "stack_a", "kl", "kl_reversed", "kl_n
 STACK_A, KL, KL_REVERSED, KL_NONZERO = 3, 4, 5, 6
 
 SIGNS, RANKS, SOLVES, CERTAIN, CHOICE, BOUNDARY, LARGEST, ENTITIES, MOMENTS, DUELS, CALLS = (1 << i for i in range(11))
-"""Groups of results, as bits of a mask. The docstring of `WalkResults` lists the fields of each group."""
+"""Bits of the mask that selects groups of results. The docstring of `WalkResults` names the group of each field."""
 
 MISSING = -128
-"""Code of a value that was not measured. Rules never choose such a value, and it adds no evidence (docs/decisions.md).
-"""
+"""Code of a value that was not measured. Rules never choose a feature with this value (docs/decisions.md)."""
 
 CHANGED, SOLVED = range(2)
 VARIANCE, CALLED = range(2)
@@ -35,20 +34,23 @@ VARIANCE, CALLED = range(2)
 
 
 class PathState(NamedTuple):
-    """State of one patient after some observations. Kernels change the arrays. Q is 0 if the run needs no duels.
+    """State of one patient after some observations. Kernels change the arrays in place.
+
+    Q is the number of duels (entity pairs), or 0 if the run needs no results of duels.
 
     Attributes
     ----------
     state, budgets, gains, lookahead : model state, budgets and gains of the patient
-    of_entity : (2, N) int64; row `CHANGED` is the round in which an observation last changed each entity, and row
-        `SOLVED` is the round in which each entity was last solved
-    of_duel : (2, Q) int64; rows `VARIANCE` and `CALLED` are the rounds in which the variance and the bracket decisions
-        of each duel were last computed, or -1 for never; the results are outdated if an entity has changed since
+    of_entity : (2, N) int64; row `CHANGED` is the step at which an observation last changed each entity, and row
+        `SOLVED` is the step at which mean-field last ran on the entity's model
+    of_duel : (2, Q) int64; rows `VARIANCE` and `CALLED` are the steps at which the variance and the bracket decisions
+        of each duel were last computed, or -1 for never. If one of the two entities has changed since this step, the
+        variance and the decisions are outdated
     variance : (Q,) float64, sigma_D^2
     votes : (Q, 2) int64, sign votes for each of the two entities
     calls : (Q, 5) int8, decision of each bracket
     labels : (N,) int64, cluster of each entity
-    feature_gain : (M,) float64, gain of each feature at the last round at which the rule computed gains
+    feature_gain : (M,) float64, gain of each feature at the last step at which the rule computed gains
     closed : (M,) bool, True if a feature is observed, or was not measured in these patients
 
     """
@@ -68,27 +70,28 @@ class PathState(NamedTuple):
 
 
 class RunSettings(NamedTuple):
-    """Settings of a run, which all patients share.
+    """Settings of a run. They are the same for all patients.
 
     Attributes
     ----------
     packed, edges : kernel arrays of the bundle and of its duels
     pairs : (Q, 2) int64, entities a < b of each duel
     empty : (N,) float64, ELBO of each entity before any observation, nats
-    offset : (N,) float64, nats, 0 or the calibration shift; a duel is resolved by the sign of D - (offset[a] -
+    offset : (N,) float64, nats, 0 or the calibration shift; the sign of an entity pair is the sign of D - (offset[a] -
         offset[b])
-    feature_rank, name_rank : (M,) and (N,) int64, position of each feature and entity in the order of names
+    feature_rank, name_rank : (M,) and (N,) int64, position of each feature and of each entity in the order of names
     rule, kind : numbers of the allocation rule (`afa.engine.rules`) and of the gain (`afa.engine.gains`)
     rescore : (r,) bool, entry t is True if the rule computes gains again after t observations
     k : size of the top set
     iteration : settings of all mean-field solves after the first
     requested : mask of the groups of results to write
-    needs_cross, ranking, bounding, voting : True if the run needs cross expectations (`needs_cross`), ranks by
-        `linearity`
-        (`ranking`), tight `l1` budgets (`bounding`), sign votes (`voting`)
-    rounds_requested : (r + 1,) bool, True for the rounds whose results are written
-    only_changes : True to write only rounds whose feature is in the support of an entity
-    numbered : True if `WalkResults.t` lists the rounds to walk, because all other rounds change nothing
+    needs_cross, ranking, bounding, voting : True if the run needs, in this order, cross expectations, ranks by
+        `linearity`, tight `l1` budgets, and sign votes
+    rounds_requested : (r + 1,) bool, True for each number of observations after which results are written
+    only_changes : True to write results only before the first observation, and after the observation of a feature in
+        the support of an entity
+    numbered : True if the orders exclude features outside all supports; `WalkResults.t` then contains the number of
+        observations at each step
     signed, ranked : (S,) int64, numbers of the scores whose signs and ranks are written
     budget_share : fraction of the `l1` budget that the brackets use; 1 except in tests of the brackets
 
@@ -120,38 +123,42 @@ class RunSettings(NamedTuple):
 
 
 class WalkResults(NamedTuple):
-    """Results of J paths of r rounds, written at T rounds, for N entities, Q duels and K slots (entity, feature).
+    """Results of J paths for N entities, Q duels (entity pairs) and K slots (entity, feature).
 
-    If the caller did not request a group of results, the second axis of the group's arrays has length 0.
+    A path is one patient with one order of r observations. Each path has T rows of results, one for each requested
+    number of observations. If the caller did not request a group of results, the second axis of the group's arrays has
+    length 0.
 
     Attributes
     ----------
-    order : (J, r) int64, features in the order of observation, then -1; with `only_changes`, given orders skip features
-        outside all supports
+    order : (J, r) int64, features in the order of observation, then -1. If `only_changes` is True and the orders were
+        given, features outside all supports are skipped
     fallback : (J, r) bool, True if no candidate had a positive gain
-    t : (J, T) int32, round of each row; rows after the last round with a change repeat this round
-    source : (J, T) int64, path whose row contains the result; if several paths have the same history, only one is
-        written
-    signs : (J, T, S, Q) int8, group SIGNS, signs by score: +1 if the first entity is preferred, -1 if the second is
-        preferred, 0 for a tie; `kl` compares (a, b), and `kl_reversed` compares (b, a) and reverses the sign
+    t : (J, T) int32, number of observations at each row; rows after the last result of a path repeat this result
+    source : (J, T) int64, path from which each row was copied; while several paths have the same observations, kernels
+        write the results of only one of them
+    signs : (J, T, S, Q) int8, group SIGNS, sign of each of S scores: +1 if the first entity is preferred, -1 if the
+        second entity is preferred, 0 for a tie. The score `kl` compares (a, b); the score `kl_reversed` compares (b, a)
+        and reverses the sign
     place : (J, T, S, N) int16, group RANKS, number of entities that each score ranks strictly ahead of each entity;
         tied entities have equal places
-    iterations : (J, T, N) int32, group SOLVES, damped sweeps of each entity's solve, or -1 if the entity is not solved
-        in this round
-    ascended : (J, T, N) int32, group SOLVES, sweeps of coordinate ascent, above 0 if the damped sweeps reached their
-        cap
+    iterations : (J, T, N) int32, group SOLVES, number of damped mean-field sweeps for each entity, or -1 if mean-field
+        did not run on the entity's model at this step
+    ascended : (J, T, N) int32, group SOLVES, number of sweeps of coordinate ascent, above 0 only if the damped sweeps
+        reached their cap
     resolved : (J, T, Q) bool, group CERTAIN, True if no further observation can change the sign of the duel
     certified : (J, T) bool, group CERTAIN, True if the top k by `linearity` is final
-    chosen_gain : (J, r) float64, group CHOICE, nats, gain of the feature chosen in each round, summed over the
-        unresolved duels; in a run without gains, the feature's absolute effective unaries, summed over entities
-    probability : (J, T) float64, group BOUNDARY, smallest probability that the entity inside the top k wins, over the
-        unresolved duels across the boundary of the top k (eq:fsp)
+    chosen_gain : (J, r) float64, group CHOICE, nats, gain of the feature chosen at each step, summed over the
+        unresolved duels. If the run computes no gains, this is the sum of the feature's absolute effective unaries over
+        the entities
+    probability : (J, T) float64, group BOUNDARY, smallest probability that an entity inside the top k wins against an
+        entity outside it, over the unresolved duels (eq:fsp)
     gain : (J, T) float64, group LARGEST, largest gain of an unobserved feature, summed over the unresolved duels
     constant, elbo : (J, T, N) float64, group ENTITIES, nats
     m, q : (J, T, K) float64, group MOMENTS, first and second moment of each slot
     cross : (J, T, N, N) float64, group MOMENTS, E_{q_u}[S_v | x_obs], nats
     mean : (J, T, Q) float64, group DUELS, mu_D in nats, with rounding errors set to 0
-    stack_a : (J, T, Q) float64, group DUELS, the score `stack_a`, -1 to 1
+    stack_a : (J, T, Q) float64, group DUELS, the score `stack_a`, from -1 to 1
     sums : (J, T, Q, 6) float64, group DUELS, the fields of `Duel`
     calls : (J, T, Q, 5) int8, group CALLS, decision of each bracket
     votes : (J, T, Q) int16, group CALLS, sign votes for the first entity
@@ -185,7 +192,7 @@ class WalkResults(NamedTuple):
 
 @kernel(inline=True)
 def copy_path_state(path_state: PathState) -> PathState:
-    """Return a copy of a patient's state that can be changed independently."""
+    """Return an independent copy of a patient's state."""
     state, budgets, gains, lookahead, of_entity, of_duel, variance, votes, calls, labels, feature_gain, closed = (
         path_state
     )
@@ -196,7 +203,7 @@ def copy_path_state(path_state: PathState) -> PathState:
 
 @kernel(inline=True)
 def _put(place: NDArray[Any], numbers: NDArray[Any]) -> None:
-    """Copy a one-dimensional array into `place`. An assignment of slices would need reference counting."""
+    """Copy a one-dimensional array into `place` in a loop, because a slice assignment would need reference counting."""
     for i in range(len(numbers)):
         place[i] = numbers[i]
 
@@ -205,7 +212,7 @@ def _put(place: NDArray[Any], numbers: NDArray[Any]) -> None:
 def write_round(  # noqa: PLR0912 (one branch for each group of results)
     run: RunSettings, path_state: PathState, now: RoundView, t: int, results: WalkResults, path: int, row: int
 ) -> None:
-    """Write the requested results of round t of one path into `row` of `results`."""
+    """Write the requested results of one path after t observations into `row` of `results`."""
     packed, state, requested = run.packed, path_state.state, run.requested
     n_unobserved = packed.n_features - t
     results.t[path, row] = t
@@ -245,9 +252,10 @@ def write_round(  # noqa: PLR0912 (one branch for each group of results)
 
 @kernel()
 def _write_signs(run: RunSettings, path_state: PathState, t: int, n_unobserved: int, signs: Codes) -> None:
-    """Write the signs of all duels in one round, (S, Q) int8, for S scores.
+    """Write the sign of each of S scores for all Q duels (entity pairs) after t observations.
 
-    The sign of `stack_a` equals the sign of `linearity`, because `linearity` is the mean of the Gaussian in `stack_a`.
+    The scores `stack_a` and `linearity` have the same sign, because `linearity` is the mean of the Gaussian in
+    `stack_a`.
     """
     pairs, state, tie, of_mean = run.pairs, path_state.state, run.packed.tie, -1
     for i in range(len(run.signed)):
@@ -270,14 +278,14 @@ def _write_signs(run: RunSettings, path_state: PathState, t: int, n_unobserved: 
 def _write_places(
     score: int, state: State, name_rank: Ints, n_unobserved: int, tie: float, place: NDArray[np.int16]
 ) -> None:
-    """Write into `place`, (N,), the number of entities that one score ranks strictly ahead of each entity."""
+    """Write into `place` the number of entities that one score ranks strictly ahead of each entity."""
     scores = score_table(state, score, tie, n_unobserved)
     place[:] = ranks_of(scores, np.arange(len(scores)), name_rank, tie).place
 
 
 @kernel()
 def _largest_gain(gains: Gains, resolved: Bools, closed: Bools) -> float:
-    """Return the largest gain, summed over the unresolved duels, of a feature that is not marked in `closed`."""
+    """Return the largest gain of a feature that is not marked in `closed`, summed over the unresolved duels."""
     total = np.empty(len(closed))
     add_up(gains, (~resolved).astype(np.float64), total)
     return float(np.max(np.where(closed, 0.0, total)))
@@ -285,7 +293,7 @@ def _largest_gain(gains: Gains, resolved: Bools, closed: Bools) -> float:
 
 @kernel()
 def _write_vote_signs(score: int, votes: Ints, t: int, signs: Codes) -> None:
-    """Write the signs of all duels, (Q,) int8, by one of the three vote scores after t observations."""
+    """Write the signs of all duels (entity pairs) by one of the three vote scores, after t observations."""
     for p in range(len(votes)):
         if score == KL:
             signs[p] = sign(float(2 * votes[p, 0] - t), 0.0)
@@ -297,7 +305,10 @@ def _write_vote_signs(score: int, votes: Ints, t: int, signs: Codes) -> None:
 
 @kernel(borrows=True)
 def _write_duels(run: RunSettings, path_state: PathState, t: int, results: WalkResults, path: int, row: int) -> None:
-    """Write sums, scores and bracket decisions of all duels. Brackets are recomputed only for changed duels."""
+    """Write the sums, scores and bracket decisions of all duels (entity pairs).
+
+    The bracket decisions are computed again only if one of the two entities has changed.
+    """
     packed, state, pairs, calls, votes = run.packed, path_state.state, run.pairs, path_state.calls, path_state.votes
     changed_at, computed_at = path_state.of_entity[CHANGED], path_state.of_duel[CALLED]
     for p in range(len(pairs)):
@@ -330,9 +341,9 @@ def _write_duels(run: RunSettings, path_state: PathState, t: int, results: WalkR
 
 @kernel(borrows=True)
 def _least_likely(run: RunSettings, path_state: PathState, now: RoundView, t: int) -> float:
-    """Return the smallest probability that the entity inside the top k wins an unresolved duel (eq:fsp).
+    """Return the smallest probability that an entity inside the top k wins against an entity outside it (eq:fsp).
 
-    Only duels between an entity inside the top k and an entity outside the top k count.
+    Entity pairs whose sign no further observation can change are excluded.
     """
     pairs, least, inside = run.pairs, 1.0, now.inside
     inside[:] = False

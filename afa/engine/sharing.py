@@ -1,10 +1,10 @@
-"""Compute cross expectations, distances and gains of entities in a large bundle, feature by feature.
+"""Compute cross expectations, distances and gains for large bundles, with loops over features.
 
-Most pairs of entities in a large bundle share no feature. If entities u and v share no feature, E_{q_u}[S_v] is the
-running constant of v. The kernels of this module loop over the entities whose support includes a feature, so that pairs
-of entities without a shared feature take no time and no memory. The kernels add numbers in the order of
-`afa.engine.state.expected_score`, so that the results are equal to the last bit. `FeatureMajorModel` stores slots by
-feature, so that kernels read the memory in order.
+In a large bundle, most pairs of entities have no feature in both supports. For such a pair (u, v), E_{q_u}[S_v] is the
+running constant of v. The kernels of this module loop over features, and for each feature over the entities with this
+feature in their support. Therefore, entity pairs without a common feature take no time and no memory. The kernels add
+numbers in the same order as `afa.engine.state.expected_score`, and their results are equal to the last bit.
+`FeatureMajorModel` sorts the slots (entity, feature) by feature, so that the kernels read memory sequentially.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from afa.model.bundle import Bundle
 
 
 class FeatureMajorState(NamedTuple):
-    """Copies of `field` and `m` of a `State`, sorted by feature (the order of `Packed.feature_slots`).
+    """Copies of the arrays `field` and `m` of a `State`, sorted by feature (the order of `Packed.feature_slots`).
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ def new_mirror(packed: Packed) -> FeatureMajorState:
 
 
 def copy_mirror(mirror: FeatureMajorState) -> FeatureMajorState:
-    """Return a copy of a `FeatureMajorState` that can be changed independently."""
+    """Return an independent copy of a `FeatureMajorState`."""
     return FeatureMajorState(*(array.copy() for array in mirror))
 
 
@@ -59,7 +59,10 @@ def copy_mirror(mirror: FeatureMajorState) -> FeatureMajorState:
 def solve_every(
     packed: Packed, sharing: FeatureMajorModel, state: State, mirror: FeatureMajorState, iteration: Iteration
 ) -> None:
-    """Solve every entity and fill `cross`, like `afa.engine.state.solve_all` but without `Packed.overlaps`."""
+    """Run mean-field on the models of all entities, and fill `cross`.
+
+    In contrast to `afa.engine.state.solve_all`, this kernel does not need `Packed.overlaps`.
+    """
     n = len(packed.prior)
     for entity in range(n):
         solve_entity(packed, state, entity, iteration)
@@ -78,9 +81,9 @@ def observe_among(
     value: int,
     iteration: Iteration,
 ) -> None:
-    """Observe one feature, and solve the entities with this feature in their support.
+    """Observe one feature, and run mean-field on the models of the entities with this feature in their support.
 
-    The entries of these entities in `cross` are updated.
+    The rows and columns of these entities in `cross` are updated.
     """
     condition(packed, state, feature, value)
     holders = packed.owner[
@@ -94,7 +97,7 @@ def observe_among(
         _write_row(packed, sharing, state, mirror, holders[i])
         _write_column(packed, sharing, state, mirror, holders[i], columns[i])
     cross = state.cross
-    for u in range(len(cross)):  # row by row, because writing a column would touch a new memory page at each step
+    for u in range(len(cross)):  # row by row, because each entry of a column is in another memory page
         for i in range(len(holders)):
             cross[u, holders[i]] = columns[i, u]
 
@@ -110,7 +113,7 @@ def _reflect(packed: Packed, sharing: FeatureMajorModel, state: State, mirror: F
 @kernel()
 def _write_row(packed: Packed, sharing: FeatureMajorModel, state: State, mirror: FeatureMajorState, u: int) -> None:
     """Write E_{q_u}[S_v] for every entity v into row u of `cross`."""
-    # unpack the tuples here: inside the loops, unpacking would take longer than the sums
+    # unpacking inside the loops would take longer than the sums
     feature, first_feature_slot, owner, field = packed.feature, packed.first_feature_slot, sharing.owner, mirror.field
     first_link, partner, first_member = sharing.first_link, sharing.partner, sharing.first_member
     member, value, m, m_at = sharing.member, sharing.value, state.m, mirror.by_feature
@@ -139,7 +142,7 @@ def _write_row(packed: Packed, sharing: FeatureMajorModel, state: State, mirror:
 def _write_column(
     packed: Packed, sharing: FeatureMajorModel, state: State, mirror: FeatureMajorState, v: int, column: Floats
 ) -> None:
-    """Write E_{q_u}[S_v] for every entity u into `column`, (N,)."""
+    """Write E_{q_u}[S_v] for every entity u into the array `column`."""
     feature, first_feature_slot, owner, field = packed.feature, packed.first_feature_slot, sharing.owner, state.field
     first_edge, other_slot, coupling = packed.first_edge, packed.other_slot, packed.coupling
     m, m_of, observed = mirror.m, mirror.by_entity, state.observed
@@ -169,7 +172,7 @@ Small = NDArray[np.int32]
 
 
 class FeatureMajorModel(NamedTuple):
-    """Arrays of a bundle, sorted by feature. A *link* is a pair of features that are coupled in at least one entity.
+    """Arrays of a bundle, sorted by feature. A *link* is a pair of features that at least one entity's model couples.
 
     Attributes
     ----------
@@ -196,9 +199,10 @@ SHARED: WeakKeyDictionary[Bundle, FeatureMajorModel] = WeakKeyDictionary()
 
 
 def sharing_of(bundle: Bundle) -> FeatureMajorModel:
-    """Return the cached arrays of a bundle, sorted by feature.
+    """Return the arrays of a bundle sorted by feature. The arrays are cached.
 
-    The arrays take 8 bytes for each slot, 12 bytes for each coupling, and at most 12 bytes for each link.
+    The arrays take 8 bytes for each slot (entity, feature), 12 bytes for each coupling, and at most 12 bytes for each
+    link (pair of coupled features).
     """
     sharing = SHARED.get(bundle)
     if sharing is None:
@@ -232,10 +236,11 @@ BLOCK = 16
 
 @kernel(entrance=True)
 def model_distances(packed: Packed, sharing: FeatureMajorModel, values: Floats, observed: Bools) -> Floats:
-    """Return the l1 distances between the conditioned models, equal to `afa.planner.cluster.distances`.
+    """Return the l1 distance between the models of every two entities, given the observed values.
 
-    The time grows with N^2, with the square of the number of entities that have a feature in their support, and with
-    the square of the number of entities that couple the same two features.
+    The plain Python definition is `afa.planner.cluster.distances`. The time grows with N^2, plus the sum of n^2 over
+    the features and the links, where n is the number of entities with this feature or this link (pair of coupled
+    features).
 
     Parameters
     ----------
@@ -263,7 +268,7 @@ def model_distances(packed: Packed, sharing: FeatureMajorModel, values: Floats, 
     for u in range(n):
         for v in range(u + 1, n):
             apart[u, v] = max(size[u] + size[v] + apart[u, v], 0.0)
-    for begin in range(0, n, BLOCK):  # in blocks, because writing a column would touch a new memory page at each step
+    for begin in range(0, n, BLOCK):  # in blocks, because each entry of a column is in another memory page
         for v in range(begin + 1, n):
             for u in range(begin, min(begin + BLOCK, v)):
                 apart[v, u] = apart[u, v]
@@ -272,9 +277,9 @@ def model_distances(packed: Packed, sharing: FeatureMajorModel, values: Floats, 
 
 @kernel(inline=True)
 def _fields_left(packed: Packed, sharing: FeatureMajorModel, values: Floats, observed: Bools) -> Floats:
-    """Return effective unaries given the observations, (K,) float64, nats, in the order of `Packed.feature_slots`.
+    """Return the effective unary of each slot (entity, feature) given the observations, nats.
 
-    The effective unary of an observed feature is 0.
+    The slots are in the order of `Packed.feature_slots`. The effective unary of an observed feature is 0.
     """
     feature, first_edge, other_slot, coupling = packed.feature, packed.first_edge, packed.other_slot, packed.coupling
     place, unary, field = sharing.place, packed.unary, np.zeros(len(sharing.place))
@@ -289,9 +294,9 @@ def _fields_left(packed: Packed, sharing: FeatureMajorModel, values: Floats, obs
 
 @kernel(inline=True)
 def _add_links(packed: Packed, sharing: FeatureMajorModel, observed: Bools, apart: Floats) -> Floats:
-    """Subtract from `apart` the amounts that cancel if two entities u < v couple the same two features.
+    """Subtract from `apart[u, v]` the amounts that cancel if the entities u < v couple the same two features.
 
-    Return the sum of absolute couplings of each entity, (N,) float64, nats.
+    Return the sum of the absolute couplings of each entity, nats.
     """
     first_link, partner, first_member = sharing.first_link, sharing.partner, sharing.first_member
     member, value, size = sharing.member, sharing.value, np.zeros(len(packed.prior))
@@ -315,19 +320,19 @@ def _common(one: float, other: float) -> float:
 
 
 KEPT = 4
-"""Upper bound on the number of cached duels, as a multiple of the number of requested duels, before the cache is
-emptied.
+"""The cache of gains is emptied before the number of cached duels exceeds this multiple of the number of requested
+duels.
 """
 
 
 class GainCache:
-    """Cache of the gains of one patient. The index of a duel is its position in the ordered list of all pairs a < b.
+    """Cache of the gains of one patient. The index of a duel is its position in the ordered list of entity pairs a < b.
 
     Parameters
     ----------
     kind : kind of gain (`afa.engine.gains`)
     empty : (N,) float64, ELBO of each entity without observations, nats
-    iteration : settings of the lookahead solves
+    iteration : settings of the mean-field solves of the lookahead
 
     """
 
@@ -335,23 +340,23 @@ class GainCache:
         n = len(packed.prior)
         self._packed, self._kind, self._empty, self._iteration = packed, kind, empty, iteration
         self._ahead = new_lookahead(packed, kind)
-        self._after_row = np.zeros(n * (n - 1) // 2, dtype=np.int32)  # row + 1 of each duel, 0 for none
+        self._after_row = np.zeros(n * (n - 1) // 2, dtype=np.int32)  # row + 1, or 0 if not cached
         self._forget()
 
     def rows(self, state: State, duels: Ints, changed_at: Ints, now: int) -> tuple[Gains, Ints]:
-        """Return two results: up-to-date gains, and the row of each given duel in them.
+        """Return gain arrays that are up to date for the given duels (entity pairs), and the row of each given duel.
 
-        The next call of `rows` may change these gains.
+        The next call of this method may change the gain arrays.
 
         Parameters
         ----------
         duels : (q,) int64, ascending indices of duels
-        changed_at : (N,) int64, round in which each entity last changed
-        now : the present round
+        changed_at : (N,) int64, step at which each entity last changed
+        now : the present step
 
         Returns
         -------
-        gains : gains of the cached duels
+        gains : gain arrays of all cached duels
         rows : (q,) int64, row of each given duel in `gains`
 
         """
@@ -370,7 +375,7 @@ class GainCache:
         self._gains = new_gains(self._packed, np.empty((0, 2), dtype=np.int64))
 
     def _add(self, duels: Ints, rows: Ints) -> Ints:
-        """Add the duels that are not cached. Return the rows of all given duels."""
+        """Add the given duels that are not yet in the cache. Return the rows of all given duels."""
         if len(self._duels) + int((rows < 0).sum()) > KEPT * len(duels):
             self._after_row[self._duels] = 0
             self._forget()
@@ -392,7 +397,7 @@ def _joined(one: Gains, other: Gains) -> Gains:
 
 @kernel(entrance=True)
 def add_weighted(gains: Gains, rows: Ints, weights: Floats, total: Floats) -> None:
-    """Add to `total` the weighted gains of the given rows of `gains` (eq:feature_selection).
+    """Add to `total` for each feature the weighted sum of its gains over the given rows (eq:feature_selection).
 
     Parameters
     ----------
@@ -409,7 +414,7 @@ def add_weighted(gains: Gains, rows: Ints, weights: Floats, total: Floats) -> No
 
 @kernel(entrance=True)
 def gain_by_row(gains: Gains, rows: Ints, wanted: Bools, total: Floats) -> None:
-    """Add to `total` the sum of the gains of each row over the wanted features.
+    """Add to `total` for each given row the sum of the gains of the features that are marked in `wanted`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Compiled steps on one patient's state: observe a feature, solve an entity, update the cross expectations.
+"""Observe a feature, run mean-field on an entity's model, and update the cross expectations, with compiled kernels.
 
 Tests compare the kernels with the plain Python definitions in `afa.model.mrf.Evidence`, `afa.inference.meanfield` and
 `afa.scores.preference`.
@@ -18,8 +18,8 @@ from afa.engine.sweeps import bound, converged, padded
 from afa.model.arrays import Bools, Floats, Ints
 
 ITERATIONS, ASCENDED = range(2)
-"""Rows of `State.solves`: the number of damped sweeps, and the number of sweeps of coordinate ascent, which is 0 if
-the damped sweeps converged before their cap.
+"""Rows of `State.solves`: the number of damped sweeps, and the number of sweeps of coordinate ascent. The second number
+is 0 if the damped sweeps converged before their cap.
 """
 
 
@@ -32,12 +32,14 @@ class State(NamedTuple):
     field : (K,) float64, effective unaries, nats; 0 at observed slots
     m, q : (K,) float64, first and second moments; 0 at observed slots
     observed : (M,) bool, True if a feature is observed, or if its value follows from observed features
-    bound : (N,) float64, ELBO of the free features alone, nats
-    n_free : (N,) int64, number of free features
+    bound : (N,) float64, contribution of the unobserved features in the support to each ELBO, nats
+    n_free : (N,) int64, number of features of each entity for which mean-field is run
     cross : (N, N) float64, E_{q_u}[S_v | x_obs] in nats, where u is the row and v is the column
-    solves : (2, N) int64, sweeps of the last solve of each entity, with the rows `ITERATIONS` and `ASCENDED`
-    origin, pull : (N,) and (K,) float64, `constant` and `field` of the same energy with couplings about 0 instead of
-        the centres; in the paper's models, the arrays have length 0 because couplings are about 0 already
+    solves : (2, N) int64, numbers of sweeps of the last mean-field solve of each entity; the rows are `ITERATIONS` and
+        `ASCENDED`
+    origin, pull : (N,) and (K,) float64, the constants and effective unaries of the same energies if couplings are
+        written as products of values instead of deviations from centres. In the paper's models, the centres are 0, and
+        the arrays have length 0
     volume : as in `Packed`
 
     """
@@ -58,7 +60,7 @@ class State(NamedTuple):
 
 @kernel(entrance=True)
 def new_state(packed: Packed) -> State:
-    """Return the unsolved state before any observation."""
+    """Return the state before any observation. Mean-field has not run yet on any entity's model."""
     n, class_conditional = len(packed.prior), packed.class_conditional
     return State(
         packed.prior.copy(),
@@ -78,7 +80,7 @@ def new_state(packed: Packed) -> State:
 
 @kernel(entrance=True)
 def copy_state(state: State) -> State:
-    """Return a copy of the state that can be changed independently."""
+    """Return an independent copy of the state."""
     constant, field, m, q, observed, bound_, n_free, cross, solves, origin, pull, volume = state
     constant, field, m, q, observed = constant.copy(), field.copy(), m.copy(), q.copy(), observed.copy()
     bound_, n_free, cross, solves = bound_.copy(), n_free.copy(), cross.copy(), solves.copy()
@@ -88,10 +90,10 @@ def copy_state(state: State) -> State:
 
 @kernel(inline=True)
 def term(packed: Packed, state: State, slot: int, value: int) -> float:
-    """Return how much the running constant increases, in nats, if the feature of a slot is observed with `value`.
+    """Return the increase of an entity's running constant if a feature is observed with `value`, nats.
 
-    In models with class-conditional probabilities, the increase is relative to the background, and unobserved
-    neighbours are at their centres.
+    In models with class-conditional probabilities, the result is the log-ratio of the value's probability under the
+    entity to its background probability, if the unobserved features coupled to this feature are at their centres.
     """
     if not packed.class_conditional:
         return float(state.field[slot] * value)
@@ -103,7 +105,7 @@ def term(packed: Packed, state: State, slot: int, value: int) -> float:
 
 @kernel(entrance=True)
 def condition(packed: Packed, state: State, feature: int, value: int) -> None:
-    """Observe one feature: add its energy, and shift the effective unaries of its neighbours (supp:updatemrf)."""
+    """Observe one feature: add its energy, and change the effective unaries of coupled features (supp:updatemrf)."""
     observed, field, first_edge, of_slot = state.observed, state.field, packed.first_edge, packed.feature
     other_slot, coupling = packed.other_slot, packed.coupling
     observed[feature] = True
@@ -142,10 +144,12 @@ def _narrow(packed: Packed, state: State, slot: int, value: int) -> None:
 
 @kernel(inline=True)
 def _group_terms(packed: Packed, state: State, entity: int) -> float:
-    """Write `pull` for the members of exclusive groups, so that `cross` treats each group as one variable.
+    """Write `State.pull` for the members of exclusive groups.
 
-    Return the log-probability that no member is +1 given the observed members, summed over groups. The caller adds
-    this sum to `origin`.
+    Return a sum over groups, which the caller adds to `origin`.
+
+    The sum contains the logarithm of each probability that no member of a group is +1, given the observed members. With
+    these numbers, the kernels for `cross` treat each group as one variable.
     """
     site, m, total = packed.site, state.m, 0.0
     for last in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
@@ -167,8 +171,11 @@ def _group_terms(packed: Packed, state: State, entity: int) -> float:
 
 @kernel(inline=True)
 def free_part(packed: Packed, state: State, entity: int) -> tuple[Ints, Floats]:
-    """Return two results: the slots of one entity that mean-field solves, (n,) int64, and their `padded` couplings."""
-    # unpack the tuples here: inside the loops, unpacking would cost more than the sums
+    """Return the slots of one entity for which mean-field is run, and the matrix of their couplings.
+
+    The matrix is padded with zeros to the size `padded(n)`, where n is the number of slots (entity, feature).
+    """
+    # unpacking these tuples inside the loops would take longer than the sums
     observed, feature, site = state.observed, packed.feature, packed.site
     first_edge, other_slot, of_edge = packed.first_edge, packed.other_slot, packed.coupling
     start, stop, n = packed.first_slot[entity], packed.first_slot[entity + 1], 0
@@ -191,11 +198,11 @@ def free_part(packed: Packed, state: State, entity: int) -> tuple[Ints, Floats]:
 
 @kernel()
 def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration) -> None:
-    """Solve mean-field for the free features of one entity (eq:mf-update). The caller updates `cross`.
+    """Run mean-field on the unobserved features in one entity's support (eq:mf-update). The caller updates `cross`.
 
-    Members of exclusive groups have no couplings. `condition` sets the moments of these members.
+    Mean-field excludes members of exclusive groups, because they have no couplings. `condition` sets their moments.
     """
-    # unpack the tuples here: inside the loops, unpacking would cost more than the sums
+    # unpacking these tuples inside the loops would take longer than the sums
     field, m, q, site = state.field, state.m, state.q, packed.site
     slots, coupling = free_part(packed, state, entity)
     n, size = len(slots), len(coupling)
@@ -234,10 +241,10 @@ def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration
 def expected_score(
     overlaps: Overlaps, pair: int, constant: float, field: Floats, field_at: int, m: Floats, m_at: int
 ) -> float:
-    """Return the expected score E_q[S_v] of entity v under the first moments of entity u, nats.
+    """Return the expected score of entity v under the mean-field distribution of entity u, nats.
 
-    `pair` = u N + v is the index in `overlaps` of the features that u and v share. Start positions are passed instead
-    of array slices because slicing takes longer than the sum.
+    The argument `pair` = u N + v is the index of (u, v) in `overlaps`. The arguments `field_at` and `m_at` are start
+    positions, because array slices would take longer than the sum.
 
     Parameters
     ----------
@@ -256,7 +263,7 @@ def expected_score(
 
 @kernel(entrance=True)
 def solve_all(packed: Packed, state: State, iteration: Iteration, needs_cross: bool) -> None:
-    """Solve every entity before the first observation, and fill `cross` if `needs_cross` is True."""
+    """Run mean-field on the models of all entities, and fill `cross` if `needs_cross` is True."""
     n = len(packed.prior)
     for entity in range(n):
         solve_entity(packed, state, entity, iteration)
@@ -268,7 +275,7 @@ def solve_all(packed: Packed, state: State, iteration: Iteration, needs_cross: b
 def cross_of(packed: Packed, state: State, v: int) -> None:
     """Write the row and the column of one entity in `cross`.
 
-    If models have class-conditional probabilities, all models must cover the same features.
+    Models with class-conditional probabilities must all cover the same features.
     """
     n = len(packed.prior)
     for i in range(2 * n):
@@ -278,7 +285,7 @@ def cross_of(packed: Packed, state: State, v: int) -> None:
 
 @kernel(inline=True)
 def _cross(packed: Packed, state: State, u: int, v: int) -> float:
-    """Return E_{q_u}[S_v | x_obs], the expected score of entity v under the marginals of entity u, nats."""
+    """Return E_{q_u}[S_v | x_obs], the expected score of entity v under the mean-field marginals of entity u, nats."""
     pair, at_u, at_v = u * len(packed.prior) + v, packed.first_slot[u], packed.first_slot[v]
     if not packed.class_conditional:
         return expected_score(packed.overlaps, pair, state.constant[v], state.field, at_v, state.m, at_u)
@@ -290,7 +297,7 @@ def _cross(packed: Packed, state: State, u: int, v: int) -> float:
 
 @kernel(inline=True)
 def elbo(state: State, entity: int, n_unobserved: int) -> float:
-    """Return the ELBO of one entity for log Z(x_obs), nats, with `n_unobserved` unobserved features in the bundle."""
+    """Return the ELBO of one entity, nats. `n_unobserved` is the number of unobserved features of the bundle."""
     return (
         float(state.constant[entity])
         + float(state.bound[entity])
@@ -315,7 +322,7 @@ def elbos(state: State, n_unobserved: int) -> Floats:
 
 @kernel(inline=True)
 def mean_difference(cross: Floats, a: int, b: int) -> float:
-    """Return mu_D of the duel (a, b) under the mixture of the two posteriors (eq:mu-D).
+    """Return the mean mu_D of D_ab under the mixture of the two mean-field distributions (eq:mu-D).
 
     Parameters
     ----------
@@ -327,7 +334,7 @@ def mean_difference(cross: Floats, a: int, b: int) -> float:
 
 @kernel()
 def sign(score: float, tie: float) -> int:
-    """Return the sign of a score, or 0 if its magnitude is at most `tie`."""
+    """Return the sign of a score, or 0 if the absolute score is at most `tie`."""
     if score > tie:
         return 1
     return -1 if score < -tie else 0

@@ -1,15 +1,16 @@
-"""Run compiled mean-field sweeps on one dense model.
+"""Run mean-field sweeps on one model with a dense coupling matrix, with compiled kernels.
 
-The model is conditioned on the observations and has n free (unobserved) features. The kernels share these arguments:
+The model is conditioned on the observations, and has n unobserved features. Most kernels have these arguments:
 
 - alpha : (n,) float64, effective unaries, nats
 - coupling : (n, n) float64, symmetric with zero diagonal, nats
-- site : (3, n) float64, widths, offsets and sides of `afa.engine.layout.Packed`; (3, 0) for the paper's models
+- site : (3, n) float64, the rows WIDTH, OFFSET and SIDES of `afa.engine.layout.Packed.site`; (3, 0) for the paper's
+  models
 - m, q : (n,) float64, first and second moments, changed in place
 
-The loops are written so that the compiler can vectorise them without changing the order of any sum. The loops are
-fastest if n is a multiple of `LANES`. Callers may pad n to a multiple of `LANES` (`padded`); the padding does not
-change the results.
+The compiler can vectorise the loops without a change of the order of any sum. The loops are fastest if n is a multiple
+of `LANES`. Callers may add features without couplings until n is such a multiple (`padded`). These features do not
+change the results of the other features.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ LOG2E = 1.4426950408889634
 LOG2_HIGH, LOG2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 """Two numbers whose sum is log 2. Integer multiples of `LOG2_HIGH` are exact."""
 ROUNDER = 1.5 * 2.0**52
-"""Adding this number to a small number x leaves the integer nearest to x in the lowest bits of the sum."""
+"""The sum of this number and a small number x has the integer nearest to x in its lowest bits."""
 UNDERFLOW = 700.0
 BLOCK = 4
 LANES = 8
@@ -35,7 +36,7 @@ LANES = 8
 class Iteration(NamedTuple):
     """Settings of the mean-field iteration (`afa.inference.meanfield.Solver`).
 
-    If `warm` is True, each solve starts from the marginals of the previous solve.
+    If `warm` is True, each run of mean-field starts from the marginals of the previous run.
     """
 
     damping: float
@@ -45,7 +46,7 @@ class Iteration(NamedTuple):
 
 
 def iteration_of(solver: Solver) -> Iteration:
-    """Return solver settings for the kernels, with solves that start from uniform marginals."""
+    """Return the settings of `solver` for the kernels, with `warm` set to False."""
     return Iteration(solver.damping, solver.tolerance, solver.max_iterations, False)
 
 
@@ -59,8 +60,9 @@ def padded(n: int) -> int:
 def decay(x: float) -> float:
     """Return exp(-x) for x in [0, 700], with an error of at most two units in the last place.
 
-    The result is 2^-k times a polynomial in r, |r| <= (log 2) / 2. The polynomial is summed in independent groups of
-    four terms. A call of the mathematics library would prevent vectorisation of the loops that call `decay`.
+    The result is 2^-k times the Taylor polynomial of exp at r, where -x = r - k log 2 and |r| <= (log 2) / 2. The
+    groups of four terms in the sum are independent. A call of the library function exp would prevent vectorisation of
+    the callers' loops.
     """
     rounded = np.float64(ROUNDER - x * LOG2E)
     whole = rounded - ROUNDER
@@ -76,7 +78,7 @@ def decay(x: float) -> float:
 
 @kernel(inline=True)
 def moments(field: float) -> tuple[float, float]:
-    """Return the first and second moment of a ternary feature in the paper's models, given its field."""
+    """Return the first and second moment of a feature in the paper's models, where `field` is its mean field."""
     small = decay(min(abs(field), UNDERFLOW))
     square = small * small
     scale = 1.0 / (1.0 + small + square)
@@ -86,7 +88,10 @@ def moments(field: float) -> tuple[float, float]:
 
 @kernel(inline=True)
 def moments_of_probabilities(field: float, width: float, offset: float, sides: float) -> tuple[float, float]:
-    """Return the first and second moment of a feature in a bundle with probabilities (`afa.engine.layout.Packed`)."""
+    """Return the first and second moment of a feature in models with class-conditional probabilities.
+
+    The rows WIDTH, OFFSET and SIDES of `afa.engine.layout.Packed.site` define the last three arguments.
+    """
     small = decay(min(abs(width * field), UNDERFLOW))
     square = sides * (small * small)
     scale = 1.0 / (sides + small + square)
@@ -99,7 +104,7 @@ def moments_of_probabilities(field: float, width: float, offset: float, sides: f
 def damped(
     alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, iteration: Iteration
 ) -> tuple[int, bool]:
-    """Run damped Jacobi sweeps (eq:mf-update). Return the number of sweeps, and True if the sweeps reached their cap.
+    """Run damped Jacobi sweeps (eq:mf-update). Return the number of sweeps, and True if the cap of sweeps was reached.
 
     Parameters
     ----------
@@ -120,7 +125,7 @@ def damped(
             for j in range(n):
                 new_m, new_q = moments_of_probabilities(field[j], site[0, j], site[1, j], site[2, j])
                 moving += step_to(new_m, new_q, m, q, j, damping, tolerance)
-        else:  # two loops, because a branch inside a single loop would prevent vectorisation
+        else:  # a branch inside one loop would prevent vectorisation
             for j in range(n):
                 new_m, new_q = moments(field[j])
                 moving += step_to(new_m, new_q, m, q, j, damping, tolerance)
@@ -130,9 +135,9 @@ def damped(
 
 @kernel(inline=True)
 def step_to(new_m: float, new_q: float, m: Floats, q: Floats, j: int, damping: float, tolerance: float) -> int:
-    """Take a damped step at one feature. Return 1 if the step is at least the tolerance, else 0.
+    """Change the moments of one feature by a damped step. Return 1 if the step is at least the tolerance, else 0.
 
-    The caller sums the returned integers. A maximum of floats would prevent vectorisation.
+    The result is an integer for the caller to sum, because a maximum of floats would prevent vectorisation.
 
     Parameters
     ----------
@@ -150,7 +155,7 @@ def step_to(new_m: float, new_q: float, m: Floats, q: Floats, j: int, damping: f
 def converged(
     alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, n: int, iteration: Iteration
 ) -> tuple[int, int]:
-    """Run damped sweeps, and then coordinate ascent if the damped sweeps reached their cap.
+    """Run damped sweeps. If they reach their cap, continue with coordinate ascent.
 
     Return the number of damped sweeps and the number of sweeps of coordinate ascent.
 
@@ -165,7 +170,7 @@ def converged(
 
 @kernel(entrance=True)
 def add_neighbours(alpha: Floats, coupling: Floats, m: Floats, field: Floats) -> None:
-    """Write the mean field `alpha + coupling m`, summed over the features in order.
+    """Write the mean field `alpha + coupling m` into `field`. The terms are added in the order of the features.
 
     Parameters
     ----------
@@ -189,7 +194,7 @@ def add_neighbours(alpha: Floats, coupling: Floats, m: Floats, field: Floats) ->
 
 @kernel()
 def ascend(alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, n: int, iteration: Iteration) -> int:
-    """Run sequential coordinate ascent on the first n features. Return the number of sweeps.
+    """Run coordinate ascent on the first n features, one feature at a time. Return the number of sweeps.
 
     Parameters
     ----------
@@ -216,7 +221,7 @@ def ascend(alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, 
 
 @kernel()
 def bound(alpha: Floats, coupling: Floats, m: Floats, q: Floats, n: int) -> float:
-    """Return energy plus entropy of the product distribution of the first n features, nats (eq:elbo-explicit).
+    """Return the expected energy plus the entropy of the mean-field marginals of n features, nats (eq:elbo-explicit).
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
-"""Compute scores and brackets of a binary task (does a patient have one entity?) for many patients.
+"""Compute scores and bracket decisions of a binary task for many patients.
 
-The task is a duel between the entity's two class models (`afa.model.closure`): with the entity, and without it.
-Therefore, all scores, gains and brackets of duels apply to the task. Observing a feature outside the entity's support
-changes nothing. Therefore, results have one *step* for each observed feature of the support. The array `t` contains the
-round of each step.
+The task is to decide whether a patient has a given entity. It compares two class models (`afa.model.closure`): one with
+the entity, and one without the entity. All scores, gains and brackets of a duel (comparison of two entities) apply to
+this comparison. An observation of a feature outside the entity's support changes no score. Therefore, results have one
+*step* for each observed feature of the support. The array `t` contains the number of observations at each step.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ READ = ENTITIES | DUELS | CALLS
 
 @dataclass(frozen=True)
 class TaskPaths:
-    """Results of one task at each step, for P patients with R orders each.
+    """Results of one binary task at each step, for P patients with R orders each.
 
-    Step 0 is before any observation. The entity has s features in its support.
+    Step 0 is before any observation. Step i is after the observation of i of the s features in the entity's support.
 
     Attributes
     ----------
-    t : (P, R, s + 1) int32, number of features observed at each step
+    t : (P, R, s + 1) int32, number of observed features at each step, including features outside the support
     wald, two_elbo : (P, R, s + 1) float64, scores in nats, with rounding errors set to 0
     stack_a : (P, R, s + 1) float64, score in [-1, 1]
-    calls : (P, R, s + 1, 3) int8, sign that each bracket of `TASK_BRACKETS` decides, or 0 while undecided
+    calls : (P, R, s + 1, 3) int8, decision of each bracket of `TASK_BRACKETS`: +1, -1, or 0 if undecided
 
     """
 
@@ -53,15 +53,16 @@ class TaskPaths:
 
 @dataclass(frozen=True, eq=False)
 class ClassTask:
-    """Two class models as the entities of a bundle, and solver settings, which all patients share.
+    """A binary task: its two class models as the entities of a bundle, and the solver settings.
 
     Attributes
     ----------
     bundle : the two class models
     empty : (2,) float64, ELBO of each class without observations, nats
-    tie : largest magnitude of a score that counts as rounding error
-    kappa : log Z_1 - log Z_0 of explicit models by exact inference, nats, or 0 if exact inference is too costly; a
-        rigorous bracket decides a sign only if the sign is the same with kappa and without it
+    tie : largest absolute score that counts as rounding error, nats
+    kappa : log Z_1 - log Z_0 of models with class-conditional probabilities, nats, computed exactly; 0 for other
+        models, or if exact inference needs too much memory. A rigorous bracket decides a sign only if the sign is the
+        same with kappa and without kappa
 
     """
 
@@ -73,7 +74,7 @@ class ClassTask:
 
     @property
     def shift(self) -> float:
-        """Return the calibration shift, nats: the value of `two_elbo` without observations minus the prior."""
+        """Return the calibration shift, nats: the score `two_elbo` without observations minus the prior log-odds."""
         offset = self.empty - np.asarray(self.bundle.priors)
         return float(offset[0] - offset[1])
 
@@ -86,7 +87,7 @@ def task_of(
     coupling: Closure = "differential",
     strength: float = STRENGTH,
 ) -> ClassTask:
-    """Return the binary task of one entity: its two class models and the solver settings."""
+    """Return the binary task that decides whether a patient has the given entity."""
     solver = solver or Solver()
     closed = classes_of(bundle, entity, coupling, strength)
     run, _ = run_of(closed, 0, 0, k=1, solver=solver)
@@ -97,8 +98,8 @@ def task_of(
 def classes_of(bundle: Bundle, entity: str, coupling: Closure, strength: float) -> Bundle | Models:
     """Return the two class models of an entity, as the entities of a bundle.
 
-    With the closure `explicit`, the models are built from the bundle's class-conditional probabilities
-    (docs/decisions.md, Base rates), and kappa is 0, as in mean-field.
+    If `coupling` is `explicit`, the models are built from the bundle's class-conditional probabilities, and kappa = log
+    Z_1 - log Z_0 is taken as 0 (docs/decisions.md, Base rates).
     """
     if coupling != "explicit":
         return closed_bundle(bundle, entity, coupling, strength)
@@ -116,7 +117,7 @@ def classes_of(bundle: Bundle, entity: str, coupling: Closure, strength: float) 
 
 
 def follow_orders(task: ClassTask, values: Codes, orders: Ints, *, threads: int = 1) -> TaskPaths:
-    """Run P patients along R given orders each. The result does not depend on the number of threads.
+    """Observe the features of P patients in R given orders each, and return the results at each step.
 
     Parameters
     ----------
@@ -137,12 +138,13 @@ def follow_gain(
     last_step: int | None = None,
     threads: int = 1,
 ) -> TaskPaths:
-    """Run P patients, each along the order that the rule `greedy` chooses by a gain of `afa.scores.gain`.
+    """Observe P patients in the order that the rule `greedy` chooses by a gain of `afa.scores.gain`.
 
     Parameters
     ----------
     values : (P, M) int8, -1, 0 or +1
-    last_step : number of observed features of the support at which to stop, or None for all; later steps are zeros
+    last_step : number of observed features of the support after which to stop, or None for all; results after this step
+        are 0
 
     """
     rows = None if last_step is None else last_step + 1
@@ -183,14 +185,15 @@ def _steps(task: ClassTask, found: WalkResults) -> TaskPaths:
 
 @dataclass(frozen=True)
 class ElboDifferences:
-    """Mean-field log-odds F_1 - F_0 for each of R sets of observations, with the sweeps of the two solves.
+    """Mean-field estimates F_1 - F_0 of the log-odds of a binary task, for R sets of observations.
 
     Attributes
     ----------
     raw : (R,) float64, nats
     start : F_1 - F_0 without observations, nats
     prior : prior log-odds, nats
-    iterations, capped, ascended : (R,) int32, sums over the two solves (`afa.inference.meanfield.MeanField`)
+    iterations, capped, ascended : (R,) int32, number of damped sweeps, number of solves that reached the cap of damped
+        sweeps, and number of sweeps of coordinate ascent, summed over the mean-field solves of the two class models
 
     """
 
@@ -208,7 +211,7 @@ class ElboDifferences:
 
     @property
     def calibrated(self) -> Floats:
-        """Return the calibrated posterior log-odds, which equal the prior without observations.
+        """Return the calibrated posterior log-odds. Without observations, they equal the prior log-odds.
 
         Returns
         -------
@@ -229,13 +232,13 @@ def elbo_differences(
     strength: float = STRENGTH,
     threads: int | None = None,
 ) -> ElboDifferences:
-    """Return the mean-field log-odds of the entity's two class models. Each solve starts from uniform marginals.
+    """Return the mean-field log-odds of an entity's two class models, for R sets of observations.
 
-    The result does not depend on the number of threads.
+    Mean-field starts from uniform marginals each time.
 
     Parameters
     ----------
-    observed : (R, M) bool, True for the features observed in each state
+    observed : (R, M) bool, True for the features that each set of observations includes
     values : (R, M) int8, -1, 0 or +1; values of unobserved features are ignored
 
     """
@@ -245,7 +248,7 @@ def elbo_differences(
     orders = np.tile(np.arange(m), (len(known), 1))
     found = follow(closed, known, orders, read, rounds=[0, m], solver=solver, threads=threads)
     raw = found.elbo[:, -1, 0] - found.elbo[:, -1, 1]
-    solved = found.iterations[:-1, -1] >= 0  # a state without observations is solved in round 0
+    solved = found.iterations[:-1, -1] >= 0  # without observations, the solve at step 0
     sweeps, ascended = (np.where(solved, n[:-1, -1], n[:-1, 0]) for n in (found.iterations, found.ascended))
     counts = (each.sum(axis=1, dtype=np.int32) for each in (sweeps, ascended > 0, ascended))
     prior = float(closed.priors[0] - closed.priors[1])

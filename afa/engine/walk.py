@@ -1,7 +1,8 @@
-"""Run patients from one observation to the next, and write results after each observation, with compiled kernels.
+"""Observe the features of patients one by one, and write results after each observation, with compiled kernels.
 
-`afa.engine` lists the steps of a round. A bit mask selects the results; arrays of results that are not requested are
-empty. Callbacks are not used because numba cannot cache a kernel with a function as argument.
+The docstring of `afa.engine` lists the operations after each observation. A bit mask selects the results. Arrays of
+results that are not requested are empty. The kernels use no callbacks, because numba cannot cache a kernel with a
+function as argument.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ def walk(
     pattern: Ints,
     patterns: Bools,
 ) -> None:
-    """Run the given paths depth first. Paths with the same history are run together.
+    """Run the given paths. A path is one patient with one order of observations.
+
+    Paths with the same observations so far are run together, depth first.
 
     Parameters
     ----------
@@ -70,11 +73,11 @@ def walk(
     results : results to write; if orders are given, `results.order` contains them
     paths : (n,) int64, numbers of the paths
     pattern : (n,) int64, ascending, row in `patterns` of each path
-    patterns : (m, M) bool, True for features that were not measured
+    patterns : (m, M) bool, True for features without a measured value
 
     """
     members, keys, now = paths.copy(), np.empty(len(paths), dtype=np.int64), _room(run)
-    # each entry: patient state, numbers of observations and rows, range of members, True if the state may be changed
+    # each entry: state, number of observations, number of rows, first and last member, True if the state may be changed
     waiting = [(begin_at, 0, 0, 0, 0, False)]
     first = 0
     for i in range(1, len(paths) + 1):
@@ -91,7 +94,7 @@ def walk(
             path_state.closed[:] = patterns[pattern[begin]]
         t, row, part = _walk_on(run, path_state, now, values, results, members[begin:end], keys[begin:end], t, row)
         if part:
-            # part 0 is popped last and may change the state, because all other parts have copied the state by then
+            # part 0 is popped last. By then, all other parts have copied the state, so that part 0 may change it
             parts = np.flatnonzero(np.diff(keys[begin:end])) + begin + 1
             for i in range(len(parts) + 1):
                 start, stop = parts[i - 1] if i else begin, parts[i] if i < len(parts) else end
@@ -110,7 +113,7 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
     t: int,
     row: int,
 ) -> tuple[int, int, bool]:
-    """Run paths with the same history until the paths differ in the next observation or end.
+    """Run paths with the same observations so far, until their next observations differ or the paths end.
 
     Return the number of observations, the number of written rows, and True if the next observations differ.
     """
@@ -166,7 +169,7 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
 
 @kernel()
 def _room(run: RunSettings) -> RoundView:
-    """Return a `RoundView` with arrays for the quantities of one round."""
+    """Return a `RoundView` whose arrays are 0, for the kernels to fill."""
     n, q = len(run.name_rank), len(run.pairs)
     ranks = Ranks(np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64))
     inside, resolved = np.zeros(n, dtype=np.bool_), np.zeros(q, dtype=np.bool_)
@@ -184,16 +187,18 @@ def _keep_together(
     keys: Ints,
     t: int,
 ) -> bool:
-    """Return True if all member paths make the same t-th observation. Otherwise, sort the paths by observation.
+    """Return True if the t-th observation is the same in all paths in `members`.
 
-    Paths that differ only in the value of a feature outside all supports stay together.
+    Otherwise, sort the paths by observation.
+
+    For a feature outside all supports, different values count as the same observation.
 
     Parameters
     ----------
-    rounds : (J, T) int32, number of the t-th round, which also distinguishes observations; T is 0 if rounds are not
-        numbered
-    members : (n,) int64, paths, sorted in place
-    keys : (n,) int64, key of each member's observation, written
+    rounds : (J, T) int32, number of observations at each step, which must also be equal; T is 0 if
+        `RunSettings.numbered` is False
+    members : (n,) int64, indices of the paths, sorted in place
+    keys : (n,) int64, integer that identifies each path's observation, written
 
     """
     orders_each, n_rounds = len(order) // max(len(values), 1), len(first_feature_slot)
@@ -201,7 +206,7 @@ def _keep_together(
         feature = order[members[i], t - 1]
         held = feature != NONE and first_feature_slot[feature] < first_feature_slot[feature + 1]
         value = values[members[i] // orders_each, feature] if held else -1
-        keys[i] = 3 * feature + (0 if value == MISSING else value + 1)  # all members have the same missing features
+        keys[i] = 3 * feature + (0 if value == MISSING else value + 1)  # the paths have the same missing features
         keys[i] = keys[i] * n_rounds + (rounds[members[i], t] if rounds.shape[1] else 0)
     if np.all(keys == keys[0]):
         return True
@@ -215,7 +220,7 @@ def _keep_together(
 def _solve_changed(
     packed: Packed, state: State, of_entity: Ints, iteration: Iteration, needs_cross: bool, t: int
 ) -> None:
-    """Solve the entities that an observation has changed since their last solve."""
+    """Run mean-field on the model of each entity that an observation has changed since the last run."""
     n = len(packed.prior)
     for entity in range(n):
         if of_entity[CHANGED, entity] > of_entity[SOLVED, entity]:
@@ -229,12 +234,12 @@ def _solve_changed(
 
 @kernel(inline=True)
 def _look_at(run: RunSettings, path_state: PathState, now: RoundView) -> None:
-    """Write the scores, the ranks and the resolved duels of a solved state, if the run needs them."""
+    """Write into `now` the scores, the ranks and the resolved duels (entity pairs), if the run needs them."""
     state, tie = path_state.state, run.packed.tie
     if run.ranking:
         _rank(state, run.name_rank, tie, now.scores, now.ranks)
     if run.bounding:
-        # unpack the tuples here: inside the loop, unpacking would take longer than the differences
+        # unpacking inside the loop would take longer than the differences
         pairs, constant, offset, whole = run.pairs, state.constant, run.offset, path_state.budgets.whole
         lead, resolved = now.lead, now.resolved
         for p in range(len(pairs)):
@@ -246,7 +251,7 @@ def _look_at(run: RunSettings, path_state: PathState, now: RoundView) -> None:
 
 @kernel()
 def _rank(state: State, name_rank: Ints, tie: float, scores: Floats, ranks: Ranks) -> None:
-    """Write the scores `linearity`, and the ranks that follow from these scores."""
+    """Write the scores of all entity pairs by `linearity`, and the ranks by these scores."""
     scores[:] = score_table(state, INT(LINEARITY), tie, INT(0))
     found = ranks_of(scores, np.arange(len(scores)), name_rank, tie)
     ranks.order[:] = found.order
@@ -257,7 +262,7 @@ def _rank(state: State, name_rank: Ints, tie: float, scores: Floats, ranks: Rank
 def _bring_gains_up_to_date(
     run: RunSettings, path_state: PathState, now: RoundView, order: Ints, members: Ints, t: int, number: int
 ) -> None:
-    """Compute the gains that this round needs, and for the rule the weighted sums of gains over duels."""
+    """Compute the gains that are needed at this step. If a rule uses gains, sum the weighted gains over the duels."""
     rescores = t < len(run.rescore) and run.rescore[t] and run.rule not in (GIVEN, LARGEST_UNARY, INFORMATION)
     if not rescores and run.requested & (LARGEST | CHOICE) == 0:
         return
@@ -279,10 +284,10 @@ def _bring_gains_up_to_date(
 
 @kernel(inline=True)
 def _choose(run: RunSettings, path_state: PathState, results: WalkResults, members: Ints, t: int) -> int:
-    """Write the chosen feature, and True if no feature had a positive gain (a fallback).
+    """Write the chosen feature, and write to `fallback` whether no feature had a positive gain.
 
-    Return the round in which the feature is observed. With `only_changes`, further fallback features are chosen, one
-    for each round, until a feature is in the support of an entity.
+    Return the index of the feature in the order of observation. If `only_changes` is True and the feature is outside
+    all supports, choose further features by the fallback until a feature is in a support.
     """
     packed, closed = run.packed, path_state.closed
     if run.rule in (LARGEST_UNARY, INFORMATION) and run.rescore[t]:
@@ -305,13 +310,13 @@ def _choose(run: RunSettings, path_state: PathState, results: WalkResults, membe
 
 @kernel()
 def _rate_without_duels(rule: int, packed: Packed, state: State, empty: Floats, total: Floats) -> None:
-    """Write the quantity that a rule without duels maximises, (M,): the total unary or the mutual information."""
+    """Write for each feature the quantity that a rule without duels maximises: total unary or mutual information."""
     total[:] = information_of(packed, state, empty) if rule == INFORMATION else total_unary(packed, state)
 
 
 @kernel()
 def _cluster(pairs: Pairs, budget: Floats, name_rank: Ints, labels: Ints) -> None:
-    """Write the cluster label of each entity, (N,). The distance between two entities is the budget of their duel."""
+    """Write the cluster of each entity. The distance between two entities is the `l1` budget of the pair."""
     n = len(name_rank)
     distance = np.zeros((n, n))
     for p in range(len(budget)):
@@ -322,7 +327,10 @@ def _cluster(pairs: Pairs, budget: Floats, name_rank: Ints, labels: Ints) -> Non
 
 @kernel(borrows=True)
 def _want(run: RunSettings, now: RoundView, feature: int) -> None:
-    """Mark the unresolved duels of entities with the feature in their support. The gain is 0 in all other duels."""
+    """Mark the unresolved duels with at least one entity that has the feature in its support.
+
+    In all other unresolved duels (entity pairs), the gain of the feature is 0.
+    """
     packed, n = run.packed, len(run.name_rank)
     if feature == NONE:
         return
@@ -336,7 +344,7 @@ def _want(run: RunSettings, now: RoundView, feature: int) -> None:
 
 @kernel(borrows=True)
 def _gain_of(run: RunSettings, path_state: PathState, now: RoundView, feature: int) -> float:
-    """Return the gain of one feature, as defined at `WalkResults.chosen_gain`."""
+    """Return the gain of one feature, as `WalkResults.chosen_gain` defines it."""
     packed, gains, total = run.packed, path_state.gains, 0.0
     if feature == NONE or path_state.closed[feature]:
         return total

@@ -1,7 +1,7 @@
-"""Compile every kernel in advance: `python -m afa.engine.warm`, for example before the first run on a cluster.
+"""Compile all kernels in advance by the command `python -m afa.engine.warm`.
 
-Otherwise, numba compiles each kernel when it is first called, during the first run. On a cluster, all jobs would
-compile the same kernels at once. This module calls each function of the engine on a small bundle, in parallel
+Without this command, numba compiles each kernel at its first call. On a cluster, all jobs of the first run would then
+compile the same kernels at the same time. The command calls the functions of the engine on a small bundle, in parallel
 processes.
 """
 
@@ -113,17 +113,20 @@ PARTS: tuple[Callable[[], None], ...] = (_walk, _planners, _gauges, _exactly, _t
 
 
 def compile_all(processes: int | None = None) -> None:
-    """Compile all kernels that are not compiled yet, in `processes` processes (None: one for each core)."""
+    """Compile all kernels in `processes` parallel processes, unless they are compiled already.
+
+    None means one for each core.
+    """
     if not keeps_kernels() or ALL_KERNELS in compiled_groups():
         return
-    _states()  # before the parallel parts, because all of them use these kernels
+    _states()  # first, because all parts use these kernels
     workers = processes or len(os.sched_getaffinity(0))
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_say_nothing) as pool:
         begun = {pool.submit(part): part for part in PARTS}
         for n, done in enumerate(as_completed(begun), start=1):
             done.result()
             _log.warning("afa: compiled kernels of %s, %d of %d", begun[done].__name__.strip("_"), n, len(PARTS) + 1)
-    _brackets()  # after the parallel parts, because it uses the kernels of `_walk`
+    _brackets()  # last, because it uses the kernels of `_walk`
     write_list(PLANNER_KERNELS, ALL_KERNELS)
 
 
@@ -132,7 +135,10 @@ def _say_nothing() -> None:
 
 
 def compile_planners() -> None:
-    """Compile the kernels of planners at low priority, unless another process is compiling them."""
+    """Compile the kernels of the planners, unless another process is compiling them.
+
+    This process gets a low priority.
+    """
     os.nice(19)
     folder = cache_folder()
     if folder is None or not keeps_kernels() or PLANNER_KERNELS in compiled_groups():
