@@ -1,1 +1,1 @@
-"""Mean-field and exact inference of a pairwise Markov random field."""
+"""Mean-field inference and exact inference on pairwise Markov random fields."""

@@ -1,6 +1,7 @@
-"""Compute the log-odds of an entity's two classes, with exact inference or as a two-ELBO estimate (eq:two-elbo-def).
+"""Compute the log-odds of an entity's two classes, exactly or as a two-ELBO estimate (eq:two-elbo-def).
 
-Class 1 is *with the entity*, and class 0 is *without the entity*. `afa.model.closure` builds the two class models.
+Class 1 means that a patient has the entity, and class 0 means that a patient does not have it. `afa.model.closure`
+builds the models of the two classes.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from afa.model.closure import STRENGTH, Coupling, class_models
 from afa.model.mrf import Evidence, PairwiseMRF
 
 SMALL = 10_000_000
-"""Largest memory of tables, in bytes, for computing kappa exactly; above it, kappa is taken as 0, as in mean-field."""
+"""Largest memory of tables for the exact kappa = log Z_1 - log Z_0, bytes. If more is needed, kappa is taken as 0."""
 
 
 def log_ratio(one: PairwiseMRF, zero: PairwiseMRF, memory_limit: int = MEMORY_LIMIT) -> float:
-    """Return log Z_1 - log Z_0 of two class models without observations and priors, nats, computed exactly.
+    """Return the exact log Z_1 - log Z_0 of two class models, nats, without observations and without priors.
 
-    Mean-field inference takes log Z_1 - log Z_0 as 0 (docs/decisions.md, Base rates).
+    In mean-field inference, this number is taken as 0 (docs/decisions.md, Base rates).
 
     Parameters
     ----------
@@ -34,7 +35,7 @@ def log_ratio(one: PairwiseMRF, zero: PairwiseMRF, memory_limit: int = MEMORY_LI
 
 
 def known_log_ratio(one: PairwiseMRF, zero: PairwiseMRF) -> float:
-    """Return `log_ratio` if it needs at most `SMALL` bytes of tables, else 0."""
+    """Return `log_ratio` of the two class models if its tables need at most `SMALL` bytes. Otherwise, return 0."""
     try:
         return log_ratio(one, zero, SMALL)
     except InferenceError:
@@ -43,13 +44,13 @@ def known_log_ratio(one: PairwiseMRF, zero: PairwiseMRF) -> float:
 
 @dataclass(frozen=True)
 class TwoElbo:
-    """Log-odds of the class with the entity, estimated with mean-field inference, nats (eq:two-elbo-def).
+    """Mean-field estimate of the log-odds of class 1 (the patient has the entity), nats (eq:two-elbo-def).
 
     Attributes
     ----------
     raw : F_1 - F_0, the difference of the two ELBOs; at full observation it equals S
-    shift : `raw` without observations minus the prior log-odds; 0 if eq:Z0-eq-Z1 holds and the solves are exact
-    positive, negative : solutions of the two classes, with diagnostics
+    shift : `raw` without observations minus the prior log-odds; 0 if eq:Z0-eq-Z1 holds and inference is exact
+    positive, negative : mean-field solutions of class 1 and class 0, with diagnostics
 
     """
 
@@ -75,9 +76,10 @@ def two_elbo(
     coupling: Coupling = "differential",
     strength: float = STRENGTH,
 ) -> TwoElbo:
-    """Return the raw and the calibrated two-ELBO estimate of the log-odds of class 1, given `observations`.
+    """Return the two-ELBO estimate of the log-odds of class 1 (the patient has the entity), given `observations`.
 
-    The estimate is the difference between the ELBOs of the two models of `class_models` (eq:elbo-half, eq:ell-hat).
+    The estimate is the ELBO of the model of class 1 minus the ELBO of the model of class 0 (eq:elbo-half, eq:ell-hat).
+    The function `class_models` builds both models.
     """
     one, zero = class_models(mrf, coupling, strength)
     given = [mean_field(model, Evidence.of(model, observations), solver=solver) for model in (one, zero)]

@@ -1,13 +1,14 @@
-"""Eliminate the variables of each connected component: find the order, estimate the cost, and compute the tables.
+"""Compute exact inference by variable elimination, separately for each connected component of a model.
 
-Eliminating a feature joins its remaining neighbours, called its *separator*, in one table. The width of an elimination
-order is the size of its largest separator. In the min-fill order, the next eliminated feature is the one that joins the
-fewest new pairs of neighbours.
+Features are eliminated (summed out) one after another. The *separator* of a feature is the set of its neighbours that
+are not yet eliminated, and elimination of the feature connects all pairs in its separator. The width of an elimination
+order is the size of its largest separator. In the min-fill order, the next feature is the feature whose elimination
+connects the fewest pairs that were not connected before.
 
-In the forward pass, each feature v is summed out of the log-table of its clique (v and its separator). The stored table
-is p(x_v | separator of v), whose entries are in [0, 1]. In the backward pass, products and sums of these tables give
-the joint probabilities of the separators. A table has one axis for each feature of its clique, in elimination order.
-Each axis has length 3, for the values -1, 0, +1.
+The *clique* of a feature v consists of v and its separator. The forward pass sums each feature out of the table of
+log-weights of its clique, and stores the table p(x_v | separator of v). The backward pass computes the joint
+probabilities of each separator from these tables. A table has one axis of length 3 (values -1, 0, +1) for each feature
+of the clique, in elimination order.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ class Estimate:
 
     Attributes
     ----------
-    width : features in the largest separator of the elimination order
-    table_entries : entries of all tables together
-    bytes : largest memory in use at one time
-    operations : entries read or written in all passes
+    width : number of features in the largest separator
+    table_entries : total number of entries in all tables
+    bytes : largest memory of tables in use at one time
+    operations : number of table entries that are read or written in all passes
 
     """
 
@@ -48,7 +49,7 @@ class Estimate:
 
     @property
     def seconds(self) -> float:
-        """Return the approximate time on one core, seconds."""
+        """Return the approximate computing time on one core, seconds."""
         return float(self.operations * SECONDS_PER_ENTRY)
 
 
@@ -59,9 +60,10 @@ class Component:
     Attributes
     ----------
     members : (n,) int, positions in `evidence.free`
-    terms : (n, 3) float64, effective terms of -1, 0, +1 for couplings about 0, nats
+    terms : (n, 3) float64, effective unary terms of the values -1, 0, +1, nats, for couplings written as products of
+        values
     coupling : (n, n) float64, nats
-    separators : for each feature v, the sorted later features that are in the table of v when v is eliminated
+    separators : for each feature v, the sorted features of its separator, which are eliminated later
 
     """
 
@@ -80,10 +82,7 @@ class Component:
 
     @cached_property
     def children(self) -> tuple[tuple[int, ...], ...]:
-        """Return for each feature v the features that send a message to v.
-
-        The separator of these features begins with v.
-        """
+        """Return for each feature v the features whose separator begins with v. Their messages enter the table of v."""
         into: list[list[int]] = [[] for _ in self.separators]
         for v, separator in enumerate(self.separators):
             if separator:
@@ -91,7 +90,7 @@ class Component:
         return tuple(map(tuple, into))
 
     def clique(self, v: int) -> tuple[int, ...]:
-        """Return the features of the table in which `v` is eliminated, in the order of its axes; `v` is the first."""
+        """Return the features of the clique of `v`, in the order of the axes of its table. `v` is the first feature."""
         return (v, *self.separators[v])
 
 
@@ -105,7 +104,7 @@ def components(evidence: Evidence) -> list[Component]:
         order, separators = min_fill(part)
         place = {v: position for position, v in enumerate(order)}
         members = np.array(order, dtype=np.intp)
-        # most components of a sparse model are single features, which need no slicing
+        # skip the slow slicing for components of one feature, which are frequent
         dense = coupling[members][:, members].toarray() if len(members) > 1 else np.zeros((1, 1))
         renumbered = tuple(tuple(sorted(place[u] for u in separator)) for separator in separators)
         found.append(Component(members, terms[members], dense, renumbered))
@@ -113,10 +112,12 @@ def components(evidence: Evidence) -> list[Component]:
 
 
 def min_fill(neighbours: dict[int, int]) -> tuple[list[int], list[list[int]]]:
-    """Return the elimination order and the separators of a graph. `neighbours` contains a bit mask for each feature.
+    """Return the min-fill elimination order of a graph, and the separator of each feature.
 
-    If several features join equally few new pairs, the feature with the fewest neighbours is eliminated first, then the
-    feature with the lowest index.
+    If several features connect equally few new pairs, the feature with the fewest neighbours is next. If several of
+    these have equally many neighbours, the feature with the lowest index is next.
+
+    The argument `neighbours` maps each feature to a bit mask of its neighbours.
     """
     graph = dict(neighbours)
     score = {v: _fill(graph, v) for v in graph}
@@ -137,7 +138,7 @@ def min_fill(neighbours: dict[int, int]) -> tuple[list[int], list[list[int]]]:
 
 
 def elimination_cost(component: Component, *, pairs: bool = False) -> Estimate:
-    """Return the cost of eliminating one component, including all pair moments if `pairs` is True."""
+    """Return the cost of elimination for one component. If `pairs` is True, the cost includes all pair moments."""
     conditional = [3 ** (len(separator) + 1) for separator in component.separators]
     entries = sum(conditional)
     held = entries + entries // 3 + 2 * max(conditional)
@@ -173,7 +174,7 @@ def _connected(graph: dict[int, int]) -> Iterator[dict[int, int]]:
 
 
 def _fill(graph: dict[int, int], v: int) -> tuple[int, int]:
-    """Return the number of pairs of neighbours of `v` that are not joined, and the number of neighbours of `v`."""
+    """Return the number of pairs of neighbours of `v` that are not connected, and the number of neighbours of `v`."""
     around = graph[v]
     degree = around.bit_count()
     joined_twice = sum((graph[u] & around).bit_count() for u in _bits(around))
@@ -189,7 +190,7 @@ def _bits(mask: int) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class Eliminated:
-    """Distribution of a component, as a product of conditional probabilities p(x_v | separator of v).
+    """Distribution of the features of one component, as a product of tables p(x_v | separator of v).
 
     Attributes
     ----------
@@ -204,7 +205,7 @@ class Eliminated:
 
     @classmethod
     def of(cls, component: Component) -> Eliminated:
-        """Sum out all features of a component in elimination order, and return the result."""
+        """Sum out all features of a component in elimination order, and return the tables and the log-partition."""
         tables: list[Floats] = []
         messages: dict[int, Floats] = {}
         for v in range(component.n):
@@ -234,11 +235,11 @@ class Eliminated:
         return single[:, 2] - single[:, 0], single[:, 2] + single[:, 0]
 
     def pair_moments(self) -> Floats:
-        """Return E[x_j x_l] of all pairs of features, with E[x_j^2] on the diagonal.
+        """Return E[x_j x_l] for all pairs of features. The diagonal contains E[x_j^2].
 
-        The cliques that are eliminated after feature j receive E[x_j | separator]. E[x_j x_l] for a feature l that is
-        eliminated later on the branch of j is computed in the clique that eliminates l. E[x_j x_l] for a feature l on
-        another branch is computed in the clique where the two branches join.
+        The cliques form a tree, and each clique passes E[x_j | separator] of all features j below it to the next
+        clique. If feature l is in a later clique on the path of j, E[x_j x_l] is computed in the clique of l.
+        Otherwise, E[x_j x_l] is computed in the clique where the paths of j and l meet.
 
         Returns
         -------
@@ -288,7 +289,7 @@ class Eliminated:
         return values
 
     def _separator_probabilities(self) -> list[Floats]:
-        """Return the joint probabilities of each feature's separator. The last clique is computed first."""
+        """Return the joint probabilities of each feature's separator, computed from the last clique to the first."""
         component = self.component
         found: list[Floats] = [np.ones(())] * component.n
         for v in reversed(range(component.n)):
@@ -300,7 +301,7 @@ class Eliminated:
 
 
 def best_values(component: Component) -> Codes:
-    """Return the values with the largest energy. If values of a feature tie, the lowest value is used.
+    """Return the values of all features with the largest energy. If values of a feature tie, use the lowest value.
 
     Returns
     -------
@@ -321,7 +322,11 @@ def best_values(component: Component) -> Codes:
 
 
 def _log_table(component: Component, v: int, messages: dict[int, Floats]) -> Floats:
-    """Return the log-weights of the clique of `v`: its terms, its couplings to the separator, and incoming messages."""
+    """Return the table of log-weights of the clique of `v`.
+
+    The log-weights are the sum of the unary terms of `v`, the couplings between `v` and its separator, and the messages
+    that enter the table.
+    """
     clique, separator = component.clique(v), component.separators[v]
     table = np.zeros((3,) * len(clique))
     for child in component.children[v]:
@@ -338,16 +343,16 @@ def _log_table(component: Component, v: int, messages: dict[int, Floats]) -> Flo
 
 
 def _expand(table: Floats, axes: tuple[int, ...], clique: tuple[int, ...]) -> Floats:
-    """Return a view of `table`, with the axes `axes`, that broadcasts over the axes of `clique`.
+    """Return a view of `table` that broadcasts over the axes of `clique`.
 
-    `clique` must contain all of `axes` in the same order.
+    The axes of `table` are `axes`. They must occur in `clique` in the same order.
     """
     held = set(axes)
     return table.reshape([3 if axis in held else 1 for axis in clique])
 
 
 def _project(table: Floats, clique: tuple[int, ...], axes: tuple[int, ...]) -> Floats:
-    """Return `table`, summed over all features of `clique` that `axes` does not contain."""
+    """Sum `table`, whose axes are `clique`, over all features that are not in `axes`. Return the sum."""
     held = set(axes)
     n_left = 0
     for axis in clique:
@@ -360,7 +365,7 @@ def _project(table: Floats, clique: tuple[int, ...], axes: tuple[int, ...]) -> F
 
 
 def _flat_index(values: Codes, axes: tuple[int, ...]) -> NDArray[np.intp]:
-    """Return the position of each row of `values` (one configuration) in a flattened table over `axes`."""
+    """Return for each row of `values` the position of its entry in a flattened table whose axes are `axes`."""
     index = np.zeros(len(values), dtype=np.intp)
     for axis in axes:
         index = 3 * index + values[:, axis] + 1

@@ -1,8 +1,9 @@
-"""Compute exact inference results on a conditioned ternary model, to compare mean-field results with them.
+"""Compute exact inference results on a model given observations, as a reference for mean-field results.
 
-Each connected component of the unobserved features is eliminated in min-fill order. If the tables of a model would be
-too large, an error states the estimated cost. Unobserved features outside the support are uniform. A ternary feature
-outside the support has m = 0 and q = 2/3, and adds log 3 to the log-partition function.
+The method is variable elimination in min-fill order, separately for each connected component of the unobserved
+features. If the tables would need too much memory, an `InferenceError` states the estimated cost. Unobserved features
+outside the support are uniform. If such a feature is ternary, it has the moments m = 0 and q = 2/3, and adds log 3 to
+the log-partition.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def exact(
 
     Raises
     ------
-    InferenceError : the model would need more memory; `mean_field` solves any model approximately
+    InferenceError : the model would need more memory than `memory_limit`; `mean_field` needs no tables
 
     Examples
     --------
@@ -75,14 +76,14 @@ def exact(
 def pair_moments(
     mrf: PairwiseMRF, evidence: Evidence | dict[str, int] | None = None, *, memory_limit: int = MEMORY_LIMIT
 ) -> tuple[Floats, Floats]:
-    """Return the exact first moments of all features, and the exact pair moments of the features in `evidence.free`.
+    """Return the exact first moments of all features, and the exact pair moments of the features that are solved.
 
     The memory limit and the errors are those of `exact`.
 
     Returns
     -------
     first : (M,) float64, E[x_j]; 0 at observed features and outside the support
-    pairs : (n_free, n_free) float64, E[x_j x_l]
+    pairs : (n_free, n_free) float64, E[x_j x_l] of the features in `evidence.free`
 
     """
     state = _conditioned(mrf, evidence)
@@ -106,10 +107,10 @@ def exact_expected_score(
     *,
     memory_limit: int = MEMORY_LIMIT,
 ) -> Floats:
-    """Return the exact E_{p_u}[S_v | x_obs] of each model v, where p_u is the model `mrf` (supp:pair-level).
+    """Return the exact expected score E_{p_u}[S_v | x_obs] of each model v, where u is `mrf` (supp:pair-level).
 
-    Unobserved features outside the support of u are uniform and independent. Therefore only couplings of v between
-    features in the support of u contribute.
+    Under the distribution p_u of the model u, unobserved features outside the support of u are uniform and independent.
+    Therefore, couplings of v with such features contribute 0.
 
     Parameters
     ----------
@@ -144,10 +145,10 @@ def exact_expected_score(
 def map_state(
     mrf: PairwiseMRF, evidence: Evidence | dict[str, int] | None = None, *, memory_limit: int = MEMORY_LIMIT
 ) -> tuple[Codes, float]:
-    """Return two results: all feature values, most probable where unobserved, and the energy E(x) of these values.
+    """Return the jointly most probable values of all features given the observations, and their energy E(x).
 
-    If values are equally probable, the eliminated feature takes the lowest of these values. The memory limit and the
-    errors are those of `exact`.
+    If several values of a feature are equally probable, the lowest of these values is returned. The memory limit and
+    the errors are those of `exact`.
 
     Returns
     -------
@@ -171,7 +172,7 @@ def sample(
     generator: np.random.Generator,
     memory_limit: int = MEMORY_LIMIT,
 ) -> Codes:
-    """Return `n` independent exact samples of all features. Observed features keep their values.
+    """Return `n` independent samples of all features from the exact distribution. Observed features keep their values.
 
     The memory limit and the errors are those of `exact`.
 
@@ -193,12 +194,12 @@ def sample(
 
 
 def estimate(mrf: PairwiseMRF, evidence: Evidence | dict[str, int] | None = None, *, pairs: bool = False) -> Estimate:
-    """Return the cost of `exact`, or of `pair_moments` if `pairs` is True, without building any table."""
+    """Return the estimated cost of `exact`. If `pairs` is True, return the estimated cost of `pair_moments`."""
     return _total(components(_conditioned(mrf, evidence)), pairs=pairs)
 
 
 def _plan(state: Evidence, memory_limit: int, *, pairs: bool) -> tuple[list[Component], Estimate]:
-    """Return the components and their total cost. Raise an `InferenceError` if the tables need too much memory."""
+    """Return the connected components and their total cost. Raise an `InferenceError` above `memory_limit` bytes."""
     parts = components(state)
     total = _total(parts, pairs=pairs)
     if total.bytes > memory_limit:
@@ -212,7 +213,7 @@ def _plan(state: Evidence, memory_limit: int, *, pairs: bool) -> tuple[list[Comp
 
 
 def _total(parts: list[Component], *, pairs: bool) -> Estimate:
-    """Return the cost of solving all components one after another. Times are summed, and memory is the maximum."""
+    """Return the total cost of all components. The memory is the largest memory of a component, not the sum."""
     costs = [elimination_cost(part, pairs=pairs) for part in parts]
     return Estimate(
         width=max((cost.width for cost in costs), default=0),
@@ -223,7 +224,7 @@ def _total(parts: list[Component], *, pairs: bool) -> Estimate:
 
 
 def _within_bounds(first: Floats, second: Floats) -> tuple[Floats, Floats]:
-    """Clip the moments to |m| <= q <= 1, so that rounding errors make no probability negative."""
+    """Clip the moments to |m| <= q <= 1, because rounding errors could make a probability negative."""
     q = np.minimum(second, 1.0)
     return np.clip(first, -q, q), q
 
@@ -256,7 +257,7 @@ def _check_aligned(state: Evidence, other: Evidence) -> None:
 
 
 def _size(n_bytes: int) -> str:
-    """Return a number of bytes in the largest decimal unit that fits, such as 1.5 GB."""
+    """Return a text such as 1.5 GB for a number of bytes."""
     for unit, power in (("TB", 4), ("GB", 3), ("MB", 2), ("kB", 1)):
         if n_bytes >= 1000**power:
             return f"{n_bytes / 1000**power:.3g} {unit}"

@@ -1,9 +1,10 @@
-"""Run damped mean-field inference on a conditioned ternary model, in plain Python.
+"""Run damped mean-field inference on a model given observations, in plain Python.
 
-A marginal distribution over three values is described by its moments (m, q) = (E[x], E[x^2]). Damping is linear in the
-marginals, and therefore also in the moments (docs/decisions.md, Model and inference). If a feature has the unary terms
-f(s), and its neighbours add the mean field h, the marginal of the feature is proportional to exp(f(s) + h s). For the
-paper's terms, f(s) = alpha s, the normaliser Z and the moments are
+A marginal distribution over the values -1, 0, +1 is stored as its moments (m, q) = (E[x], E[x^2]). Probabilities are
+linear in the moments. Therefore, damping can be applied to the moments (docs/decisions.md, Model and inference). Let
+f(s) be the unary term of a feature at the value s, and h the mean field from coupled features. Then, the marginal of
+the feature is proportional to exp(f(s) + h s). In the paper's models, f(s) = alpha s, and the normaliser Z and the
+moments are
 
     Z = 1 + 2 cosh(alpha + h),   m = 2 sinh(alpha + h) / Z,   q = 2 cosh(alpha + h) / Z.
 
@@ -26,7 +27,7 @@ from afa.model.arrays import Floats
 from afa.model.mrf import Evidence, PairwiseMRF
 
 ASCENT_FACTOR = 10
-"""Cap of coordinate ascent as a multiple of the cap of damped sweeps; near a saddle, coordinate ascent is slow."""
+"""Cap of sweeps of coordinate ascent, as a multiple of the cap of damped sweeps."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,8 @@ class Solver:
     Parameters
     ----------
     damping : weight of the new marginals, in (0, 1]
-    tolerance : the iteration stops when every marginal probability changes by less
-    max_iterations : cap of damped sweeps, 1 or more. If the cap is reached, coordinate ascent continues, with a cap of
+    tolerance : the iteration stops when no marginal probability changes by this number or more
+    max_iterations : cap of damped sweeps, 1 or more. If the cap is reached, coordinate ascent continues for at most
         `ASCENT_FACTOR` times as many sweeps
 
     Raises
@@ -72,7 +73,7 @@ class MeanField:
     ----------
     elbo : lower bound on log Z(x_obs) with the running constant, nats (eq:elbo-explicit)
     iterations : number of damped sweeps
-    converged : True if the damped sweeps met the tolerance before the cap
+    converged : True if the damped sweeps reached the tolerance before the cap
     ascended : number of sweeps of coordinate ascent; 0 if the damped sweeps converged
     residual : largest change of a marginal probability in the last sweep
 
@@ -87,7 +88,7 @@ class MeanField:
 
 
 def moments_of(terms: Floats, field: Floats | float = 0.0) -> tuple[Floats, Floats]:
-    """Return the first and second moments of p(s) ~ exp(f(s) + h s), computed without overflow (eq:first-moment).
+    """Return the first and second moments of p(s) proportional to exp(f(s) + h s), without overflow (eq:first-moment).
 
     Parameters
     ----------
@@ -118,7 +119,7 @@ def moments_of(terms: Floats, field: Floats | float = 0.0) -> tuple[Floats, Floa
 
 
 def ternary_moments(fields: Floats) -> tuple[Floats, Floats]:
-    """Return the moments of p(s) ~ exp(h s), s = -1, 0, +1 (eq:first-moment).
+    """Return the first and second moments of p(s) proportional to exp(h s) on -1, 0, +1 (eq:first-moment).
 
     Parameters
     ----------
@@ -141,10 +142,10 @@ def mean_field(
 ) -> MeanField:
     """Return mean-field marginals and ELBO of `mrf` given `evidence` (eq:mf-update, eq:elbo-explicit).
 
-    The first sweep starts from `start` if this argument is given. Otherwise, a model with class-conditional
-    probabilities starts from these probabilities, and any other model starts from uniform marginals. Features outside
-    the support stay uniform and are not solved. If the damped sweeps reach their cap, coordinate ascent continues from
-    the last sweep. Coordinate ascent never lowers the ELBO.
+    The first sweep starts from the marginals `start`, if given. Otherwise, it starts from the class-conditional
+    probabilities of the model, or from uniform marginals if the model has no such probabilities. Features outside the
+    support stay uniform. If the damped sweeps reach their cap, coordinate ascent continues from the last marginals.
+    Coordinate ascent never lowers the ELBO.
 
     Examples
     --------
@@ -185,7 +186,7 @@ def _coordinate_ascent(
 ) -> tuple[Floats, Floats, int, float]:
     """Update one feature at a time in index order (eq:mf-update), until all changes are below the tolerance.
 
-    Computing the moments of one feature with Python floats is ten times as fast as `moments_of` on arrays of length 1.
+    The updates use Python floats, which are ten times as fast here as `moments_of` with arrays of length 1.
     """
     m, q = m.copy(), q.copy()
     below, above = (terms[:, 0] - terms[:, 1]).tolist(), (terms[:, 2] - terms[:, 1]).tolist()
@@ -208,13 +209,13 @@ def _coordinate_ascent(
 
 
 def _largest_change(step_m: Floats, step_q: Floats) -> float:
-    """Return the largest absolute change of any of the three probabilities (q - m)/2, 1 - q and (q + m)/2."""
+    """Return the largest absolute change of a probability. The probabilities are (q - m)/2, 1 - q and (q + m)/2."""
     sides = (np.abs(step_q) + np.abs(step_m)) / 2
     return float(np.max(np.maximum(sides, np.abs(step_q))))
 
 
 def _free_elbo(terms: Floats, coupling: sp.csr_array, centre: Floats, m: Floats, q: Floats) -> float:
-    """Return expected energy plus entropy, nats, of the product distribution with moments (m, q) (eq:elbo-general)."""
+    """Return the expected energy plus the entropy of the mean-field distribution, nats (eq:elbo-general)."""
     p = probabilities_of(m, q)
     about = m - centre
     energy = np.where(p > 0, p * np.where(np.isfinite(terms), terms, 0.0), 0.0).sum() + 0.5 * about @ (coupling @ about)
@@ -222,7 +223,7 @@ def _free_elbo(terms: Floats, coupling: sp.csr_array, centre: Floats, m: Floats,
 
 
 def entropy(m: Floats, q: Floats) -> Floats:
-    """Return the entropy of ternary marginals.
+    """Return the entropy of each marginal distribution on -1, 0, +1.
 
     Parameters
     ----------

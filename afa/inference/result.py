@@ -1,4 +1,4 @@
-"""Store the result of inference: the marginals of the unobserved features."""
+"""Define `Marginals`, the result of inference: marginal distributions of single features."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from afa.model.mrf import Evidence
 
 @dataclass(frozen=True)
 class Marginals:
-    """Single-feature marginals of a conditioned model.
+    """Marginal distributions of single features, given observations.
 
     Attributes
     ----------
     free : (n_free,) int, indices of the features that were solved
-    first, second : (M,) float64, E[x] and E[x^2] of every unobserved feature, uniform outside the support (0 and 2/3
-        if ternary); 0 at observed features
+    first, second : (M,) float64, E[x] and E[x^2] of each unobserved feature, and 0 for each observed feature. Outside
+        the support, the moments are those of the uniform distribution
 
     """
 
@@ -29,7 +29,7 @@ class Marginals:
 
     @property
     def probabilities(self) -> Floats:
-        """Return the probabilities of the values of the features in `free`.
+        """Return the probabilities of -1, 0 and +1 for each feature in `free`.
 
         Returns
         -------
@@ -40,7 +40,7 @@ class Marginals:
 
 
 def probabilities_of(first: Floats, second: Floats) -> Floats:
-    """Return the probabilities of -1, 0 and +1 from the first two moments.
+    """Convert first and second moments to the probabilities of -1, 0 and +1.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def probabilities_of(first: Floats, second: Floats) -> Floats:
 
 
 def spread(evidence: Evidence, m: Floats, q: Floats) -> Marginals:
-    """Return the `Marginals` of all M features, given the moments of the features in `evidence.free`.
+    """Return the `Marginals` of all M features, from the moments of the features in `evidence.free`.
 
     Parameters
     ----------

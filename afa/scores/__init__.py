@@ -1,1 +1,1 @@
-"""Plain NumPy definitions of the paper's equations: preference scores, gains, brackets and Copeland ranks."""
+"""Plain NumPy definitions of preference scores, gains, brackets and Copeland ranks, as in the paper's equations."""

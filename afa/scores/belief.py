@@ -1,12 +1,12 @@
-"""Compute the mean and covariance of the scores S_v of one patient, and the gain of a measurement (docs/frontier.md).
+"""Compute the mean and covariance of one patient's scores S_v, and the gain of each measurement (docs/frontier.md).
 
 The background is the distribution of each feature among all patients, estimated without labels. If the background has a
-covariance, an observed feature changes the means of the other features by linear regression. The mean and covariance of
-the scores S_v at full observation are sums over features and coupled pairs. The sums need no mean-field inference, and
-are exact if features are independent.
+covariance of features, an observation changes the means of the other features by linear regression. Given the
+observations, the scores at full observation are random. Their mean and covariance are sums over features and coupled
+pairs of features, which need no mean-field inference, and are exact if features are independent.
 
-`Background` contains the distributions of the features. `ScoreTable` contains the scores of a bundle in arrays that all
-patients share. `Belief` is the state of one patient. A planner calls the methods of `Belief` in this order: `order`,
+`Background` contains the distributions of the features. `ScoreTable` contains the arrays that define the scores of a
+bundle. `Belief` is the state of one patient. A planner calls the methods of `Belief` in this order: `order`,
 `differences`, `frontier`, `value_of`, `top_probability`.
 """
 
@@ -32,16 +32,19 @@ from afa.model.mrf import RELATIVE_TIE, ROUNDING, VALUES
 
 Kind = Literal["patients", "elicited", "mixture", "uniform"]
 PRIOR_PATIENTS = 10.0
-"""Number of patients that the bundle's probabilities count as when they are averaged with shares of few patients."""
+"""Weight of the bundle's probabilities in a mean with the shares among few patients, as a number of patients."""
 FEW_PATIENTS = 30
-"""With fewer patients, commands that read a table mix its shares of values with the bundle's probabilities."""
+"""For tables with fewer patients, commands average the shares of values in the table with the bundle's probabilities.
+"""
 DRAWS = 4096
-"""Random samples for the probability that the top k is correct; the standard error is at most 0.008."""
+"""Number of random samples for the probability that the top k is correct. Its standard error is at most 0.008."""
 NEAR = 100
-"""Number of entities outside the top k that are sampled; the risk of the remaining entities is bounded by a sum."""
+"""Largest number of entities outside the top k that are sampled. The sum of risks bounds the risk of all other
+entities.
+"""
 OF_VALUES = np.array(VALUES, dtype=np.float64)
 TOGETHER = ", and how their features go together"
-"""Last words of the description of a background with a covariance."""
+"""Last words of `Background.words` if the background has a covariance."""
 MOST_FEATURES = 500
 """Largest number of features for which a background has a covariance."""
 SHRINKAGE = np.linspace(0.1, 1.0, 10)
@@ -49,12 +52,12 @@ SHRINKAGE = np.linspace(0.1, 1.0, 10)
 FOLDS = 5
 """Number of folds of the cross-validation that chooses the shrinkage."""
 DIGITS = 6
-"""Decimals of a covariance, so that saving a session and reading it again does not change any number."""
+"""Number of decimals of a covariance. The rounding ensures that a saved and reloaded session has the same numbers."""
 
 
 @dataclass(frozen=True, eq=False)
 class Background:
-    """The distribution of each feature among all patients, and a text that names its source.
+    """Distribution of each feature among all patients, with a text that names its source.
 
     Parameters
     ----------
@@ -63,10 +66,10 @@ class Background:
     kind : str
         `patients`, `elicited`, `mixture` or `uniform`.
     words : str
-        The source in words, which is shown beside every number that depends on the background.
+        Source of the background. The text is shown next to each number that depends on the background.
     covariance : (n_features, n_features) float64 or None
-        Covariance of the features, with their variances under `probabilities` as diagonal; None if features are treated
-        as independent.
+        Covariance of the features; the diagonal contains the variances under `probabilities`. None if features are
+        treated as independent.
 
     Examples
     --------
@@ -106,8 +109,8 @@ class Background:
     def given(cls, bundle: Bundle, background: Background | Mapping[str, Any] | str | None) -> Background:
         """Return the background that a planner's option `background` describes.
 
-        The option is a `Background`, the result of `Background.plain`, or the word `elicited` or `uniform`. The default
-        None means `elicited` if the bundle has probabilities, else `uniform`.
+        The option is a `Background`, the result of `Background.plain`, `elicited` or `uniform`. The default None means
+        `elicited` if the bundle has probabilities, and `uniform` otherwise.
         """
         if background is None:
             background = "elicited" if bundle.has_probabilities else "uniform"
@@ -133,7 +136,7 @@ class Background:
         return background
 
     def plain(self) -> str | dict[str, Any]:
-        """Return the background as strings, numbers and lists, which `given` converts back to a `Background`."""
+        """Return the background as strings, numbers and lists. `given` converts the result back to a `Background`."""
         if self.kind in ("elicited", "uniform"):
             return self.kind
         found = {"probabilities": self.probabilities.tolist(), "kind": self.kind, "words": self.words}
@@ -147,17 +150,17 @@ class Background:
 
     @classmethod
     def uniform(cls, bundle: Bundle) -> Background:
-        """Return the uniform background: all possible values of a feature have equal probability."""
+        """Return the background in which all possible values of a feature are equally probable."""
         possible = bundle.possible
         return cls(possible / possible.sum(axis=1, keepdims=True), "uniform", "no background, every value alike")
 
     @classmethod
     def elicited(cls, bundle: Bundle) -> Background:
-        """Return the background from the probabilities in the bundle.
+        """Return the background that the probabilities in the bundle define.
 
-        A feature's probabilities are `p_low` and `p_high` of features.csv. If `p_low` and `p_high` are missing, the
-        feature's class-conditional probabilities in the bundle are averaged. A feature without any probabilities has
-        equally probable values.
+        The file features.csv gives the probabilities `p_low` and `p_high` of a feature. If they are missing, the mean
+        of the feature's class-conditional probabilities in the bundle is used. If these are also missing, all possible
+        values of the feature are equally probable.
 
         Raises
         ------
@@ -191,18 +194,18 @@ class Background:
         name: str = "patients",
         dependence: bool = True,
     ) -> Background:
-        """Return the background estimated from patients without labels.
+        """Return the background that is estimated from patients without labels.
 
-        The background contains the share of each value, and the covariance that `shrunk_covariance` estimates. If a
-        feature was measured in no patient, its possible values are equally probable. Bundles of more than 500 features
-        get no covariance.
+        The probabilities are the shares of the values among the patients. If no patient has a value of a feature, all
+        possible values of this feature are equally probable. `shrunk_covariance` estimates the covariance. For bundles
+        with more than 500 features, the background has no covariance.
 
         Parameters
         ----------
         values : (n_patients, n_features) float64
-            -1, 0, +1, or NaN where not measured; columns in the order of the bundle.
+            -1, 0, +1, or NaN if not measured. The columns have the order of the bundle's features.
         without : int
-            Row of the patient to plan for, who is excluded from the shares; None if the patient is not in the table.
+            Row of the patient to plan for. This patient is excluded. None if the patient is not in the table.
         name : str
             Name of the group of patients in `words`.
         dependence : bool
@@ -225,15 +228,15 @@ class Background:
 
     @classmethod
     def mixture(cls, bundle: Bundle, values: Floats | Codes, *, prior: float = PRIOR_PATIENTS) -> Background:
-        """Return the background as a weighted mean of shares among few patients and the bundle's probabilities.
+        """Return a weighted mean of the shares of values among few patients and the bundle's probabilities.
 
-        The bundle's probabilities count as much as `prior` patients. If the bundle has no probabilities, all values of
-        a feature are taken as equally probable.
+        The weight of the bundle's probabilities equals the weight of `prior` patients. If the bundle has no
+        probabilities, all possible values of a feature are equally probable.
 
         Parameters
         ----------
         values : (n_patients, n_features) float64, as in `of_patients`
-        prior : number of patients that the bundle's probabilities count as
+        prior : weight of the bundle's probabilities, as a number of patients
 
         """
         expected = cls.elicited(bundle) if bundle.has_probabilities else cls.uniform(bundle)
@@ -243,7 +246,7 @@ class Background:
 
 
 def counts_of(bundle: Bundle, values: Floats | Codes) -> Floats:
-    """Return the number of patients with each value of each feature.
+    """Count the patients with each value of each feature.
 
     Parameters
     ----------
@@ -282,12 +285,12 @@ def variances_of(probabilities: Floats) -> Floats:
 
 
 def _symmetric(covariance: Any) -> Floats:
-    """Return a covariance matrix, (M, M) float64, from an array or from texts.
+    """Convert an array, or the strings of `Background.plain`, to a covariance matrix (M, M).
 
     Parameters
     ----------
-    covariance : a matrix, or M strings, where string i has row i of the lower triangle as i + 1 numbers separated by
-        blanks; a string with a wrong count of numbers becomes a row of NaN
+    covariance : a matrix, or M strings. String i contains row i of the lower triangle: i + 1 numbers with blanks
+        between them. If a string has a wrong number of numbers, its row becomes NaN
 
     """
     if isinstance(covariance, np.ndarray):
@@ -300,23 +303,23 @@ def _symmetric(covariance: Any) -> Floats:
 
 
 def shrunk_covariance(values: Floats, probabilities: Floats) -> Floats | None:
-    """Return the covariance of features among patients. Cross-validation chooses how much correlations are shrunk.
+    """Return the covariance of features among patients, with shrunk correlations, or None for independent features.
 
-    The shrinkage is the value in `SHRINKAGE` with the largest normal log-likelihood of held-out patients, summed over
-    `FOLDS` folds. The result is None if the shrinkage is 1 (independent features), if there are fewer than 2 `FOLDS`
-    patients, or if fewer than two features vary.
+    Cross-validation with `FOLDS` folds chooses the shrinkage: the value in `SHRINKAGE` for which held-out patients have
+    the largest log-likelihood under a normal distribution. The result is None if the shrinkage is 1, if there are fewer
+    than 2 `FOLDS` patients, or if fewer than two features vary.
 
     Parameters
     ----------
     values : (n_patients, n_features) float64
-        -1, 0, +1, or NaN where not measured, which is replaced by the mean.
+        -1, 0, +1, or NaN if not measured. NaN is replaced by the mean of the feature.
     probabilities : (n_features, 3) float64
         Shares of -1, 0 and +1 among these patients.
 
     Returns
     -------
     covariance : (n_features, n_features) float64
-        Symmetric, with the variances of the features as diagonal.
+        Symmetric. The diagonal contains the variances of the features.
 
     """
     spread = variances_of(probabilities)
@@ -340,13 +343,13 @@ def shrunk_covariance(values: Floats, probabilities: Floats) -> Floats | None:
 
 
 def _held_out(z: Floats, left_out: Floats) -> Floats:
-    """Return the normal log-likelihood of held-out patients, (n_shrinkages,) float64, up to a constant.
+    """Return for each shrinkage the normal log-likelihood of held-out patients, up to a constant.
 
     With shrinkage t, the correlation matrix is (1 - t) z'z / n + t I.
 
     Parameters
     ----------
-    z : (n, m) float64, standardised values of the patients that the correlations are estimated from
+    z : (n, m) float64, standardised values of the patients from whom the correlations are estimated
     left_out : (n_left_out, m) float64, standardised values of the held-out patients
 
     """
@@ -363,20 +366,20 @@ def _held_out(z: Floats, left_out: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class ScoreTable:
-    """Arrays, shared by all patients, of S_v(x) = constant_v + sum_j f_vj(x_j) + sum_{j<l} psi_vjl x_j x_l.
+    """Arrays that define the scores S_v(x) = constant_v + sum_j f_vj(x_j) + sum_{j<l} psi_vjl x_j x_l of entities v.
 
-    A slot is a pair (entity v, feature that S_v depends on). Slots are sorted by entity, then by feature.
+    A slot is a pair (entity v, feature on which S_v depends). Slots are sorted by entity, then by feature.
 
     Parameters
     ----------
     entities, features : tuple of str
         N and M names.
     constant : (n_entities,) float64
-        The part of a score that depends on no feature, nats.
+        Part of each score that depends on no feature, nats.
     entity, feature : (n_slots,) int64
-        Index of the entity and index of the feature of each slot.
+        Entity index and feature index of each slot.
     terms : (n_slots, 3) float64
-        f_vj(-1), f_vj(0), f_vj(+1), nats; 0 at values that cannot occur.
+        f_vj(-1), f_vj(0) and f_vj(+1) of each slot, nats; 0 for values that cannot occur.
     owner : (n_pairs,) int64
         Entity of each coupling, ascending.
     ends : (2, n_pairs) int64
@@ -384,9 +387,9 @@ class ScoreTable:
     psi : (n_pairs,) float64
         Couplings, nats.
     groups : tuple of (n_members,) int64
-        Exclusive groups of features: each member is 0 or +1, at most one member is +1, and no member is coupled.
+        Exclusive groups of features. Each member is 0 or +1, at most one member is +1, and no member is coupled.
     places : (n_entities,) int64
-        Position of each entity in the order that breaks ties of scores; by default the order of the bundle.
+        Position of each entity in the order that breaks ties of scores. The default is the order of the bundle.
 
     """
 
@@ -404,7 +407,9 @@ class ScoreTable:
 
     @classmethod
     def of_bundle(cls, bundle: Bundle) -> ScoreTable:
-        """Return the `ScoreTable` of a bundle. Couplings that are equal in both classes cancel and are omitted.
+        """Return the `ScoreTable` of a bundle.
+
+        Couplings that are equal with the entity and without it cancel. They are omitted.
 
         Raises
         ------
@@ -434,7 +439,7 @@ class ScoreTable:
 
     @cached_property
     def slots_of(self) -> tuple[Ints, Ints]:
-        """Return two results: the slots sorted by feature, and the position of each feature's first slot.
+        """Return the slots (entity, feature) sorted by feature, and the position of each feature's first slot.
 
         Returns
         -------
@@ -446,11 +451,11 @@ class ScoreTable:
 
     @cached_property
     def neighbours(self) -> tuple[Ints, Floats, Ints]:
-        """Return the couplings sorted by feature. Each coupling occurs twice, once for each of its two features.
+        """Return all couplings sorted by feature. Each coupling occurs twice: once for each of its two features.
 
         Returns
         -------
-        there : (2 n_pairs,) int64, slot of the other feature, sorted by the first feature
+        there : (2 n_pairs,) int64, slot of the other feature of each coupling
         psi : (2 n_pairs,) float64, couplings, nats
         start : (n_features + 1,) int64, position of each feature's first entry
 
@@ -475,12 +480,12 @@ class ScoreTable:
 
     @cached_property
     def distinct_pairs(self) -> tuple[Ints, Ints]:
-        """Return two results: the distinct pairs of coupled features, and for each coupling the index of its pair.
+        """Return the distinct pairs of coupled features, and for each coupling the index of its pair.
 
         Returns
         -------
         features : (2, n_distinct) int64
-        which : (n_pairs,) int64, index of a distinct pair
+        which : (n_pairs,) int64, index of each coupling's pair in `features`
 
         """
         m = len(self.features)
@@ -500,7 +505,7 @@ class ScoreTable:
 
     @cached_property
     def by_pair(self) -> tuple[Ints, Ints]:
-        """Return two results: the couplings sorted by pair of features, and the position of each pair's first coupling.
+        """Return the couplings sorted by pair of features, and the position of each pair's first coupling.
 
         Returns
         -------
@@ -529,7 +534,7 @@ class ScoreTable:
         return sp.csr_array((np.ones(len(self.feature)), self.feature, self.pointer), shape=shape)
 
     def matrix(self, of_slots: Floats) -> sp.csr_array:
-        """Return one number for each slot (entity, feature) as a sparse matrix of shape (n_entities, n_features).
+        """Convert one number for each slot (entity, feature) to a sparse matrix (n_entities, n_features).
 
         Parameters
         ----------
@@ -540,25 +545,25 @@ class ScoreTable:
         matrix : (n_entities, n_features) sparse
 
         """
-        found = copy(self._by_row)  # all matrices that this method returns share their index arrays
+        found = copy(self._by_row)  # all returned matrices have the same index arrays
         found.data = of_slots
         return found
 
     @cached_property
     def tie(self) -> float:
-        """Return the largest difference between two scores that counts as a rounding error, nats."""
+        """Return the largest difference between two scores that counts as rounding error, nats."""
         largest = np.abs(self.constant) + self.by_entity(np.abs(self.terms).max(axis=1, initial=0.0))
         largest += np.bincount(self.owner, weights=np.abs(self.psi), minlength=len(self.entities))
         return 10 * ROUNDING * float(largest.max(initial=0.0))
 
     @cached_property
     def step(self) -> float:
-        """Return 1 if all potentials, and therefore all scores, are whole numbers, else 0."""
+        """Return 1 if all potentials are whole numbers, else 0. If the result is 1, all scores are whole numbers."""
         parts = (self.constant, self.terms, self.psi)
         return float(all((part == np.round(part)).all() for part in parts))
 
     def by_entity(self, of_slots: Floats) -> Floats:
-        """Return for each entity the sum of the numbers of its slots (entity, feature).
+        """Return for each entity the sum of `of_slots` over its slots (entity, feature).
 
         Parameters
         ----------
@@ -593,13 +598,13 @@ class ScoreTable:
 
 
 class Differences(NamedTuple):
-    """The differences D_ab = S_a - S_b between each entity a in the current top k and each other entity b.
+    """Differences D_ab = S_a - S_b between each entity a inside the top k and each entity b outside the top k.
 
     Attributes
     ----------
     inside, outside : (k,) and (N - k,) int64, indices of the entities inside and outside the top k, most preferred
         first
-    mean, variance : (k, N - k) float64, mean (nats) and variance (nats squared) of each D_ab
+    mean, variance : (k, N - k) float64, mean (nats) and variance (nats squared) of each difference
 
     """
 
@@ -611,9 +616,9 @@ class Differences(NamedTuple):
     def weights(self) -> Floats:
         """Return the weight of each difference D_ab: its normal density at 0, scaled to a maximum of 1.
 
-        With d and V as the mean and the variance of D_ab, the weight is phi(d / sqrt V) / sqrt V, or 0 if V is 0. A
-        difference that is nearly decided, or that no measurement can change, has a weight near 0. The scaling avoids
-        underflow and does not change the chosen feature.
+        Let d and V be the mean and the variance of D_ab. The weight is phi(d / sqrt V) / sqrt V, or 0 if V is 0. The
+        weight is near 0 if the sign of D_ab is almost certain. The scaling avoids underflow, and does not change the
+        chosen feature.
 
         Returns
         -------
@@ -628,26 +633,26 @@ class Differences(NamedTuple):
 
 
 class Belief:
-    """The mean and the covariance of all scores of one patient, given the observed features.
+    """Mean and covariance of the scores of one patient at full observation, given the observed features.
 
     Parameters
     ----------
     table : ScoreTable
         The scores.
     background : Background
-        Probabilities of the values of unobserved features. The covariance of the background is ignored if there are
-        exclusive groups, or if a score is not linear in a feature (bundles with probabilities).
+        Distribution of the unobserved features. The covariance of the background is ignored if there are exclusive
+        groups, or if a score is not linear in a feature (bundles with probabilities).
     exact : bool
-        True to include coupled pairs in the covariance; False to ignore these second-order terms.
+        True to include the second-order terms of coupled pairs in the covariance of the scores; False to ignore them.
 
     Attributes
     ----------
     mean : (n_entities,) float64
         Expected score E S_v = S_v(m) of each entity, nats, where m is `middle`.
     middle, spread : (n_features,) float64
-        Mean and variance of each feature; for an observed feature, its value and 0.
+        Mean and variance of each feature. The mean of an observed feature is its value, and the variance is 0.
     joint : (n_features, n_features) float64 or None
-        Covariance of the features, 0 for observed features; None if features are treated as independent.
+        Covariance of the features. Entries of observed features are 0. None if features are treated as independent.
     background : Background
         The given background, without the covariance if the covariance is ignored.
     observed : (n_features,) bool
@@ -668,7 +673,7 @@ class Belief:
         of, at = p[table.feature], table.feature
         self._expected = (of * table.terms).sum(axis=1)
         self._linear = (of * _standard(OF_VALUES - self.middle[:, None], p)[at] * table.terms).sum(axis=1)
-        # a feature that is constant among all patients has no slope from a regression
+        # for a constant feature, use half the range: regression gives no slope
         slope = (table.terms[:, 2] - table.terms[:, 0]) / 2
         self._linear = np.divide(self._linear, np.sqrt(self.spread[at]), out=slope, where=self.spread[at] > 0)
         self._bend = (of * _curve(p)[at] * table.terms).sum(axis=1)
@@ -679,7 +684,7 @@ class Belief:
         self._add_up()
 
     def _add_up(self) -> None:
-        """Compute `mean`, and the contribution of couplings to each slope, from the features' means and covariances."""
+        """Compute `mean`, and the contribution of couplings to each slope, from the means of the features."""
         self._products: Floats | None = None
         table, (first, second) = self.table, self.table.pair_features
         self._pull = np.zeros(len(table.feature))
@@ -691,7 +696,7 @@ class Belief:
 
     @property
     def slope(self) -> Floats:
-        """Return the slopes c_vj: to first order, the change of E S_v if x_j rises by 1.
+        """Return the slopes c_vj: the first-order change of the expected score E S_v if x_j increases by 1.
 
         Returns
         -------
@@ -701,7 +706,7 @@ class Belief:
         return np.asarray(self._linear + self._pull)
 
     def copy(self) -> Belief:
-        """Return a copy of the belief that can be changed independently."""
+        """Return an independent copy of the belief."""
         other = copy(self)
         for name in ("middle", "spread", "observed", "mean", "_value", "_expected", "_pull"):
             setattr(other, name, getattr(self, name).copy())
@@ -715,8 +720,8 @@ class Belief:
         """Update the belief with one observed value.
 
         If the background has a covariance, the means of all other features change by linear regression on the observed
-        feature. In an exclusive group, observing 0 raises the probabilities of the other members, and observing +1 sets
-        the other members to 0.
+        feature. If a member of an exclusive group is observed as 0, the probabilities of the other members increase. If
+        it is observed as +1, the other members are set to 0.
         """
         if self.joint is not None:
             self._observe_jointly(feature, value)
@@ -732,7 +737,7 @@ class Belief:
             self.observed[j] = value == 1
 
     def _observe_jointly(self, feature: int, value: int) -> None:
-        """Update the belief with one value, given a background with a covariance and scores that are linear in x."""
+        """Update a belief that has a covariance of features with one observed value. All scores must be linear in x."""
         self.middle = self.middle + self._regression(feature) * (value - self.middle[feature])
         self.middle[feature], self._value[feature], self.observed[feature] = value, value, True
         self._settle(feature)
@@ -740,13 +745,13 @@ class Belief:
         self._add_up()
 
     def _regression(self, feature: int) -> Floats:
-        """Return the change of the mean of each feature if `feature` rises by 1, (M,) float64."""
+        """Return the change of the mean of each feature if the value of `feature` increases by 1."""
         assert self.joint is not None
         own = self.spread[feature]
         return self.joint[feature] / own if own > 0 else np.zeros(len(self.spread))
 
     def _settle(self, feature: int) -> None:
-        """Set the variance of a feature to 0, and condition the covariance of the other features on this feature."""
+        """Set the variance of a feature to 0, and condition the covariance of all other features on this feature."""
         if self.joint is not None:
             self._products = None
             self.joint -= np.outer(self._regression(feature), self.joint[feature])
@@ -755,7 +760,7 @@ class Belief:
         self.spread[feature] = 0.0
 
     def _set(self, feature: int, middle: float, spread: float, value: int | None) -> None:
-        """Set the mean and the variance of a feature, and set its value unless `value` is None."""
+        """Set the mean and the variance of a feature. If `value` is not None, also set the value of the feature."""
         table, step = self.table, middle - self.middle[feature]
         order, start = table.slots_of
         slots = order[start[feature] : start[feature + 1]]
@@ -772,7 +777,7 @@ class Belief:
         self.middle[feature], self.spread[feature] = middle, spread
 
     def order(self) -> Ints:
-        """Return all entities by decreasing E S_v. If means are equal up to rounding, entities are sorted by `places`.
+        """Return all entities, sorted by decreasing expected score. Ties are sorted by `ScoreTable.places`.
 
         Returns
         -------
@@ -785,16 +790,17 @@ class Belief:
 
     @property
     def _through(self) -> Floats:
-        """Return c Sigma, (N, M) float64: the first-order covariance of each score with each feature."""
+        """Return the matrix product c Sigma (N, M): the first-order covariance of each score with each feature."""
         if self._products is None:
             self._products = np.asarray(self.table.matrix(self.slope) @ self.joint)
         return self._products
 
     def _loadings(self) -> list[tuple[Any, Floats]]:
-        """Return pairs (loadings (N, M), scales (M,)), from which the gain of measuring a feature is computed.
+        """Return pairs (loadings, scales), which give the reduction of a score's variance if a feature is measured.
 
-        Measuring feature j reduces the variance of a score by c_j^2 s_j if features are independent; the pair is (c,
-        s). With a covariance Sigma of the features, the reduction is (c Sigma)_j^2 / s_j; the pair is (c Sigma, 1 / s).
+        Loadings have the shape (N, M), and scales have the shape (M,). If features are independent, a measurement of
+        feature j reduces the variance of a score by c_j^2 s_j, and the pair is (c, s). If features have a covariance
+        Sigma, the reduction is (c Sigma)_j^2 / s_j, and the pair is (c Sigma, 1 / s).
         """
         if self.joint is not None:
             inverse = np.divide(1.0, self.spread, out=np.zeros_like(self.spread), where=self.spread > 0)
@@ -805,11 +811,12 @@ class Belief:
         return parts
 
     def covariance(self, entities: Ints | None = None) -> Floats:
-        """Return the covariance of all scores with the scores of the given entities.
+        """Return the covariance of each score with the score of each given entity.
 
-        For independent features, the covariance is exact: sum_j c_vj c_wj s_j + sum_{j<l} psi_vjl psi_wjl s_j s_l, plus
-        terms for exclusive groups and for the non-linear scores of the `explicit` closure. With a covariance Sigma of
-        the features, the first sum becomes c_v Sigma c_w, and the second sum is approximate.
+        For independent features, the covariance of S_v and S_w is sum_j c_vj c_wj s_j + sum_{j<l} psi_vjl psi_wjl s_j
+        s_l, plus terms for exclusive groups and for the non-linear scores of the closure `explicit`. This result is
+        exact. If features have a covariance Sigma, the first sum is replaced by c_v Sigma c_w, and the second sum is an
+        approximation.
 
         Parameters
         ----------
@@ -834,7 +841,7 @@ class Belief:
         return total + self._covariance_of_pairs(chosen) if self.exact else total
 
     def _covariance_of_pairs(self, chosen: Ints) -> Floats:
-        """Return the sum over j < l of psi_vjl psi_wjl s_j s_l for all v and the given entities w, (N, n)."""
+        """Return the sum over j < l of psi_vjl psi_wjl s_j s_l, for each entity v and each given entity w."""
         table, n = self.table, len(self.mean)
         features, which = table.distinct_pairs
         at, member = _entries(table.pairs_pointer, chosen)
@@ -849,12 +856,12 @@ class Belief:
         return np.stack([np.bincount(owner, weights=psi * row[column], minlength=n) for row in weight], axis=1)
 
     def _open_groups(self) -> list[Ints]:
-        """Return the unobserved members of each exclusive group with at least two unobserved members."""
+        """Return the unobserved members of each exclusive group that has at least two unobserved members."""
         parts = (group[~self.observed[group]] for group in self.table.groups)
         return [part for part in parts if len(part) > 1]
 
     def variances(self) -> Floats:
-        """Return the variance of each score S_v, which is the diagonal of `covariance`.
+        """Return the variance of each score S_v (the diagonal of `covariance`).
 
         Returns
         -------
@@ -878,7 +885,7 @@ class Belief:
         return total
 
     def differences(self, k: int) -> Differences:
-        """Return the mean and variance of D_ab for each entity a in the current top k and each other entity b."""
+        """Return the mean and variance of D_ab for each entity a inside and each entity b outside the current top k."""
         order, variances = self.order(), self.variances()
         inside, outside = order[:k], order[k:]
         shared = self.covariance(inside)[outside].T
@@ -888,10 +895,10 @@ class Belief:
         return Differences(inside, outside, mean, np.where(variance > rounding, variance, 0.0))
 
     def frontier(self, k: int) -> Floats:
-        """Return the gain of measuring each feature, for the current top k.
+        """Return the gain of a measurement of each feature, for the current top k.
 
-        The gain of feature j is the sum of w_ab (c_aj - c_bj)^2 s_j over all entities a inside and b outside the top
-        k. Each term is the expected reduction of the variance of D_ab, times the weight of D_ab in
+        If features are independent, a measurement of feature j reduces the variance of D_ab by (c_aj - c_bj)^2 s_j. The
+        gain is the sum of these reductions over all entities a inside and b outside the top k, with the weights w_ab of
         `Differences.weights`.
 
         Returns
@@ -906,14 +913,14 @@ class Belief:
         for matrix, s in self._loadings():
             linear = self.joint is None and matrix.data is not self._bend
             total += _taken_out(of, self._with_groups(matrix) if linear else matrix, s)
-        # gains below the rounding error are set to 0
+        # set gains below the rounding error to 0
         return np.where(self.observed | (total <= RELATIVE_TIE * total.max(initial=0.0)), 0.0, total)
 
     def _with_groups(self, slopes: sp.csr_array) -> sp.csr_array:
         """Return the slopes, corrected for exclusive groups.
 
-        If a member of an exclusive group is +1, all other members are 0. Therefore, the mean slope of the other members
-        is subtracted from the slope of each member.
+        If a member of an exclusive group is +1, all other members are 0. The corrected slope of a member is its slope
+        minus the mean slope of the other members.
         """
         groups = self._open_groups()
         if not groups:
@@ -926,11 +933,13 @@ class Belief:
         return sp.csr_array(whole)
 
     def value_of(self, features: Sequence[int], k: int) -> float:
-        """Return the gain of measuring several features at once for the current top k.
+        """Return the gain of a joint measurement of several features, for the current top k.
 
-        The gain is the sum of two parts. Each feature adds its gain in `frontier`, computed as if all earlier features
-        in the list were already measured. Each coupled pair of the given features adds the sum of w_ab (psi_ajl -
-        psi_bjl)^2 s_j s_l over a and b. For several members of one exclusive group, the sum overestimates the gain.
+        The gain has two parts. The first part is the sum of the gains (`frontier`) of the features, where each gain is
+        computed as if the previous features in the list had been measured. The second part is the sum over coupled
+        pairs (j, l) of the given features of w_ab (psi_ajl - psi_bjl)^2 s_j s_l, summed over the entities a inside and
+        b outside the top k. If several features belong to one exclusive group, the result is larger than the correct
+        gain.
         """
         of, chosen, total, ahead = self.differences(k), list(dict.fromkeys(features)), 0.0, self.copy()
         for i, j in enumerate(chosen):
@@ -939,9 +948,9 @@ class Belief:
         return total
 
     def _paired(self, of: Differences, feature: int) -> Floats:
-        """Return how much the gain of every other feature rises, (M,) float64, if `feature` is measured as well.
+        """Return how much the gain of every other feature increases if `feature` is also measured.
 
-        The rise is 0 for a feature that is not coupled to `feature`.
+        The increase is 0 for features that are not coupled to `feature`.
         """
         table = self.table
         there, psi, begin = table.neighbours
@@ -961,9 +970,9 @@ class Belief:
         left: float = np.inf,
         first: Sequence[int] = (),
     ) -> list[int]:
-        """Return the features of up to n items (groups of features) to measure at once.
+        """Return the features of at most n items to measure at once. An item is a group of features with one price.
 
-        Each step adds the item with the largest ratio of gain to price.
+        The method adds one item at a time: the item with the largest gain divided by price.
 
         Parameters
         ----------
@@ -974,11 +983,12 @@ class Belief:
         item_of : (n_features,) int64
             Item that includes each feature; by default each feature is an item.
         price : (n_items,) float64
-            Price of each item, by which its gain is divided (free items by 1); by default 0 for all.
+            Price of each item. The gain of an item is divided by its price, or by 1 if the price is 0. The default is
+            0.
         left : float
             Largest total price.
         first : sequence of int
-            Features of the first item, if it has been chosen already.
+            Features of the first item, if the caller has already chosen it.
 
         """
         of, ahead, pairs = self.differences(k), self.copy(), np.zeros(len(self.middle))
@@ -1004,13 +1014,13 @@ class Belief:
             new = [int(best), *(int(j) for j in np.flatnonzero(allowed & (items == items[best])) if j != best)]
 
     def top_probability(self, k: int) -> float:
-        """Return the probability that the current top k is also the top k at full observation. Ties count as correct.
+        """Return the probability that the current top k is also the top k at full observation.
 
-        The probability is estimated from 4,096 samples of a joint normal distribution with the mean and covariance of
-        the belief, with a fixed seed. Outside the top k, only the 100 entities with the largest risk of entering the
-        top k are sampled. The risks of all entities that are not sampled are subtracted, so that the result is a lower
-        bound. If scores are whole numbers, ties are frequent. Then, a difference above -1/2 counts as correct
-        (continuity correction).
+        The probability is estimated from 4,096 samples of the normal distribution with the mean and covariance of the
+        scores. The seed is fixed. Outside the top k, the scores of only 100 entities are sampled: those with the
+        largest risk of a place in the top k. The risks of all other entities are subtracted, which makes the result a
+        lower bound. Ties count as correct. If all scores are whole numbers, differences above -1/2 also count as
+        correct (continuity correction).
         """
         half = max(self.table.step / 2, self.table.tie)
         of = self.differences(k)
@@ -1031,9 +1041,9 @@ class Belief:
 
 
 def _entries(pointer: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """Return two arrays, (n,) int64 each: the position of each entry of the given rows, and the row of each entry.
+    """Return the position of each entry of the given rows, and for each entry the index of its row in `rows`.
 
-    Row i starts at `pointer[i]`.
+    The entries of row i have the positions `pointer[i]` to `pointer[i + 1] - 1`.
     """
     count = pointer[rows + 1] - pointer[rows]
     which = np.repeat(np.arange(len(rows)), count)
@@ -1041,7 +1051,7 @@ def _entries(pointer: Ints, rows: Ints) -> tuple[Ints, Ints]:
 
 
 def _rows(matrix: sp.csr_array, rows: Ints) -> Floats:
-    """Return the given rows of a sparse matrix as a dense array, (n, M) float64."""
+    """Return the given rows of a sparse matrix as a dense array."""
     at, which = _entries(matrix.indptr, rows)
     dense = np.zeros((len(rows), matrix.shape[1]))
     dense[which, matrix.indices[at]] = matrix.data[at]
@@ -1049,7 +1059,7 @@ def _rows(matrix: sp.csr_array, rows: Ints) -> Floats:
 
 
 def _taken_out(of: Differences, loadings: sp.csr_array | Floats, s: Floats) -> Floats:
-    """Return, (M,), the sum of w_ab (c_aj - c_bj)^2 s_j over all entities a inside and b outside the top k.
+    """Return for each feature j the sum of w_ab (c_aj - c_bj)^2 s_j over all entities a inside and b outside the top k.
 
     Parameters
     ----------
@@ -1072,18 +1082,19 @@ def _taken_out(of: Differences, loadings: sp.csr_array | Floats, s: Floats) -> F
 
 
 def _standard(vectors: Floats, p: Floats) -> Floats:
-    """Return `vectors`, (M, 3), scaled to mean square 1 under the probabilities `p`, (M, 3).
+    """Scale each row of `vectors` to mean square 1 under the probabilities in the same row of `p`.
 
-    Vectors with mean square 0 become 0.
+    Both arrays have the shape (M, 3). Rows with mean square 0 become 0.
     """
     size = np.sqrt((p * vectors**2).sum(axis=1, keepdims=True))
     return np.asarray(np.divide(vectors, size, out=np.zeros_like(vectors), where=size > np.sqrt(ROUNDING)))
 
 
 def _curve(p: Floats) -> Floats:
-    """Return for each feature x the function of x that has mean 0, mean square 1 and no correlation with x, (M, 3).
+    """Return for each feature x a function of x with mean 0, mean square 1 and correlation 0 with x.
 
-    `p`, (M, 3), contains the probabilities of x.
+    Row j of the result contains the function at -1, 0 and +1, and row j of `p` contains the probabilities of these
+    values.
     """
     line = _standard(OF_VALUES - (p @ OF_VALUES)[:, None], p)
     square = OF_VALUES**2 - (p @ OF_VALUES**2)[:, None]

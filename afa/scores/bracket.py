@@ -1,9 +1,10 @@
-"""Brackets: intervals for the final value of a score, which can decide a duel before all features are observed.
+"""Compute brackets: intervals that contain the value of a score at full observation.
 
-`l1` is rigorous: for all values of the unobserved features, the final score is in the interval. `kl` and
-`hanson_wright` are heuristic, because they treat the observed features as a random sample, which they are not. All
-brackets bound one score: S of an entity, or D = S_a - S_b of a duel. The page docs/decisions.md explains where these
-brackets differ from the paper.
+A bracket bounds the score S of one entity, or the difference D = S_a - S_b between two entities. If an interval for D
+excludes 0, the comparison of the two entities is decided before all features are observed. The bracket `l1` is
+rigorous: for all values of the unobserved features, the final score is in the interval. The brackets `kl` and
+`hanson_wright` are heuristic, because they treat the observed features as a random sample, which is not the case. The
+page docs/decisions.md lists the differences between these brackets and the brackets of the paper.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ K1, ALPHA = 405.5, 1.1
 
 
 def l1_budget(evidence: Evidence, *, form: str = "tight") -> float:
-    """Return the largest amount of energy that the unobserved features can add or subtract, nats (eq:unobs-budget).
+    """Return a bound on the energy that the unobserved features can add or subtract, nats (eq:unobs-budget).
 
     Parameters
     ----------
-    form : `tight` counts only the couplings among unobserved features; `paper` also counts the couplings between
-        observed and unobserved features, which the effective unaries already contain. Both forms give valid bounds,
-        and the bound of `tight` is never larger
+    form : `tight` includes only the couplings among unobserved features. `paper` also includes the couplings between
+        observed and unobserved features, which the effective unaries already contain. Both bounds are valid, and the
+        bound of `tight` is never larger than the bound of `paper`
 
     """
     unobserved = ~evidence.observed
@@ -38,17 +39,21 @@ def l1_budget(evidence: Evidence, *, form: str = "tight") -> float:
 
 
 def l1_interval(evidence: Evidence, *, form: str = "tight") -> tuple[float, float]:
-    """Return bounds on S(x) over all values of the unobserved features (eq:l1-bracket). `form` is as in `l1_budget`."""
+    """Return a lower and an upper bound on S(x) for all values of the unobserved features (eq:l1-bracket).
+
+    The argument `form` is explained in `l1_budget`.
+    """
     budget = l1_budget(evidence, form=form)
     return evidence.constant - budget, evidence.constant + budget
 
 
 def duel_interval(a: Evidence, b: Evidence) -> tuple[float, float]:
-    """Return the interval that contains E_a(x) - E_b(x) for all values of the unobserved features.
+    """Return an interval that contains E_a(x) - E_b(x) for all values of the unobserved features.
 
-    Each unobserved term or pair adds at least its smallest value and at most its largest value. A term that is NaN (a
-    feature that is never measured) adds 0. For the paper's models, this interval is the tight `l1_interval` of D_ab.
-    For models with class-conditional probabilities, this interval can be asymmetric.
+    The lower bound adds the smallest value of each term of an unobserved feature, and of each coupling between
+    unobserved features. The upper bound adds the largest values. A NaN term (of a feature that is never measured) adds
+    0. For the paper's models, the interval equals the tight `l1_interval` of D_ab. For models with class-conditional
+    probabilities, the interval can be asymmetric about the running constant.
     """
     at = a.constant - b.constant
     unary, pairs = difference_terms(a, b)
@@ -59,15 +64,16 @@ def duel_interval(a: Evidence, b: Evidence) -> tuple[float, float]:
 
 
 def kl_interval(positive: int, negative: int, n: int | None = None, *, gamma: float = GAMMA) -> tuple[float, float]:
-    """Return an interval for the sign-vote score 2 p - 1, by the Bernoulli KL bound of KL-LUCB (supp:kl_bracket).
+    """Return an interval for the sign-vote score 2 p - 1, from the Bernoulli KL bound of KL-LUCB (supp:kl_bracket).
 
-    The interval contains 2 p - 1 for every p with n kl(p_hat, p) <= log(k1 n^alpha / gamma).
+    Here, p is the expected share of votes for a, and p_hat is the observed share. The interval contains 2 p - 1 for
+    each p with n kl(p_hat, p) <= log(k1 n^alpha / gamma).
 
     Parameters
     ----------
     positive, negative : N_+ and N_-, votes for a and for b (`afa.scores.preference.sign_votes`)
-    n : number of observations; zero votes then count against a, as in the paper. If None, n = N_+ + N_-, and the
-        interval of (b, a) mirrors the interval of (a, b)
+    n : number of observations. Observations without a vote then count against a, as in the paper. If n is None, such
+        observations are ignored (n = N_+ + N_-), and the interval of (b, a) mirrors the interval of (a, b)
     gamma : allowed fraction of wrong decisions
 
     """
@@ -89,13 +95,13 @@ def kl_interval(positive: int, negative: int, n: int | None = None, *, gamma: fl
 def hanson_wright_interval(
     evidence: Evidence, mean: float, variance: float, *, gamma: float = GAMMA
 ) -> tuple[float, float]:
-    """Return an interval in [-1, 1] for the saddle-point score of a duel (eq:hw-bracket).
+    """Return an interval in [-1, 1] for the score F = `stack_a` of two entities (eq:hw-bracket).
 
-    The constants of this interval differ from the paper's constants. The largest variance of D is s^2 = sum delta_k^2 +
-    sum_{j<k} delta_jk^2, summed over the unobserved features. Let beta be the largest absolute row sum of the couplings
-    between unobserved features, which bounds their spectral norm. With n_eff = 1 / (1 + beta), the score F and C =
-    sqrt(2) s |F / mu_D|, the half-width is C sqrt(log(2 / gamma) / n_eff). The duel is decided if |mu_D| exceeds a
-    sub-Gaussian deviation of D, which grows with the couplings. If all features are observed, the width is 0.
+    The half-width is C sqrt(log(2 / gamma) / n_eff), with C = sqrt(2) s |F / mu_D| and n_eff = 1 / (1 + beta). The
+    largest variance of D is s^2, the sum of delta_k^2 and delta_jk^2 over the unobserved features and pairs of them.
+    The number beta is the largest row sum of absolute couplings between unobserved features, which bounds the spectral
+    norm of these couplings. If all features are observed, the half-width is 0. These constants differ from the
+    constants of the paper.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Rank entities by their duels. Copeland wins and the top k do not depend on the order of the entities."""
+"""Rank entities by Copeland wins: the number of other entities that an entity beats."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from afa.model.arrays import Floats
 
 
 def copeland_wins(scores: Floats, *, tie: float = 0.0) -> Floats:
-    """Return the number of duels that each entity wins. A score of magnitude at most `tie` counts as half a win.
+    """Return the number of other entities that each entity beats. A tie counts as half a win.
 
     Parameters
     ----------
-    scores : (N, N) float64, antisymmetric; a beats b where scores[a, b] > 0
+    scores : (N, N) float64, antisymmetric; a beats b if scores[a, b] > `tie`, and a ties with b if the absolute score
+        is at most `tie`
 
     Returns
     -------
-    wins : (N,) float64, from 0 to N - 1 in halves
+    wins : (N,) float64, multiples of 1/2 from 0 to N - 1
 
     Examples
     --------
@@ -36,13 +37,14 @@ def copeland_wins(scores: Floats, *, tie: float = 0.0) -> Floats:
 def ranking(scores: Floats, names: Sequence[str], *, tie: float = 0.0) -> list[str]:
     """Return the names of all entities, most preferred first.
 
-    The names are sorted by wins, then by the sum of scores over opponents, then by name. Two successive sums count as
-    equal if they differ by at most the rounding error, `tie` times N (docs/decisions.md).
+    The names are sorted by wins, then by the sum of the entity's scores, then by name. Neighbours in the sorted list of
+    sums count as equal if they differ by at most the rounding error, `tie` times N (docs/decisions.md). The order of
+    the rows has no influence on the ranking.
 
     Parameters
     ----------
     scores : (N, N) float64, as in `copeland_wins`
-    names : (N,) names in the order of the rows
+    names : (N,) names of the entities, in the order of the rows of `scores`
 
     """
     wins = copeland_wins(scores, tie=tie)

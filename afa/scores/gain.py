@@ -1,7 +1,8 @@
-"""Plain Python definitions of gains: the expected effect of one more measurement on a duel (sec:gain).
+"""Compute gains in plain Python: how much one more measurement is expected to change a duel (sec:gain).
 
-`cmi` and `f_target` are expectations over x_f under the duel's predictive distribution: the mixture of the two
-entities' marginals, weighted by the posterior probabilities of the two entities (docs/decisions.md).
+A duel is a comparison of two entities a and b. The gains `cmi` and `f_target` are expectations over the value x_f of
+the measured feature. The distribution of x_f is the mixture of its marginals under a and b, with the posterior
+probabilities of a and b as weights (docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ TARGETS = ("linearity", "two_elbo", "stack_a")
 
 
 def wald_magnitude(a: Evidence, b: Evidence) -> Floats:
-    """Return half the range of the duel's effective term u_f for each feature (eq:wald_mag).
+    """Return for each feature f half the range of the term u_f of the log-odds D (eq:wald_mag).
 
-    For the paper's models, the result is |delta_f^eff|, the largest change of the running constant if the feature is
-    observed. Computing this gain requires no inference.
+    For the paper's models, the result is |delta_f^eff|, the largest possible change of the running constant of D by an
+    observation of f. This gain needs no inference.
 
     Returns
     -------
@@ -38,8 +39,8 @@ def wald_magnitude(a: Evidence, b: Evidence) -> Floats:
 def log_odds(a: Evidence, b: Evidence, *, solver: Solver | None = None) -> float:
     """Return the posterior log-odds log P(a | x_obs) - log P(b | x_obs), nats.
 
-    The likelihood is log P(x_obs | v) = ELBO_v(x_obs) - ELBO_v(empty), which is eq:clamped-marginal for two entities
-    with separate normalisers.
+    The log-likelihood of entity v is log P(x_obs | v) = ELBO_v(x_obs) - ELBO_v(empty). This is eq:clamped-marginal, but
+    each of the two entities has its own normaliser.
     """
     evidence = [_log_evidence(state, solver) for state in (a, b)]
     return evidence[0] - evidence[1]
@@ -51,10 +52,10 @@ def _log_evidence(state: Evidence, solver: Solver | None) -> float:
 
 
 def cmi(odds: float, of_a: Marginals, of_b: Marginals, observed: Bools) -> Floats:
-    """Return the mutual information I(y; x_f | x_obs) between each feature and the winner y of a duel (eq:cmi).
+    """Return the mutual information I(y; x_f | x_obs) between each feature f and the entity y, a or b (eq:cmi).
 
-    By Bayes' rule on the mean-field marginals, the mutual information equals the Jensen-Shannon divergence of the two
-    predictive marginals with the posterior as weights. The mutual information is in [0, H(y)].
+    With mean-field marginals, the mutual information equals the Jensen-Shannon divergence of the marginals of x_f under
+    a and b, with the posterior probabilities of a and b as weights. It is in [0, H(y)].
 
     Parameters
     ----------
@@ -73,7 +74,7 @@ def cmi(odds: float, of_a: Marginals, of_b: Marginals, observed: Bools) -> Float
 
 
 def information(posterior: Floats, predictive: Floats) -> Floats:
-    """Return I(y; x_f), the mutual information between each feature and the entity y.
+    """Return the mutual information I(y; x_f) between each feature f and the entity y, one of N entities.
 
     Parameters
     ----------
@@ -92,11 +93,11 @@ def information(posterior: Floats, predictive: Floats) -> Floats:
 
 
 def divergence(odds: Floats, one: Floats, other: Floats) -> Floats:
-    """Return the weighted Jensen-Shannon divergence of two distributions.
+    """Return the weighted Jensen-Shannon divergence between two distributions.
 
     Parameters
     ----------
-    odds : (...) float64, log-odds of the first distribution against the second, which give the two weights
+    odds : (...) float64, log-odds w of the first distribution; the weights are expit(w) and 1 - expit(w)
     one, other : (..., S) float64, probabilities
 
     Returns
@@ -114,7 +115,7 @@ def divergence(odds: Floats, one: Floats, other: Floats) -> Floats:
 
 
 def site_probabilities(marginals: Marginals) -> Floats:
-    """Return the probabilities of the values of each feature, which are uniform outside the support.
+    """Return the probabilities of the values of each feature. Outside the support, they are uniform.
 
     Returns
     -------
@@ -127,8 +128,8 @@ def site_probabilities(marginals: Marginals) -> Floats:
 def f_target(a: Evidence, b: Evidence, *, target: str = "linearity", solver: Solver | None = None) -> Floats:
     """Return E_{x_f}[ |F(x_obs, x_f) - F(x_obs)| ] for each feature, where F is the score `target` (eq:smart_delta).
 
-    For each value of x_f, the models of both entities are conditioned on this value and solved again from the uniform
-    start.
+    For each value of x_f, both models are conditioned on this value, and mean-field is run again from uniform
+    marginals.
 
     Returns
     -------

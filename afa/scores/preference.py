@@ -1,9 +1,10 @@
-"""Preference scores V_ab between entities (sec:pref_scores). If V_ab > 0, a beats b; V_ab = 0 is a tie.
+"""Compute preference scores V_ab between entities a and b (sec:pref_scores).
 
-The functions take one patient's evidence under the model of each entity, in bundle order, and return the (N, N) matrix
-of all duels. The matrix is antisymmetric except for `kl`. A binary task is a duel of two class models with the energies
-+S/2 and -S/2 (`afa.model.closure`). `afa.engine` contains compiled kernels for whole cohorts. The page
-docs/decisions.md gives the reasons for these definitions.
+If V_ab > 0, a is preferred. V_ab = 0 is a tie. The functions take the evidence of one patient under the model of each
+entity, in the order of the bundle, and return the matrix (N, N) of the scores of all entity pairs. The matrix is
+antisymmetric, except for the score `kl`. A binary task is a comparison of two class models with the energies +S/2 and
+-S/2 (`afa.model.closure`). The compiled kernels for many patients are in `afa.engine`. The page docs/decisions.md gives
+the reasons for these definitions.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from afa.model.mrf import ROUNDING, Evidence, PairwiseMRF, difference_terms
 
 
 def tie_of(models: Sequence[PairwiseMRF]) -> float:
-    """Return the largest difference between two energies that counts as rounding error, nats."""
+    """Return the largest absolute difference between two energies that counts as rounding error, nats."""
     return ROUNDING * max((model.reach for model in models), default=0.0)
 
 
 def wald(evidence: Sequence[Evidence]) -> Floats:
-    """Return the differences Lambda_ab of the running constants of entities a and b (supp:Wald_simple).
+    """Return the difference Lambda_ab between the running constants of each two entities a and b (supp:Wald_simple).
 
     Returns
     -------
@@ -38,11 +39,11 @@ def wald(evidence: Sequence[Evidence]) -> Floats:
 
 
 def linearity(evidence: Sequence[Evidence], marginals: Sequence[Marginals], *, moments: str = "mixture") -> Floats:
-    """Return E_Q[D_ab | x_obs] under the mixture Q of the two entities' product measures (eq:f1-criterion).
+    """Return E_Q[D_ab | x_obs], where Q is the mixture of the mean-field distributions of a and b (eq:f1-criterion).
 
-    By linearity, the score is 1/2 (E_a[S_a] - E_a[S_b] + E_b[S_a] - E_b[S_b]). With `moments="product"`, the
-    expectation is under one product measure with the averaged moments. The formula printed in supp:f1-approx uses this
-    product measure, which gives another value.
+    By linearity, the score is 1/2 (E_a[S_a] - E_a[S_b] + E_b[S_a] - E_b[S_b]). If `moments` is `product`, the
+    expectation is under one product distribution, whose moments are the means of the moments under a and b. The formula
+    in supp:f1-approx uses this product distribution. Its result differs from the score under the mixture.
 
     Returns
     -------
@@ -63,18 +64,18 @@ def _mixture(a: Marginals, b: Marginals) -> Marginals:
 
 
 def cross_expectations(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Floats:
-    """Return the expected scores E_{q_u}[S_v | x_obs] for all entities u and v (supp:pair-level).
+    """Return the expected score E_{q_u}[S_v | x_obs] for each two entities u and v (supp:pair-level).
 
     Returns
     -------
-    cross : (N, N) float64, nats Entry (u, v) is the expected score of v under the marginals of u.
+    cross : (N, N) float64, nats; entry (u, v) is the expected score of v under the marginals of u
 
     """
     return np.array([[expected_score(state, of) for state in evidence] for of in marginals])
 
 
 def expected_score(evidence: Evidence, marginals: Marginals) -> float:
-    """Return the expected energy of the conditioned model under the product measure of `marginals`, nats."""
+    """Return the expected energy of the model, nats, if the unobserved features are independent with `marginals`."""
     unobserved = ~evidence.observed
     centre = 0.0 if evidence.mrf.centre is None else evidence.mrf.centre
     about = np.where(unobserved, marginals.first - centre, 0.0)
@@ -84,7 +85,7 @@ def expected_score(evidence: Evidence, marginals: Marginals) -> float:
 
 
 def duels_of(cross: Floats) -> Floats:
-    """Return the antisymmetric matrix 1/2 (C_aa - C_ab + C_ba - C_bb) of cross expectations C.
+    """Return the antisymmetric matrix 1/2 (C_aa - C_ab + C_ba - C_bb), where C is the matrix `cross`.
 
     Parameters
     ----------
@@ -101,7 +102,7 @@ def duels_of(cross: Floats) -> Floats:
 
 
 def two_elbo(solutions: Sequence[MeanField]) -> Floats:
-    """Return F_a - F_b, the difference of the entities' log-partition estimates given x_obs (eq:two-elbo-def).
+    """Return F_a - F_b, the difference between the ELBOs of a and b given the observations (eq:two-elbo-def).
 
     Returns
     -------
@@ -114,7 +115,7 @@ def two_elbo(solutions: Sequence[MeanField]) -> Floats:
 
 
 def background(evidence: Sequence[Evidence], frequencies: Floats) -> Floats:
-    """Return E[S_a | x_obs] - E[S_b | x_obs], if unobserved features are independent and have the given frequencies.
+    """Return E[S_a | x_obs] - E[S_b | x_obs], where unobserved features are independent and have given frequencies.
 
     Parameters
     ----------
@@ -136,8 +137,8 @@ def background(evidence: Sequence[Evidence], frequencies: Floats) -> Floats:
 def stack_a(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Floats:
     """Return 2 Phi(mu_D / sigma_D) - 1, the Gaussian estimate of E_Q[sign D_ab] (eq:fsp, eq:f2-criterion-stacka).
 
-    The mean mu_D is `linearity`: eq:mu-D plus the energy of the observed features. If sigma_D is 0, the score is the
-    sign of mu_D.
+    The mean mu_D is the score `linearity` (eq:mu-D plus the energy of the observed features). If sigma_D is 0, the
+    result is the sign of mu_D.
 
     Returns
     -------
@@ -166,7 +167,7 @@ def duel_variance(a: Evidence, b: Evidence, of_a: Marginals, of_b: Marginals) ->
 
 
 def half_range(values: Floats) -> Floats:
-    """Return half the range of each row of `values`, ignoring NaN.
+    """Return (maximum - minimum) / 2 of each row of `values`, without NaN.
 
     Parameters
     ----------
@@ -182,22 +183,23 @@ def half_range(values: Floats) -> Floats:
 
 
 def gaussian_sign(mean: float, variance: float) -> float:
-    """Return E[sign X] of a Gaussian X: 2 Phi(mean / sd) - 1, or the sign of the mean if the variance is 0."""
+    """Return E[sign X] = 2 Phi(mean / sd) - 1 of a Gaussian X. If the variance is 0, return the sign of the mean."""
     if variance <= 0:
         return float(np.sign(mean))
     return float(erf(mean / np.sqrt(2 * variance)))
 
 
 def kl(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> Floats:
-    """Return 2 N_+ / |B| - 1, where N_+ of the |B| observations vote for a (supp:KL_sign_vote).
+    """Return 2 N_+ / |B| - 1 for each two entities a and b: N_+ of the |B| observations vote for a (supp:KL_sign_vote).
 
-    An observation that votes for neither entity counts against a. A vote uses the effective unary at the time of the
-    observation. The matrix is not antisymmetric: entry (a, b) counts the votes for a, and entry (b, a) counts the votes
-    for b. Before any observation, all entries are 0. If all features are observed, the score equals eq:kl-fullobs.
+    An observation that votes for neither entity counts against a. The vote depends on the effective unaries at the time
+    of the observation. The matrix is not antisymmetric, because entry (a, b) counts the votes for a, and entry (b, a)
+    counts the votes for b. Without observations, all entries are 0. If all features are observed, the score equals
+    eq:kl-fullobs.
 
     Parameters
     ----------
-    observations : pairs (feature index, value), in the order of observation
+    observations : tuples (feature index, value), in the order of observation
 
     Returns
     -------
@@ -210,7 +212,7 @@ def kl(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -
 
 
 def kl_nonzero(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> Floats:
-    """Return (N_+ - N_-) / (N_+ + N_-), the mean of the non-zero sign votes, or 0 if there are no votes.
+    """Return (N_+ - N_-) / (N_+ + N_-), where N_+ observations vote for a and N_- for b. Without votes, return 0.
 
     Parameters
     ----------
@@ -228,10 +230,10 @@ def kl_nonzero(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, 
 
 
 def sign_votes(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> tuple[Floats, Floats]:
-    """Return for each pair (a, b) the number of observations that vote for a, and the number that vote for b.
+    """Return for each two entities (a, b) the number of observations that vote for a, and the number that vote for b.
 
-    The vote of an observation is the sign of u_i(x_i) at the time of the observation. For the paper's models, u_i(x_i)
-    is delta_i^eff x_i, and a value of 0 does not vote.
+    The vote is the sign of u_i(x_i), the change of D_ab when the feature i is observed with the value x_i. For the
+    paper's models, u_i(x_i) = delta_i^eff x_i, and therefore the value 0 votes for neither entity.
 
     Returns
     -------
