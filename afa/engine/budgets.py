@@ -403,7 +403,7 @@ def resolved_sign(lead: float, below: float, above: float, tie: float) -> int:
     ----------
     lead : part of D from the observed features, nats
     below, above : bounds on how far D can fall below `lead` and rise above `lead`, nats
-    tie : magnitude up to which D counts as 0
+    tie : largest absolute D that counts as 0
 
     """
     if lead > below + tie:

@@ -64,7 +64,7 @@ def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
         at = min(at_a, at_b)
         here_a, here_b = (slot_a if at_a == at else -1), (slot_b if at_b == at else -1)
         if packed.class_conditional and packed.site[NEXT, max(here_a, here_b)] >= 0.0:
-            if packed.site[NEXT, here_a] <= here_a:  # an exclusive group is processed at its last member
+            if packed.site[NEXT, here_a] <= here_a:  # add a whole exclusive group at its last member
                 least, most = range_of_group(packed.site, state.m, here_a, here_b)
                 below += least
                 above += most

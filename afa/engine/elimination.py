@@ -148,7 +148,7 @@ def _entries(plan: Plan, states: Codes) -> Floats:
 
 @kernel(entrance=True)
 def _solve(plan: Plan, states: Codes, factors: Floats, solved: Floats, first: int, last: int) -> None:
-    """Write the log-partitions of the states first to last - 1 into `solved`. If weights exceed float64, write NaN."""
+    """Write the log-partitions of the states first to last - 1 into `solved`, or NaN if weights exceed float64."""
     clamped, incoming = new_clamped(plan), new_incoming(len(plan.unary))
     largest, widest = 0, 0
     tables = new_tables(INT(0), INT(0))

@@ -35,7 +35,7 @@ class Ranks(NamedTuple):
 
 @lru_cache(maxsize=4)
 def name_places(names: tuple[str, ...]) -> Ints:
-    """Return the position of each name in the sorted names.
+    """Return the position of each name in the sorted list of names.
 
     Returns
     -------

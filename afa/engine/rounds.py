@@ -70,7 +70,7 @@ class RulePaths(NamedTuple):
 
 
 def full_observation(bundle: Bundle, values: Codes, *, solver: Solver | None = None) -> Outcomes:
-    """Return the winners and ranks of P patients when every feature is observed.
+    """Return the winner of each entity pair and the rank of each entity at full observation, for P patients.
 
     Parameters
     ----------

@@ -26,7 +26,9 @@ SIGNS, RANKS, SOLVES, CERTAIN, CHOICE, BOUNDARY, LARGEST, ENTITIES, MOMENTS, DUE
 """Bits of the mask that selects groups of results. The docstring of `WalkResults` names the group of each field."""
 
 MISSING = -128
-"""Code of a value that was not measured. Rules never choose a feature with this value (docs/decisions.md)."""
+"""Code of a value that was not measured. Rules never choose a feature with this value, and the value adds no evidence
+(docs/decisions.md).
+"""
 
 CHANGED, SOLVED = range(2)
 VARIANCE, CALLED = range(2)
@@ -307,7 +309,8 @@ def _write_vote_signs(score: int, votes: Ints, t: int, signs: Codes) -> None:
 def _write_duels(run: RunSettings, path_state: PathState, t: int, results: WalkResults, path: int, row: int) -> None:
     """Write the sums, scores and bracket decisions of all duels (entity pairs).
 
-    The bracket decisions are computed again only if one of the two entities has changed.
+    If no sums and scores are requested, the bracket decisions are computed again only for pairs with a changed entity.
+    The bracket `kl_written` is always computed again.
     """
     packed, state, pairs, calls, votes = run.packed, path_state.state, run.pairs, path_state.calls, path_state.votes
     changed_at, computed_at = path_state.of_entity[CHANGED], path_state.of_duel[CALLED]

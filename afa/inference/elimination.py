@@ -55,7 +55,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Component:
-    """A connected component of a conditioned model. The n features are numbered in elimination order.
+    """A connected component of the unobserved features of a model. The n features are numbered in elimination order.
 
     Attributes
     ----------

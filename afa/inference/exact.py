@@ -76,7 +76,7 @@ def exact(
 def pair_moments(
     mrf: PairwiseMRF, evidence: Evidence | dict[str, int] | None = None, *, memory_limit: int = MEMORY_LIMIT
 ) -> tuple[Floats, Floats]:
-    """Return the exact first moments of all features, and the exact pair moments of the features that are solved.
+    """Return the exact first moments of all features, and the exact pair moments of unobserved features in the support.
 
     The memory limit and the errors are those of `exact`.
 

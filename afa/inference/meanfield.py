@@ -8,7 +8,7 @@ moments are
 
     Z = 1 + 2 cosh(alpha + h),   m = 2 sinh(alpha + h) / Z,   q = 2 cosh(alpha + h) / Z.
 
-`afa.engine` contains compiled kernels for whole cohorts.
+The compiled kernels for many patients are in `afa.engine`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compute brackets: intervals that contain the value of a score at full observation.
+"""Compute brackets: intervals for the value of a score at full observation.
 
 A bracket bounds the score S of one entity, or the difference D = S_a - S_b between two entities. If an interval for D
 excludes 0, the comparison of the two entities is decided before all features are observed. The bracket `l1` is
