@@ -248,7 +248,7 @@ def elbo_differences(
     orders = np.tile(np.arange(m), (len(known), 1))
     found = follow(closed, known, orders, read, rounds=[0, m], solver=solver, threads=threads)
     raw = found.elbo[:, -1, 0] - found.elbo[:, -1, 1]
-    solved = found.iterations[:-1, -1] >= 0  # without observations, the solve at step 0
+    solved = found.iterations[:-1, -1] >= 0  # without observations, use the solve at step 0
     sweeps, ascended = (np.where(solved, n[:-1, -1], n[:-1, 0]) for n in (found.iterations, found.ascended))
     counts = (each.sum(axis=1, dtype=np.int32) for each in (sweeps, ascended > 0, ascended))
     prior = float(closed.priors[0] - closed.priors[1])
