@@ -1,1 +1,1 @@
-"""Models: a pairwise Markov random field for each entity, and the bundle that contains the models of all entities."""
+"""Models: a pairwise Markov random field for each entity, and the bundle, which contains the models of all entities."""

@@ -1,4 +1,7 @@
-"""Types of arrays in annotations. Docstrings say the shapes and what the numbers mean."""
+"""Names of array types for annotations.
+
+The shape of an array and the meaning of its numbers are in the docstring of each function.
+"""
 
 from __future__ import annotations
 
@@ -9,4 +12,4 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Codes = NDArray[np.int8]
-"""Values of ternary features, or signs: -1, 0 or +1."""
+"""Ternary values or signs: each number is -1, 0 or +1."""

@@ -1,17 +1,23 @@
-"""Build two class models from one elicited model, with one of two assumptions, called *closures* (eq:half-potential).
+"""Build two class models from one elicited model (eq:half-potential).
 
-Elicitation gives only S = log(p_1 / p_0), where p_1 is the class with the entity and p_0 the class without it. The
-paper's closure, `differential`, sets p_1 ~ exp(+S/2) and p_0 ~ exp(-S/2). Both class models are pairwise models on the
-graph of S. Therefore all methods for two entities apply to the two classes (tab:mode-mapping). The paper derives
-`differential` by maximum entropy. The derivation is wrong (docs/errata.md). Therefore, this closure is an assumption.
+Elicitation gives only S = log(p_1 / p_0). Here p_1 is the distribution of patients with the entity, and p_0 the
+distribution of patients without it. A *closure* is an assumption that determines p_1 and p_0 from S.
 
-The closure `shared`, which the paper does not have, treats an elicited coupling as co-variation in both classes: p_1 ~
-exp(+alpha.x/2 + x'Psi x/2) and p_0 ~ exp(-alpha.x/2 + x'Psi x/2). Because p_0(x) = p_1(-x), Z_0 = Z_1 exactly, and
-E_Q[sign S] = 0 exactly before any observation. Under `shared`, S is alpha.x, and couplings only help to predict
-unobserved features. In `differential` and `shared`, each class gets half the prior log-odds.
+The closure of the paper, `differential`, sets p_1 ~ exp(+S/2) and p_0 ~ exp(-S/2). Both class models then couple the
+same features as S. Therefore, all methods that compare two entities can also compare the two classes
+(tab:mode-mapping). The paper derives `differential` by maximum entropy. Because this derivation is wrong
+(docs/errata.md), the closure is only an assumption.
 
-A bundle with class-conditional probabilities needs no closure: `explicit` uses the two classes of the bundle
-(`afa.model.bundle.rates`).
+The closure `shared` is not in the paper. It assumes that coupled features vary together in both classes: p_1 ~
+exp(+alpha.x/2 + x'Psi x/2) and p_0 ~ exp(-alpha.x/2 + x'Psi x/2). Because p_0(x) = p_1(-x), Z_0 equals Z_1, and
+E_Q[sign S] is 0 before any observation; both statements are exact. Under `shared`, S is alpha.x, and couplings only
+help to predict unobserved features.
+
+Under `differential` and `shared`, the prior of class 1 is +1/2 times the prior log-odds, and the prior of class 0 is
+-1/2 times the prior log-odds.
+
+If a bundle has class-conditional probabilities, no assumption is needed. The option `explicit` uses the two classes of
+the bundle (`afa.model.bundle.rates`).
 """
 
 from __future__ import annotations
@@ -30,23 +36,23 @@ from afa.model.mrf import Evidence, PairwiseMRF
 Coupling = Literal["differential", "shared"]
 COUPLINGS: tuple[Coupling, ...] = get_args(Coupling)
 Closure = Literal["differential", "shared", "explicit"]
-"""Names of the closures; `explicit` needs class-conditional probabilities in addition to directions."""
+"""Names of the closures. The closure `explicit` needs class-conditional probabilities."""
 
 
 def half_potentials(mrf: PairwiseMRF) -> tuple[PairwiseMRF, PairwiseMRF]:
-    """Return the models of class 1 and class 0, with the energies +S/2 and -S/2 (eq:half-potential).
+    """Return the models of class 1 and class 0, which have the energies +S/2 and -S/2 (eq:half-potential).
 
-    Each model has half the prior log-odds. If S is negated, the two models are exchanged, and so are the errors of
-    their bounds (prop:anti-sym).
+    The prior log-odds are also multiplied by +1/2 and -1/2. If S is replaced by -S, the two models are exchanged, and
+    so are the errors of their bounds (prop:anti-sym).
     """
     return mrf.scaled(0.5), mrf.scaled(-0.5)
 
 
 def shared_potentials(mrf: PairwiseMRF, strength: float = STRENGTH) -> tuple[PairwiseMRF, PairwiseMRF]:
-    """Return the models of class 1 and class 0, which share the couplings Psi.
+    """Return the models of class 1 and class 0, which have the same couplings Psi.
 
-    Class 1 has +1/2 times the unary potentials and the prior of `mrf`, and class 0 has -1/2 times the same numbers. Psi
-    is the matrix of elicited couplings, scaled down so that beta L^2 is at most `strength`.
+    The unary potentials and the prior are those of the model `mrf`, multiplied by +1/2 for class 1 and by -1/2 for
+    class 0. Psi contains the elicited couplings, scaled down so that beta L^2 is at most `strength`.
     """
     couplings = shared_factor(mrf, strength) * mrf.couplings
     one, zero = (
@@ -56,7 +62,10 @@ def shared_potentials(mrf: PairwiseMRF, strength: float = STRENGTH) -> tuple[Pai
 
 
 def shared_factor(mrf: PairwiseMRF, strength: float = STRENGTH) -> float:
-    """Return the factor by which shared couplings are scaled: the minimum of 1 and `strength` / (beta L^2)."""
+    """Return the factor by which shared couplings are multiplied.
+
+    The factor is the smaller of 1 and `strength` / (beta L^2).
+    """
     if not 0 < strength < 1:
         step = "leave it at 0.9, or give a smaller one"
         raise PlannerError(Fault("option strength", repr(strength), "a number above 0 and below 1", step))
@@ -66,14 +75,17 @@ def shared_factor(mrf: PairwiseMRF, strength: float = STRENGTH) -> float:
 def class_models(
     mrf: PairwiseMRF, coupling: Coupling = "differential", strength: float = STRENGTH
 ) -> tuple[PairwiseMRF, PairwiseMRF]:
-    """Return the models of class 1 and class 0 under the closure `coupling`. Only `shared` uses `strength`."""
+    """Return the models of class 1 and class 0 under the closure `coupling`.
+
+    Only the closure `shared` uses `strength`.
+    """
     return half_potentials(mrf) if known_coupling(coupling) == "differential" else shared_potentials(mrf, strength)
 
 
 def contrast(mrf: PairwiseMRF, coupling: Coupling = "differential") -> PairwiseMRF:
-    """Return the model of S, the log-ratio of the two class models.
+    """Return the model whose energy is S, the log-ratio of the two class models.
 
-    Under `shared`, the model of S is the elicited model without couplings.
+    Under the closure `shared`, this is the elicited model without couplings.
     """
     if known_coupling(coupling) == "differential":
         return mrf
@@ -81,7 +93,7 @@ def contrast(mrf: PairwiseMRF, coupling: Coupling = "differential") -> PairwiseM
 
 
 def known_coupling(coupling: str) -> Coupling:
-    """Return `coupling` if a closure has this name, else raise a `PlannerError`."""
+    """Return the argument if it is the name of a closure, else raise a `PlannerError`."""
     for known in COUPLINGS:
         if coupling == known:
             return known
@@ -92,7 +104,9 @@ def known_coupling(coupling: str) -> Coupling:
 def closed_bundle(
     bundle: Bundle, entity: str, coupling: Coupling = "differential", strength: float = STRENGTH
 ) -> Bundle:
-    """Return a bundle of two entities, `entity` and `not entity`: the two class models of `entity` (tab:mode-mapping).
+    """Return a bundle with two entities, `entity` and `not entity`, whose models are the class models of `entity`.
+
+    The binary question is answered by comparing these two entities (tab:mode-mapping).
 
     Parameters
     ----------
@@ -127,11 +141,11 @@ def closed_bundle(
 
 
 def contraction(mrf: PairwiseMRF, evidence: Evidence | None = None) -> float:
-    """Return beta L^2, the largest absolute row sum of the couplings among unobserved features (eq:mf-contraction).
+    """Return beta L^2, the largest absolute row sum of the couplings between unobserved features (eq:mf-contraction).
 
-    If beta L^2 is below 1, the paper's condition is met, and mean-field has one fixed point. For ternary features, a
-    value below 3/2 is enough, because the moment map has slope at most 2/3. The models with energies +S/2 and -S/2 have
-    half the beta L^2 of S (prop:halved). With shared couplings, beta L^2 is at most `strength`.
+    The paper requires beta L^2 < 1, so that mean-field inference has one fixed point. For ternary features, beta L^2 <
+    3/2 is enough, because the moment map has a slope of at most 2/3. The models with energies +S/2 and -S/2 have half
+    the beta L^2 of S (prop:halved). In class models made by the closure `shared`, beta L^2 is at most `strength`.
     """
     strength = abs(mrf.couplings)
     if evidence is not None:

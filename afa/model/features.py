@@ -1,4 +1,4 @@
-"""`features.csv`: kind, cut points and possible values of each feature of a table."""
+"""The file `features.csv`, which gives the kind, cut points and possible values of each feature of a table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ VALUES = (-1, 0, 1)
 
 
 def shown_unit(unit: str) -> str:
-    """Return the unit to show after a number, or an empty text if the unit is a word such as "None".
+    """Return the unit to show after a number.
+
+    If the text means that there is no unit, such as "None", return an empty text.
 
     >>> shown_unit("bar"), shown_unit("None")
     ('bar', '')
@@ -43,7 +45,7 @@ def shown_unit(unit: str) -> str:
 class Span(NamedTuple):
     """An interval from `low` to `high`.
 
-    If `low_open` is True, `low` is excluded; if `high_open` is True, `high` is excluded.
+    If `low_open` is True, the interval excludes `low`. If `high_open` is True, it excludes `high`.
     """
 
     low: float = -math.inf
@@ -52,7 +54,7 @@ class Span(NamedTuple):
     high_open: bool = False
 
     def excludes(self, values: npt.ArrayLike) -> Bools:
-        """Return True for each value outside the interval. NaN gives False.
+        """Return a mask that is True for each value outside the interval and False for NaN.
 
         Parameters
         ----------
@@ -70,9 +72,10 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Description of the features of a table. All arrays are read-only and as long as `names`.
+    """Description of the features of a table.
 
-    The attributes are in the order of `FEATURE_COLUMNS`.
+    All arrays are read-only and have one element for each name in `names`. The attributes are in the order of
+    `FEATURE_COLUMNS`.
 
     Parameters
     ----------
@@ -110,7 +113,7 @@ class Features:
 
     @property
     def is_binary(self) -> Bools:
-        """Return a mask of the binary features, whose values in the table are 0 and 1.
+        """Return a mask of the binary features, which have the values 0 and 1 in the table.
 
         Returns
         -------
@@ -121,7 +124,9 @@ class Features:
 
     @property
     def has_range(self) -> Bools:
-        """Return a mask of the features that can be encoded from `features.csv` alone: binary or with a cut point.
+        """Return a mask of the features that can be encoded from `features.csv` alone.
+
+        These are the binary features and the features with a cut point.
 
         Returns
         -------
@@ -132,9 +137,9 @@ class Features:
 
     @property
     def possible(self) -> Bools:
-        """Return which of -1, 0, +1 each feature can take.
+        """Return a mask of the values (-1, 0, +1) that each feature can take.
 
-        A feature with only the cut point `high` cannot be -1, and a feature with only `low` cannot be +1.
+        A feature with only the cut point `high` cannot be -1, and a feature with only the cut point `low` cannot be +1.
 
         Returns
         -------
@@ -145,7 +150,7 @@ class Features:
 
     @property
     def background(self) -> Floats:
-        """Return the background probabilities of the values of each feature.
+        """Return the probabilities of each feature's values among all people.
 
         Returns
         -------
@@ -156,28 +161,32 @@ class Features:
 
     @cached_property
     def spans(self) -> tuple[Span | None, ...]:
-        """Return the interval of numbers that each feature's coding allows, or None if the coding has no interval."""
+        """Return, for each feature, the interval of numbers that its coding allows.
+
+        The interval is None if the coding does not describe an interval.
+        """
         said = zip(self.codings, self.units, self.kinds, strict=True)
         return tuple(span_of(coding, unit, closed=kind != "continuous") for coding, unit, kind in said)
 
     @cached_property
     def missing_codes(self) -> tuple[tuple[str, ...], ...]:
-        """Return each feature's codes for *not measured*.
+        """Return, for each feature, the codes that mean *not measured*.
 
-        The codes are listed in `missing` or in the coding ("9 unknown").
+        These codes are listed in `missing`, or explained in the coding, such as "9 unknown".
         """
         pairs = zip(self.missing, self.codings, strict=True)
         return tuple((*_listed(said), *_coded_as_missing(coding)) for said, coding in pairs)
 
     def meanings(self, name: str) -> tuple[str, str] | None:
-        """Return the words for 0 and 1 of a binary feature, or None if its coding has no words, or only "no" and "yes".
+        """Return the words for 0 and 1 in the coding of a binary feature.
+
+        Return None if the coding has no such words, or if the words only mean "no" and "yes".
 
         >>> import pandas as pd
         >>> rows = pd.DataFrame({"feature": ["appetite", "pain"], "kind": ["binary", "binary"]})
         >>> known = features_of(rows.assign(values=["0 good, 1 poor", "0 no, 1 yes"]))
         >>> known.meanings("appetite"), known.meanings("pain")
         (('good', 'poor'), None)
-
         """
         place = self.names.index(name)
         found = filter(None, map(_CODE.fullmatch, _pieces(self.codings[place])))
@@ -187,7 +196,7 @@ class Features:
         return said["0"], said["1"]
 
     def excludes(self, name: str, value: float) -> str:
-        """Return the coding of a feature if the coding excludes `value`, else an empty text.
+        """Return a text that describes the allowed values if the number `value` is not allowed, else an empty text.
 
         Examples
         --------
@@ -206,7 +215,7 @@ class Features:
         return self.codings[place] if span is not None and bool(span.excludes(value)) else ""
 
     def chosen(self, names: Sequence[str]) -> Features:
-        """Return the features with the given names, in this order. All names must exist."""
+        """Return the features with the given names, in the given order. All names must exist."""
         place = {name: i for i, name in enumerate(self.names)}
         rows = [place[name] for name in names]
         parts = {part.name: getattr(self, part.name) for part in fields(self)}
@@ -217,7 +226,10 @@ class Features:
         return Features(**columns)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the rows of `features.csv`, with a column `missing` only if a feature has a code for not measured."""
+        """Return a table with the rows of `features.csv`.
+
+        The table has the column `missing` only if some feature has a code for *not measured*.
+        """
         import pandas as pd  # noqa: PLC0415 (slow to import, and not needed for planning)
 
         columns = {column: getattr(self, part.name) for column, part in zip(FEATURE_COLUMNS, fields(self), strict=True)}
@@ -226,7 +238,7 @@ class Features:
 
 
 def read_features(path: str | Path, other_kinds: Mapping[str, Kind] | None = None) -> Features:
-    """Return the features in `features.csv`.
+    """Return the features in a file with the format of `features.csv`.
 
     Parameters
     ----------
@@ -252,7 +264,10 @@ def read_features(path: str | Path, other_kinds: Mapping[str, Kind] | None = Non
 
 
 def features_of(features: str | Path | pd.DataFrame | Features) -> Features:
-    """Return the features in a file, or in a table with the columns of `features.csv`; return `Features` unchanged."""
+    """Return the features in a file, or in a table with the columns of `features.csv`.
+
+    If the argument is of the type `Features`, return it unchanged.
+    """
     if isinstance(features, Features):
         return features
     if isinstance(features, str | Path):
@@ -262,7 +277,10 @@ def features_of(features: str | Path | pd.DataFrame | Features) -> Features:
 
 
 def checked_features(table: CsvTable) -> Features:
-    """Return the features in a table of texts, or raise a `CohortError` that lists all errors of the table."""
+    """Return the features in a table of texts.
+
+    If the table has errors, raise a `CohortError` that lists all of them.
+    """
     faults = table.faults
     readable = not faults.listed()
     name_column(table, "feature")
@@ -295,7 +313,10 @@ def checked_features(table: CsvTable) -> Features:
 
 
 def _possible(binary: Bools, low: Floats, high: Floats) -> Bools:
-    """Return which of -1, 0, +1 features can take, (n, 3) bool, from their kinds and cut points."""
+    """Return a mask of the values (-1, 0, +1) that features can take, given their kinds and cut points.
+
+    The mask has the shape (n, 3).
+    """
     neither = np.isnan(low) & np.isnan(high)
     below, above = ~binary & (neither | np.isfinite(low)), binary | neither | np.isfinite(high)
     return np.column_stack([below, np.ones(len(low), dtype=np.bool_), above])
@@ -304,9 +325,9 @@ def _possible(binary: Bools, low: Floats, high: Floats) -> Bools:
 def share_columns(
     table: CsvTable, names: tuple[str, str], possible: Bools, rows: Bools
 ) -> tuple[Floats, Floats, Bools]:
-    """Return the shares in two columns of a table (below and above the cut points), and a mask of rows with errors.
+    """Return the shares below and above the cut points from two columns of a table, and a mask of rows with errors.
 
-    An empty share counts as 0. If both shares of a row are empty, both are NaN.
+    If only one share of a row is empty, it counts as 0. If both shares of a row are empty, both are NaN.
 
     Parameters
     ----------
@@ -365,9 +386,10 @@ _SPELLINGS = {
 
 
 def span_of(coding: str, unit: str = "", *, closed: bool) -> Span | None:
-    """Return the interval of numbers that a coding allows, or None if the coding has no numbers or is not understood.
+    """Return the interval of numbers that a coding allows.
 
-    Examples of codings are `above 0`, `50 to 100`, and `0 none, 1 slight, 2 severe`.
+    Return None if the coding contains no numbers or cannot be interpreted. Examples of codings are `above 0`, `50 to
+    100`, and `0 none, 1 slight, 2 severe`.
 
     Parameters
     ----------
@@ -388,9 +410,9 @@ def span_of(coding: str, unit: str = "", *, closed: bool) -> Span | None:
             codes += 1
         elif re.search(r"\d", piece):
             return None
-    if codes == len(listed) == 1:  # a single code explains one number; other numbers are possible too
+    if codes == len(listed) == 1:  # a coding that explains a single number allows other numbers too
         listed = []
-    if one_sided:  # all one-sided bounds apply, as in "above 0, at most 14"
+    if one_sided:  # a number must meet all one-sided bounds, as in "above 0, at most 14"
         low, high = max(one_sided, key=_low_end), min(one_sided, key=_high_end)
         listed.append(Span(low.low, high.high, low.low_open, high.high_open))
     if not listed:
@@ -408,13 +430,16 @@ def _high_end(span: Span) -> tuple[float, bool]:
 
 
 def is_missing(text: str, codes: Iterable[str]) -> bool:
-    """Return True if a cell equals one of the codes for *not measured*, as text or as number."""
+    """Return True if a text equals one of the codes for *not measured*, as text or as number."""
     value = number(text)
     return any(text.strip().casefold() == code.casefold() or value == number(code) for code in codes)
 
 
 def _pieces(coding: str) -> list[str]:
-    """Return the parts of a coding between commas, semicolons, "or" and "and", without text in parentheses."""
+    """Return the parts of a coding.
+
+    Commas, semicolons and the words "or" and "and" separate the parts. Text in parentheses is omitted.
+    """
     text = re.sub(r"\([^()]*\)", " ", coding.casefold())
     for spelling, plain in _SPELLINGS.items():
         text = text.replace(spelling, plain)
@@ -427,7 +452,10 @@ def _pieces(coding: str) -> list[str]:
 
 
 def _bound(piece: str, unit: str) -> Span | None:
-    """Return the interval that one part of a coding describes with one or two bounds, or None without any bound."""
+    """Return the interval that one part of a coding describes.
+
+    Return None if the part contains neither a lower nor an upper bound.
+    """
     tail = rf"\s*(?:{re.escape(unit.casefold())}|%|percent)?\s*" if unit else r"\s*(?:%|percent)?\s*"
     piece = re.sub(
         r"^(?:whole |all )?(?:numbers?|integers?|values?|counts?|grades?|scores?)\s+(?=[-+<>.\da])", "", piece

@@ -1,17 +1,18 @@
 """Pairwise Markov random fields on ternary features, and their conditioning on observations.
 
-A model gives each configuration x in {-1, 0, +1}^M the energy
+The energy of a configuration x in {-1, 0, +1}^M is
 
     E(x) = pi + sum_j f_j(x_j) + 1/2 (x - mu)' W (x - mu)
 
 Here `W` is the symmetric matrix of couplings with a zero diagonal, and `pi` is the prior log-odds. In the paper's
-models, `f_j(s) = alpha_j s` and `mu = 0`. The energy of the paper's models is E(x) = pi + alpha . x + 1/2 x' W x, which
-counts each unordered pair once (eq:mrf-general). In models with class-conditional probabilities, f_j(s) is log P_j(s),
-and `mu` contains the means of the distributions P_j. Because of this centring, couplings do not change the mean-field
-marginals before any observation (docs/decisions.md, Base rates). For impossible values, f_j(s) is -inf.
+models, `f_j(s) = alpha_j s` and `mu = 0`. The energy of the paper's models is E(x) = pi + alpha . x + 1/2 x' W x
+(eq:mrf-general). Because of the factor 1/2, each pair of features counts once. In models with class-conditional
+probabilities, f_j(s) is log P_j(s), and `mu` contains the means of the distributions P_j. Because the couplings are
+centred on `mu`, they do not change the mean-field marginals before any observation (docs/decisions.md, Base rates). For
+impossible values, f_j(s) is -inf.
 
-Conditioning on observed features is exact: the result is a model of the same kind on the unobserved features (App.
-supp:updatemrf).
+Given observations of some features, the distribution of the unobserved features has a model of the same kind. This
+model is exact (App. supp:updatemrf).
 """
 
 from __future__ import annotations
@@ -37,9 +38,10 @@ LOG3 = float(np.log(3.0))
 
 @dataclass(frozen=True, init=False)
 class PairwiseMRF:
-    """A pairwise model on M ternary features, with the paper's linear unary terms.
+    """A pairwise Markov random field on M ternary features.
 
-    `from_probabilities` builds a model with class-conditional probabilities instead.
+    The constructor builds a model of the paper, whose unary terms are linear. The method `from_probabilities` builds a
+    model with class-conditional probabilities.
 
     Parameters
     ----------
@@ -51,7 +53,7 @@ class PairwiseMRF:
     Attributes
     ----------
     terms : (M, 3) float64, f_j(s) for s = -1, 0, +1, nats; -inf for impossible values
-    centre : (M,) float64, means `mu` about which couplings are centred, or None if all are 0
+    centre : (M,) float64, values `mu` on which couplings are centred; None if all are 0
 
     Raises
     ------
@@ -88,10 +90,11 @@ class PairwiseMRF:
         prior: float = 0.0,
         features: tuple[str, ...] = (),
     ) -> PairwiseMRF:
-        """Return the paper's model for features that cannot take all three values.
+        """Return a model with the paper's linear terms for features of which some values are impossible.
 
-        The term of a value is alpha times its distance from the midpoint of the possible values. The midpoint is 0, or
-        +1/2 if -1 is impossible, or -1/2 if +1 is impossible.
+        The term of a value is alpha times the distance of the value from the midpoint of the possible values. The
+        midpoint is +1/2 if -1 is impossible, -1/2 if +1 is impossible, and 0 if both or neither are possible. The
+        couplings are centred on the midpoints.
 
         Parameters
         ----------
@@ -121,8 +124,8 @@ class PairwiseMRF:
     ) -> PairwiseMRF:
         """Return a model whose mean-field marginals before any observation are the given probabilities.
 
-        The couplings are centred on the means of the marginals. The attribute `unary` is the coefficient of the value
-        in log P.
+        The couplings are centred on the mean values of these probabilities. The attribute `unary` contains the
+        coefficients of x_j in log P_j(x_j).
 
         Parameters
         ----------
@@ -164,7 +167,7 @@ class PairwiseMRF:
         terms: Floats,
         centre: Floats | None,
     ) -> PairwiseMRF:
-        """Check the model's parts, make the arrays read-only, and return the model."""
+        """Check the parts of the model, make its arrays read-only, and return the model."""
         matrix = sp.csr_array(couplings, dtype=np.float64, copy=True)
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
@@ -180,12 +183,12 @@ class PairwiseMRF:
 
     @property
     def n_features(self) -> int:
-        """Return M, the number of features inside and outside the support."""
+        """Return M, the number of all features of the model."""
         return len(self.unary)
 
     @cached_property
     def possible(self) -> Bools:
-        """Return which of -1, 0, +1 each feature can take.
+        """Return a mask of the values (-1, 0, +1) that each feature can take.
 
         Returns
         -------
@@ -196,7 +199,9 @@ class PairwiseMRF:
 
     @cached_property
     def support(self) -> NDArray[np.intp]:
-        """Return the features with a coupling, and the features with unequal terms for their possible values.
+        """Return the support: the indices of the features that affect the model.
+
+        A feature is in the support if it has a coupling, or if the terms of its possible values are unequal.
 
         Returns
         -------
@@ -209,13 +214,16 @@ class PairwiseMRF:
 
     @cached_property
     def reach(self) -> float:
-        """Return an upper bound on |E(x)| over all x, nats, from absolute values of prior, terms and couplings."""
+        """Return an upper bound on |E(x)| over all x, in nats.
+
+        The bound is computed from the absolute values of the prior, the terms and the couplings.
+        """
         of_values = np.where(self.possible, np.abs(self.terms), 0.0).max(axis=1, initial=0.0).sum()
         about = np.ones(self.n_features) if self.centre is None else 1.0 + np.abs(self.centre)
         return float(abs(self.prior) + of_values + about @ (abs(self.couplings) @ about) / 2)
 
     def energy(self, values: ArrayLike) -> float:
-        """Return the energy E(x) of one configuration of all features, nats (eq:mrf-general).
+        """Return the energy E(x), in nats, of one configuration of all features (eq:mrf-general).
 
         Parameters
         ----------
@@ -230,7 +238,7 @@ class PairwiseMRF:
         return float(self.energies(x[None])[0])
 
     def energies(self, values: ArrayLike) -> Floats:
-        """Return the energies of n configurations.
+        """Return the energy of each of n configurations.
 
         Parameters
         ----------
@@ -252,7 +260,10 @@ class PairwiseMRF:
         return np.asarray(self.prior + of_values + 0.5 * (about * pulls).sum(axis=1))
 
     def uncentred(self) -> PairwiseMRF:
-        """Return a model with the same energies, but with couplings centred on 0 and changed terms and prior."""
+        """Return a model with the same energies, whose couplings are centred on 0.
+
+        The terms and the prior change accordingly.
+        """
         if self.centre is None:
             return self
         pull = self.couplings @ self.centre
@@ -261,13 +272,19 @@ class PairwiseMRF:
         return self._like(self.unary - pull, self.couplings, prior, terms)
 
     def scaled(self, factor: float) -> PairwiseMRF:
-        """Return the model of `factor * E(x)`, with all terms, couplings and the prior multiplied by `factor`."""
+        """Return the model with the energy `factor * E(x)`.
+
+        All terms, all couplings and the prior are multiplied by `factor`.
+        """
         plain = self.uncentred()
         terms = np.where(plain.possible, factor * np.where(plain.possible, plain.terms, 0.0), -np.inf)
         return self._like(factor * plain.unary, factor * plain.couplings, factor * plain.prior, terms)
 
     def __sub__(self, other: PairwiseMRF) -> PairwiseMRF:
-        """Return the difference model `D = S_a - S_b` of two models on the same features (App. supp:pair-level)."""
+        """Return the model whose energy is the difference D = S_a - S_b of two models' energies (App. supp:pair-level).
+
+        Both models must have the same features with the same possible values.
+        """
         if self.features != other.features or not np.array_equal(self.possible, other.possible):
             found, expected = "different features or values", "the same features with the same values"
             raise PlannerError(Fault("a difference of two models", found, expected, "align them first"))
@@ -308,17 +325,17 @@ def _check_model(unary: Floats, couplings: sp.csr_array, prior: float, names: tu
 
 @dataclass(frozen=True)
 class Evidence:
-    """Observations of one model, and the conditioned model on the unobserved features (App. supp:updatemrf).
+    """Observations of one patient, and the resulting model of the unobserved features (App. supp:updatemrf).
 
-    If A is the set of unobserved features, E(x) = constant + sum_A terms(x_j) + 1/2 (x - mu)_A' W (x - mu)_A
-    (eq:diff-decomposition).
+    If A is the set of unobserved features, the energy is E(x) = constant + sum_A terms(x_j) + 1/2 (x - mu)_A' W (x -
+    mu)_A (eq:diff-decomposition).
 
     Attributes
     ----------
     observed : (M,) bool
     values : (M,) int8, 0 for unobserved features
-    constant : running constant with the prior, nats (eq:running-constant)
-    shift : (M,) float64, amount that observed neighbours add to the linear term of an unobserved feature, nats; 0 for
+    constant : contribution of the prior and of the observed features to the energy, nats (eq:running-constant)
+    shift : (M,) float64, amount that observed neighbours add to the linear term of each unobserved feature, nats; 0 for
         observed features
 
     """
@@ -331,7 +348,9 @@ class Evidence:
 
     @classmethod
     def of(cls, mrf: PairwiseMRF, observations: Mapping[str, int] | None = None) -> Evidence:
-        """Return the evidence of the given observations (feature name -> value). The default is no observation.
+        """Return the evidence of the given observations, a mapping from features to values.
+
+        By default there are no observations.
 
         Examples
         --------
@@ -354,7 +373,9 @@ class Evidence:
 
     @property
     def field(self) -> Floats:
-        """Return the effective unary potentials (eq:reduced-unary).
+        """Return the effective unary potentials of the unobserved features (eq:reduced-unary).
+
+        They are the unary potentials plus the amounts that observed neighbours add.
 
         Returns
         -------
@@ -365,7 +386,9 @@ class Evidence:
 
     @property
     def terms(self) -> Floats:
-        """Return the effective terms: the model's terms plus the amounts that observed neighbours add.
+        """Return the effective terms of the unobserved features.
+
+        They are the terms of the model plus the amounts that observed neighbours add.
 
         Returns
         -------
@@ -376,7 +399,7 @@ class Evidence:
         return np.where(self.observed[:, None], 0.0, self.mrf.terms + self.shift[:, None] * about)
 
     def uncentred(self) -> tuple[float, Floats]:
-        """Return the constant and the terms of a model with the same energies and with couplings centred on 0.
+        """Return the constant and the terms of a model with the same energies, whose couplings are centred on 0.
 
         Returns
         -------
@@ -393,7 +416,9 @@ class Evidence:
 
     @property
     def free(self) -> NDArray[np.intp]:
-        """Return the unobserved features inside the support, which inference solves.
+        """Return the indices of the unobserved features in the support of the model.
+
+        Inference computes the marginals of these features.
 
         Returns
         -------
@@ -405,9 +430,9 @@ class Evidence:
 
     @property
     def log_volume(self) -> float:
-        """Return the log-partition function of the unobserved features outside the support, nats.
+        """Return the logarithm of the partition function of the unobserved features outside the support.
 
-        In the paper's models, each unobserved feature outside the support contributes log 3.
+        In the paper's models, each of these features contributes log 3.
         """
         outside = ~self.observed
         outside[self.mrf.support] = False
@@ -415,9 +440,9 @@ class Evidence:
         return float(np.log(mass).sum())
 
     def observe(self, feature: int, value: int) -> Evidence:
-        """Return the evidence with one more observed feature.
+        """Return the evidence after one more observation.
 
-        Only the terms of the feature's neighbours change (supp:updatemrf).
+        Only the terms of the observed feature's neighbours change (supp:updatemrf).
         """
         name = self.mrf.features[feature]
         if value not in VALUES:
@@ -443,10 +468,10 @@ class Evidence:
 
 
 def difference_terms(a: Evidence, b: Evidence) -> tuple[Floats, Floats]:
-    """Return the amounts that unobserved features and pairs add to E_a(x) - E_b(x), nats.
+    """Return how much each unobserved feature, and each pair of them, contributes to E_a(x) - E_b(x), in nats.
 
-    Both models must have the same observations. In the paper's models, u_j(s) = delta_j s and w_jl(s, t) = delta_jl s
-    t.
+    The evidence of both models must contain the same observations. In the paper's models, u_j(s) = delta_j s and
+    w_jl(s, t) = delta_jl s t.
 
     Returns
     -------
@@ -463,7 +488,7 @@ def difference_terms(a: Evidence, b: Evidence) -> tuple[Floats, Floats]:
 
 
 def pair_terms(a: PairwiseMRF, b: PairwiseMRF, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
-    """Return the amounts that n pairs of features add to E_a(x) - E_b(x).
+    """Return how much each of n pairs of features contributes to E_a(x) - E_b(x), for all values of the two features.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""Random orders and random numbers that depend only on names and seeds.
+"""Random orders of features, and random generators, that depend only on names and seeds.
 
-The orders and numbers do not depend on the position of a feature or patient, or on the order of computation.
+Results are independent of the positions of features and patients, and of the order in which they are computed.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def generator_of(*names: object) -> np.random.Generator:
 
 
 def random_order(features: Sequence[str], *, patient: str, seed: int, experiment: str = "random") -> Ints:
-    """Return the features in the random order of one patient and seed.
+    """Return the indices of the features in a random order, which depends on the patient and the seed.
 
-    The order sorts features by a hash of (experiment, patient, seed, feature). Therefore, adding, dropping or
-    renumbering features does not change the relative order of the remaining features.
+    The features are sorted by a hash of (experiment, patient, seed, feature). Therefore, the relative order of two
+    features does not change if other features are added, dropped or renumbered.
 
     Returns
     -------
@@ -48,7 +48,7 @@ def random_order(features: Sequence[str], *, patient: str, seed: int, experiment
 
 
 def random_orders(features: Sequence[str], patients: Sequence[str], seeds: Sequence[int]) -> Ints:
-    """Return the random orders of several patients, one order for each seed.
+    """Return a random order of the features for each patient and each seed.
 
     Returns
     -------

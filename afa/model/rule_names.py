@@ -1,6 +1,7 @@
-"""Names of the allocation rules, for modules that must not import NumPy.
+"""Names of the allocation rules, which choose the next feature to measure.
 
-A test compares these names with the names of the rule classes in `afa.planner.rules.RULES`.
+Modules that must not import NumPy use these names. A test checks that the names agree with those in
+`afa.planner.rules.RULES`.
 """
 
 IN_THE_GRID = (
@@ -20,7 +21,7 @@ Each rule has a style in `RULE_STYLE` of `evaluate/figures.py`, and a descriptio
 """
 
 RULE_NAMES = (*IN_THE_GRID,)
-"""All rules. Rules outside `IN_THE_GRID` are last."""
+"""All rules; the rules in `IN_THE_GRID` are first."""
 
 WITHOUT_GAIN = ("random", "largest_unary")
 """Rules that use no gain: the attribute `looks_at` of their class is `nothing`."""

@@ -1,8 +1,8 @@
-"""A study: the entities and features to elicit, the language model and endpoint, and the settings of requests.
+"""A study: the entities and features to elicit, the language model and its endpoint, and the settings of requests.
 
-A study is a folder with `study.yaml` and `phenotypes.csv`, and optionally `keywords.csv` and `aliases.csv`. If the
-study belongs to a data set (`afa.evaluate.field`), `entities.csv` lists the entities, and `study.yaml` also names the
-table of values.
+A study is a folder with the files `study.yaml` and `phenotypes.csv`, and optionally `keywords.csv` and `aliases.csv`.
+If the study belongs to a data set (`afa.evaluate.field`), the entities are listed in `entities.csv` instead, and
+`study.yaml` also names the file with the values of the features.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ SHORTEST_KEY = 8
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Address, model and key of an endpoint. The key is read from the environment and never shown or recorded.
+    """Address, model and key of an endpoint of a language model.
+
+    The key is read from the environment, and is never shown or recorded.
 
     Raises
     ------
@@ -74,7 +76,7 @@ class Endpoint:
     def from_environment(
         cls, environment: Mapping[str, str] = os.environ, *, model: str = "", address: str = "", key: str = KEY
     ) -> Endpoint:
-        """Return the endpoint in `AFA_LLM_BASE_URL`, `AFA_LLM_MODEL` and `AFA_LLM_API_KEY`.
+        """Return the endpoint described by `AFA_LLM_BASE_URL`, `AFA_LLM_MODEL` and `AFA_LLM_API_KEY`.
 
         Parameters
         ----------
@@ -94,11 +96,14 @@ class Endpoint:
         return cls(found[BASE_URL], found[MODEL], found[key])
 
     def redacted(self, text: str) -> str:
-        """Return the text without the key (plain or escaped as JSON), because an endpoint may repeat the key."""
+        """Return the text with the key removed, because an endpoint may repeat the key.
+
+        The key is found in plain text and in text escaped as JSON.
+        """
         return _pattern(self.key).sub(REMOVED, text) if len(self.key) >= SHORTEST_KEY else text
 
     def _faults(self) -> Iterator[Fault]:
-        # error messages must not show the key, or the address, which may contain a password
+        # Error messages must not show the key. The address may contain a password.
         where = "the endpoint's {} ({})"
         try:
             address = urlsplit(self.base_url)
@@ -119,7 +124,10 @@ class Endpoint:
 
 @lru_cache
 def _pattern(key: str) -> re.Pattern[str]:
-    r"""Return a pattern that matches the key. Each character may be plain, after a backslash, or `\u` and digits."""
+    r"""Return a regular expression that matches the key.
+
+    Each character of the key may be plain, preceded by a backslash, or written as `\u` and digits.
+    """
     return re.compile("".join(rf"(?:\\?{re.escape(c)}|\\u(?i:{ord(c):04x}))" for c in key))
 
 
@@ -167,7 +175,7 @@ class Manner:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Return the settings that can affect an answer."""
+        """Return the settings of requests that can affect an answer."""
         return {
             "temperature": None if self.temperature is None else float(self.temperature),
             "seed": self.seed,
@@ -177,7 +185,7 @@ class Manner:
 
 
 class Words(Strict):
-    """Words of the domain in prompts; the defaults are for genes in a tissue."""
+    """Words of the domain that are used in prompts. The defaults are for the expression of genes in a tissue."""
 
     reader: str = Field("read the biomedical literature for a clinical team", description="task of the model")
     disease: str = "disease"
@@ -199,7 +207,7 @@ class Words(Strict):
 
 
 class TableSource(Strict):
-    """Location and licence of the values and labels of a data set."""
+    """Location and licence of the table with the values and labels of a data set."""
 
     file: str = Field(description="name of the file, in the field's folder or in `<tables>/<field>`")
     sha256: str = Field(pattern=SHA256)
@@ -211,7 +219,10 @@ class TableSource(Strict):
 
 
 class Voter(Strict):
-    """Model and endpoint of a voter (one run of a language model). Empty settings are taken from the environment."""
+    """Model and endpoint of a voter (one run of a language model).
+
+    If a setting is empty, its value is read from the environment.
+    """
 
     model: str = Field("", description="name of the model; empty: AFA_LLM_MODEL")
     address: str = Field("", description="address of the endpoint; empty: AFA_LLM_BASE_URL")
@@ -271,26 +282,32 @@ class StudySettings(Strict):
 
     @property
     def known_models(self) -> Mapping[str, str]:
-        """Return a mapping from voters (independent runs) to models. Voters without a model are omitted."""
+        """Return a mapping from voters (runs of a language model) to models.
+
+        Voters without a model in the settings are omitted.
+        """
         return {run: voter.model for run, voter in self.models.items() if voter.model}
 
     @property
     def variables(self) -> list[str]:
-        """Return the names of the environment variables that a run reads if it sends requests."""
+        """Return the names of the environment variables that are read when requests are sent."""
         voters = [self.voter(run) for run in (*self.voters, PAIR_RUN)]
         names = [name for voter in voters for name, own in ((BASE_URL, voter.address), (MODEL, voter.model)) if not own]
         return list(dict.fromkeys([*names, *(voter.key for voter in voters)]))
 
     def voter(self, run: str) -> Voter:
-        """Return the voter with the given name, or an empty `Voter` if `models` does not contain the name."""
+        """Return the settings of the voter with the given name.
+
+        If `models` does not contain the name, return a `Voter` with default settings.
+        """
         return self.models.get(run, Voter())
 
 
 @dataclass(frozen=True)
 class Study:
-    """The settings of a study and its phenotypes (entities).
+    """A study: its settings and its table of phenotypes (entities).
 
-    The table `phenotypes` has the columns phenotype, group and definition, with rows in the bundle's order.
+    The table has the columns phenotype, group and definition. Its rows are in the order of the entities in the bundle.
 
     Parameters
     ----------
@@ -308,25 +325,27 @@ class Study:
 
     @property
     def usable(self) -> dict[str, Any]:
-        """Return the arguments of `afa.elicit.tables.usable_genes`, which selects the valid genes of an answer."""
+        """Return arguments for `afa.elicit.tables.usable_genes`, which selects the valid genes of an answer."""
         return {"most_genes": self.settings.most_genes, "vocabulary": self.vocabulary}
 
     @property
     def names(self) -> list[str]:
-        """Return the names of the phenotypes, in order."""
+        """Return the names of the phenotypes in the order of the table."""
         return [str(name) for name in self.phenotypes["phenotype"]]
 
     def definition(self, phenotype: str) -> str:
-        """Return the definition of a phenotype, which may be empty."""
+        """Return the definition of a phenotype. The definition may be empty."""
         return str(self.phenotypes["definition"].iloc[self.names.index(phenotype)])
 
     def names_of(self, gene: str) -> tuple[str, ...]:
-        """Return the symbol of a gene and its aliases."""
+        """Return the symbol and the aliases of a gene."""
         return (gene, *self.aliases.get(gene, ()))
 
 
 def study_files(folder: str | Path) -> dict[str, Path]:
-    """Return the files that `load_study` reads in a folder. Rules of the workflow use these files as inputs.
+    """Return the paths of the files in a folder that `load_study` reads.
+
+    These files are inputs of the workflow's rules.
 
     Returns
     -------
@@ -341,14 +360,20 @@ def study_files(folder: str | Path) -> dict[str, Path]:
 
 
 def retrieves(folder: str | Path) -> bool:
-    """Return True if the questions of a study include abstracts, and False if `study.yaml` cannot be read."""
+    """Return True if the questions of a study include abstracts of articles.
+
+    Return False if `study.yaml` cannot be read.
+    """
     with suppress(AfaError):
         return load_model(Path(folder) / STUDY_FILE, StudySettings).abstracts > 0
     return False
 
 
 def load_study(folder: str | Path) -> Study:
-    """Return the study in a folder, or raise a `ConfigError` or an `ElicitationError` that lists every error."""
+    """Return the study in a folder.
+
+    If the study has errors, raise a `ConfigError` or an `ElicitationError` that lists all of them.
+    """
     files = study_files(folder)
     settings = load_model(files["study"], StudySettings)
     faults: list[Fault] = []
@@ -364,7 +389,9 @@ def load_study(folder: str | Path) -> Study:
 
 
 def read_entities(path: Path, faults: list[Fault]) -> pd.DataFrame:
-    """Return the table of entities, `phenotypes.csv` or `entities.csv`, and append its errors to `faults`.
+    """Return the table of entities in `phenotypes.csv` or `entities.csv`.
+
+    Errors in the file are appended to `faults`.
 
     Returns
     -------

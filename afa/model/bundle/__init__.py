@@ -1,7 +1,7 @@
-"""A bundle: the elicited potentials of N entities on the same M features, as a folder or as a read-only object.
+"""A bundle: the elicited potentials of N entities on the same M features.
 
-`afa.model.bundle.format` describes the files of the folder. The functions that write a bundle are imported lazily
-because pandas is slow to import.
+A bundle is stored as a folder and loaded as a read-only object. The docstring of `afa.model.bundle.format` describes
+the files of the folder. The functions that write a bundle are imported lazily because pandas is slow to import.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The bundle format: a folder with `bundle.yaml` and a few CSV files.
+"""The files of a bundle: a folder with `bundle.yaml` and a few CSV files.
 
     bundle.yaml    name, version; optional: entities, features, value_domain, provenance, licence, digests
     unary.csv      entity,feature,potential[,p_low_with,p_high_with,p_low_without,p_high_without]
@@ -13,11 +13,12 @@
     groups.csv     feature,measurement,exclusive    (optional; features measured together; features of which at most
                    one can be +1)
 
-If `bundle.yaml` lists `entities` or `features`, a row with a name that is not in the list is an error. Without a list,
-entities are sorted by their first appearance in unary.csv and then in pairwise.csv. Features have the order of
-features.csv; without this file, they are sorted alphabetically.
+If `bundle.yaml` lists `entities` or `features`, a row with a name that is not in the list is an error. If `bundle.yaml`
+does not list the entities, entities are ordered by first appearance in unary.csv; entities that appear only in
+pairwise.csv follow. If `bundle.yaml` does not list the features, features are in the order of features.csv, or in
+alphabetical order if features.csv is missing.
 
-The functions in this module check the rows of each table, convert names to indices and text to numbers, and record
+The functions in this module check the rows of each file, replace names by indices, convert text to numbers, and record
 every error with its line and column.
 """
 
@@ -80,7 +81,7 @@ def _quoted_text(value: Any) -> Any:
 
 
 def _texts_in(value: Any) -> Iterator[str]:
-    """Yield all texts in a value that was read from YAML, including the keys of mappings."""
+    """Yield every text in a value that was read from YAML, including the keys of mappings."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -128,14 +129,16 @@ class Header(BaseModel):
 
 @dataclass(frozen=True)
 class Potentials:
-    """Rows of unary.csv or pairwise.csv, where indices replace names.
+    """Potentials of unary.csv or pairwise.csv, in arrays with one element for each row of the file.
+
+    Entities and features are given by index instead of by name.
 
     Attributes
     ----------
-    entity : (n_rows,) int64, index of the entity
-    features : (n_rows, 1) or (n_rows, 2) int64, indices of the features, the smaller one first
-    value : (n_rows,) float64, potential, nats; finite
-    scope : (n_rows,) int8, indices of `SCOPES`, or None if no row has a scope
+    entity : (n_rows,) int64, index of each row's entity
+    features : (n_rows, 1) or (n_rows, 2) int64, indices of each row's features; of two indices, the smaller is first
+    value : (n_rows,) float64, finite potentials, nats
+    scope : (n_rows,) int8, index of each row's scope in `SCOPES`, or None if no row has a scope
 
     """
 
@@ -146,7 +149,7 @@ class Potentials:
 
 
 def digests_of(folder: str | Path) -> dict[str, str]:
-    """Return the SHA-256 of each CSV file in a bundle folder, as a mapping from file names."""
+    """Return a mapping from the name of each CSV file in a bundle folder to the SHA-256 of the file."""
     return {name: sha256_of(Path(folder) / name) for name in REQUIRED_COLUMNS if (Path(folder) / name).is_file()}
 
 
@@ -190,13 +193,18 @@ def _scopes(table: CsvTable) -> Codes | None:
 
 
 def _states(table: CsvTable) -> Bools:
-    """Return a mask of the rows of unary.csv that have a probability, (n_rows,) bool."""
+    """Return a mask that is True for the rows of unary.csv with at least one probability.
+
+    The mask has the shape (n_rows,).
+    """
     stated: Bools = ~np.logical_and.reduce([table.empty(name) for name in SHARES])
     return stated
 
 
 def probability_rows_of(table: CsvTable, unary: Potentials, rates: Rates) -> ProbabilityRows:
-    """Return the rows of unary.csv that have probabilities, sorted by entity and feature.
+    """Return the rows of unary.csv that have probabilities.
+
+    The rows are sorted by entity, and rows of the same entity by feature.
 
     Parameters
     ----------
@@ -205,7 +213,7 @@ def probability_rows_of(table: CsvTable, unary: Potentials, rates: Rates) -> Pro
     """
     entity, feature = unary.entity, unary.features[:, 0]
     states = _states(table) & (entity >= 0) & (feature >= 0)
-    # An unknown feature has index -1, which selects the row appended here: all three values are possible.
+    # The index -1 of an unknown feature selects the row that is appended here, in which all three values are possible.
     possible, background = np.vstack([rates.possible, [True] * 3]), np.append(rates.has_background, False)
     wrong, both = np.zeros(len(table), dtype=bool), {}
     for state in ("with", "without"):
@@ -231,9 +239,9 @@ def probability_rows_of(table: CsvTable, unary: Potentials, rates: Rates) -> Pro
 
 
 def _patients(table: CsvTable, states: Bools) -> Ints | None:
-    """Return the numbers of labelled patients in the columns `COUNTS`, (n_rows, 2) int64, or None if all are empty.
+    """Return the numbers of labelled patients from the columns `COUNTS`, or None if both columns are empty.
 
-    If some cells have a number, an empty cell counts as 0.
+    The result has the shape (n_rows, 2). If at least one number is given, each empty field counts as 0.
 
     Parameters
     ----------
@@ -253,7 +261,7 @@ def _patients(table: CsvTable, states: Bools) -> Ints | None:
 def cost_rows(table: CsvTable, item: Ints, n_features: int, measurements: Group) -> Floats:
     """Return the cost of each feature.
 
-    The cost of a measurement is divided equally among its features.
+    The cost of a measurement is divided equally among the features that it measures.
 
     Parameters
     ----------
@@ -281,7 +289,7 @@ def cost_rows(table: CsvTable, item: Ints, n_features: int, measurements: Group)
 def alias_rows(table: CsvTable, feature: Ints, features: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return a mapping from each feature to its aliases.
 
-    An alias that occurs twice, or that is a feature's name, is recorded as an error.
+    Record an error for an alias that occurs twice, and for an alias that is the name of a feature.
 
     Parameters
     ----------
@@ -312,7 +320,8 @@ def display_rows(
 ) -> dict[str, str]:
     """Return a mapping from names of entities and features to display names.
 
-    Equal display names are recorded as an error.
+    Record an error for a display name that occurs twice, and for a display name that is the name or alias of another
+    entity or feature.
 
     Parameters
     ----------
@@ -336,7 +345,10 @@ def display_rows(
 
 
 def feature_rows(table: CsvTable, features: Sequence[str]) -> tuple[Features | None, list[Fault]]:
-    """Return two results: features.csv in the order of `features`, or None if it has errors, and the list of errors."""
+    """Return the content of features.csv and a list of errors.
+
+    The rows are in the order of `features`. If there are errors, the content is None.
+    """
     try:
         read = checked_features(table)
     except CohortError as error:
@@ -348,7 +360,10 @@ def feature_rows(table: CsvTable, features: Sequence[str]) -> tuple[Features | N
 
 
 def lacking_faults(table: CsvTable, what: str, names: Sequence[str], expected: str) -> list[Fault]:
-    """Return one error that lists `names`, the features without a row, or no error if `names` is empty."""
+    """Return a list with one error that names the features without a row.
+
+    `names` contains these features. If `names` is empty, return an empty list.
+    """
     step = "add the missing rows or remove the file"
     return [Fault(table.faults.path, f"no {what} {few(names)}", expected, step)] if names else []
 
@@ -356,7 +371,7 @@ def lacking_faults(table: CsvTable, what: str, names: Sequence[str], expected: s
 def group_rows(table: CsvTable, feature: Ints, features: Sequence[str]) -> list[Group]:
     """Return two lists of groups of features: the groups that are measured together, and the exclusive groups.
 
-    At most one feature of an exclusive group can be +1.
+    In an exclusive group, at most one feature can have the value +1.
 
     Parameters
     ----------
@@ -386,9 +401,10 @@ def group_rows(table: CsvTable, feature: Ints, features: Sequence[str]) -> list[
 def group_faults(
     groups: CsvTable, couplings: CsvTable, rates: Rates, features: Sequence[str], pairwise: Potentials
 ) -> list[Fault]:
-    """Return the errors of exclusive groups.
+    """Return the errors in the definitions of exclusive groups.
 
-    A group must have at least two features. Each feature must be 0 or +1 and have no couplings.
+    An exclusive group must have at least two features. These features can only have the values 0 and +1, and must not
+    have couplings.
     """
     faults, where = [], groups.faults.path
     pairs = pairwise.features[pairwise.value != 0]

@@ -1,10 +1,13 @@
-"""Convert bundles to and from graphs of NetworkX: features are nodes, couplings are edges.
+"""Convert bundles to and from graphs of the library NetworkX, in which nodes are features and edges are couplings.
 
-One entity becomes an undirected `Graph`: each node has the attribute `unary`, and each edge has the attribute
-`coupling`. A whole bundle becomes a `MultiGraph`: each edge has the attribute `entity`, which is also the edge's key,
-and each node has an attribute `unary:<entity>` for every entity with a unary potential on the feature. Nodes also store
-costs. The attributes of the graph contain all other parts of the bundle, with lists as JSON text. All attributes are
-numbers or strings. Therefore, a bundle that is written as GraphML or node-link JSON and read again has the same digest.
+The graph of one entity is an undirected `Graph`. Each node has the attribute `unary`, and each edge has the attribute
+`coupling`. The graph of a whole bundle is a `MultiGraph`. Each edge has the attribute `entity`, which is also the key
+of the edge. For every entity with a unary potential on a feature, the feature's node has an attribute `unary:<entity>`.
+In both graphs, nodes also store the costs of features.
+
+All other parts of the bundle are attributes of the graph. All attributes are numbers or strings; lists and mappings are
+stored as JSON text. Therefore, a bundle that is written as GraphML or node-link JSON and then read again has the same
+digest as before.
 """
 
 from __future__ import annotations
@@ -35,9 +38,9 @@ NO_SUCH_GRAPH = (ValueError, KeyError, TypeError, AttributeError, RecursionError
 
 
 def to_networkx(bundle: Bundle, entity: str | None = None) -> Any:
-    """Return the graph of one entity, or of the whole bundle if `entity` is None.
+    """Return the graph of one entity, or the graph of the whole bundle if `entity` is None.
 
-    The nodes are all M features in the bundle's order.
+    The nodes are all M features, in the order of the bundle.
 
     Raises
     ------
@@ -75,7 +78,7 @@ def to_networkx(bundle: Bundle, entity: str | None = None) -> Any:
 
 
 def _attributes(bundle: Bundle) -> dict[str, str]:
-    """Return as texts all parts of the bundle except features, costs and potentials."""
+    """Return the bundle as a mapping from names to texts, without features, costs and potentials."""
     held: dict[str, Any] = {
         "entities": bundle.entities,
         "priors": {name: x for name, x in zip(bundle.entities, bundle.log_odds.tolist(), strict=True) if x},
@@ -83,14 +86,14 @@ def _attributes(bundle: Bundle) -> dict[str, str]:
         "display_names": dict(bundle.display_names),
         "provenance": dict(bundle.provenance),
     }
-    # default=str converts YAML dates, the only values in `provenance` that JSON cannot represent
+    # `default=str` converts dates, the only values from YAML in `provenance` that JSON cannot represent
     texts = {key: json.dumps(value, ensure_ascii=False, default=str) for key, value in held.items() if value}
     licence = {} if bundle.licence is None else {"licence": bundle.licence}
     return {"format": "afa-bundle", "name": bundle.name, "version": bundle.version, **texts, **licence}
 
 
 def _from_json(value: Any) -> Any:
-    """Parse a JSON text into a list or mapping. Return any other value unchanged."""
+    """Return the list or mapping that a JSON text contains. Return a value that is not a text unchanged."""
     try:
         return json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):
@@ -98,7 +101,7 @@ def _from_json(value: Any) -> Any:
 
 
 class _Attributes(BaseModel):
-    """Attributes of a graph that describe a bundle."""
+    """Attributes of a graph from which a bundle can be made."""
 
     entities: Annotated[list[str], BeforeValidator(_from_json)] = []
     priors: Annotated[dict[str, Any], BeforeValidator(_from_json)] = {}
@@ -110,9 +113,10 @@ class _Attributes(BaseModel):
 def from_networkx(
     graph: Any, *, name: str | None = None, version: str | None = None, entity: str | None = None
 ) -> Bundle:
-    """Return the bundle of a graph made by `to_networkx`, or of any undirected graph with these attributes.
+    """Return the bundle of an undirected graph that has the same attributes as a graph from `to_networkx`.
 
-    Node names must be strings. A node without a unary potential gets potential 0. Every edge must have a coupling.
+    The names of nodes must be strings. If a node has no unary potential, the potential is 0. Every edge must have a
+    coupling.
 
     Parameters
     ----------
@@ -173,7 +177,9 @@ def from_networkx(
 
 
 def bundle_of_rows(where: str, header: Mapping[str, Any], rows: Mapping[str, Sequence[tuple[Any, ...]]]) -> Bundle:
-    """Return the bundle made from a header and rows of files, which are checked like a bundle folder.
+    """Return a bundle made from a header and rows of files.
+
+    The header and the rows are checked in the same way as the files of a bundle folder.
 
     Parameters
     ----------
@@ -197,7 +203,7 @@ def bundle_of_rows(where: str, header: Mapping[str, Any], rows: Mapping[str, Seq
 def write_graph(bundle: Bundle, path: str | Path, *, entity: str | None = None) -> None:
     """Write the graph of a bundle, or of one entity, as a `.graphml` or `.json` file.
 
-    Equal bundles give files with equal bytes.
+    If two bundles are equal, their files are identical.
     """
     target = Path(path)
     form, graph, networkx = _form_of(target), to_networkx(bundle, entity), library("networkx")
@@ -211,10 +217,11 @@ def write_graph(bundle: Bundle, path: str | Path, *, entity: str | None = None) 
 def read_graph(
     path: str | Path, *, name: str | None = None, version: str | None = None, entity: str | None = None
 ) -> Bundle:
-    """Return the bundle in a graph file. Options and errors are those of `from_networkx`.
+    """Return the bundle in a graph file.
 
-    In node-link JSON, the edges are read from the key `edges`. If this key is missing, they are read from `links`,
-    which NetworkX before 3.6 and d3 write. A file without a graph raises a `BundleError`.
+    The options and errors are those of `from_networkx`. In node-link JSON, the edges are read from the key `edges`. If
+    this key is missing, the edges are read from the key `links`, which d3 and NetworkX before version 3.6 write. Raise
+    a `BundleError` if the file contains no graph.
     """
     source = Path(path)
     form, networkx = _form_of(source), library("networkx")
@@ -237,7 +244,7 @@ def read_graph(
 
 
 def _form_of(path: Path) -> str:
-    """Return the file's suffix, which determines the format."""
+    """Return the suffix of the file name, which determines the format of the file."""
     form = path.suffix.lower()
     if form not in (GRAPHML, ".json"):
         found = f"the suffix {path.suffix!r}"
@@ -246,7 +253,10 @@ def _form_of(path: Path) -> str:
 
 
 def library(module: str) -> Any:
-    """Return a module of an optional library. If the library is missing, the `AfaError` says how to install it."""
+    """Return a module of an optional library.
+
+    If the library is not installed, raise an `AfaError` that states how to install it.
+    """
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

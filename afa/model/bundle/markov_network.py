@@ -1,11 +1,13 @@
-"""Convert entities to and from Markov networks of pgmpy.
+"""Convert entities to and from Markov networks of the library pgmpy.
 
-A network has one variable for each feature, with the states -1, 0 and +1. The network has one factor exp(theta_j x_j)
-for each feature and one factor exp(psi_jl x_j x_l) for each coupling (eq:mrf-general). Multiplying a factor by a
-constant does not change the distribution, so the scale of a factor is ignored. The network's attribute `log_odds` is
-the prior log-odds of the entity. If a bundle has probabilities, each entity has two networks, one for each class
-(docs/decisions.md, Base rates). The variables of these networks have only the possible states. These two networks
-cannot be converted back to a bundle.
+A network has one variable with the states -1, 0 and +1 for each feature. The network has one factor exp(theta_j x_j)
+for each feature and one factor exp(psi_jl x_j x_l) for each coupling (eq:mrf-general). A constant multiple of a factor
+gives the same distribution, so `from_markov_networks` ignores constant multiples. The attribute `log_odds` of the
+network is the prior log-odds of the entity.
+
+If a bundle has probabilities, each entity has two networks: one for patients with the entity, and one for patients
+without it (docs/decisions.md, Base rates). In these networks, the states of a variable are the possible values of the
+feature. Networks with probabilities cannot be converted back to a bundle.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ X = np.array(VALUES, dtype=np.float64)
 
 
 def to_markov_network(bundle: Bundle, entity: str, *, holds: bool | None = None) -> Any:
-    """Return the `DiscreteMarkovNetwork` of an entity on all M features, with states named -1, 0 and 1.
+    """Return the `DiscreteMarkovNetwork` of an entity on all M features.
+
+    The names of the states are the possible values of each feature: -1, 0 and 1, or some of them.
 
     Parameters
     ----------
@@ -80,9 +84,10 @@ def to_markov_network(bundle: Bundle, entity: str, *, holds: bool | None = None)
 def from_markov_networks(networks: Mapping[str, Any], *, name: str, version: str = "1") -> Bundle:
     """Return a bundle with one entity for each Markov network.
 
-    The variables are the features, in order of first appearance. A variable has three states. Their names are -1, 0 and
-    1. The names 0, 1 and 2, which pgmpy gives unnamed states, are read as -1, 0 and 1. The logarithm of a factor must
-    be a constant plus terms in x_j and x_j x_l. Terms of several factors on the same variables are added.
+    The features of the bundle are the variables of the networks, in order of first appearance. Each variable must have
+    three states, named -1, 0 and 1. The state names 0, 1 and 2, which pgmpy uses by default, stand for -1, 0 and 1. The
+    logarithm of a factor must be a constant plus terms in x_j and x_j x_l. If several factors have the same variables,
+    their terms are added.
 
     Parameters
     ----------
@@ -94,7 +99,7 @@ def from_markov_networks(networks: Mapping[str, Any], *, name: str, version: str
     BundleError : lists every factor of another form
 
     """
-    potentials = dict[tuple[str, ...], float]()  # each key is an entity and one or two features
+    potentials = dict[tuple[str, ...], float]()  # each key: an entity and one or two features
     faults, features = list[Fault](), dict[str, None]()
     for entity, network in networks.items():
         if not isinstance(network, library("pgmpy.models").DiscreteMarkovNetwork):
@@ -124,7 +129,10 @@ def from_markov_networks(networks: Mapping[str, Any], *, name: str, version: str
 
 
 def _terms_of(factor: Any, where: str) -> dict[tuple[str, ...], float] | Fault:
-    """Return the coefficients of x_j and x_j x_l in a factor's logarithm, or the error. Keys are names of variables."""
+    """Return the coefficients of x_j and x_j x_l in the logarithm of a factor, or the error.
+
+    The result is a mapping from names of variables to coefficients.
+    """
     scope = list(factor.scope())
     place = f"{where}, factor of {', '.join(map(str, scope))}"
     if not all(isinstance(variable, str) for variable in scope):
@@ -140,7 +148,7 @@ def _terms_of(factor: Any, where: str) -> dict[tuple[str, ...], float] | Fault:
     if len(odd := values[~(np.isfinite(values) & (values > 0))]):
         return Fault(place, f"a value of {odd[0]:g}", "finite positive values", "give what is impossible a small value")
     logs = np.log(values)
-    for axis, variable in enumerate(scope):  # sort the states as -1, 0, 1
+    for axis, variable in enumerate(scope):  # bring the states into the order -1, 0, 1
         logs = np.take(logs, np.argsort(factor.state_names[variable]), axis=axis)
     terms, residual = _fitted(scope, logs)
     if residual > TOLERANCE * max(1.0, float(np.abs(logs).max())):
@@ -155,7 +163,10 @@ def _terms_of(factor: Any, where: str) -> dict[tuple[str, ...], float] | Fault:
 
 
 def _fitted(scope: list[str], logs: Floats) -> tuple[dict[tuple[str, ...], float], float]:
-    """Return the coefficients fitted to `logs`, (3,) or (3, 3), and the largest absolute residual."""
+    """Return the coefficients of a fit to the array `logs`, and the largest absolute residual of the fit.
+
+    The shape of `logs` is (3,) for a factor of one variable, and (3, 3) for a factor of two variables.
+    """
     if logs.ndim == 1:
         slope = float(logs[2] - logs[0]) / 2
         return {(scope[0],): slope}, float(np.abs(logs - logs[1] - slope * X).max())

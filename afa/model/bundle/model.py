@@ -1,7 +1,7 @@
 """A bundle: a language model's statements about N entities, as potentials on the same M ternary features.
 
-The folder format is described in `afa.model.bundle.format`. A `Bundle` is read-only, and does not contain the columns
-`confidence` and `evidence` of the files.
+The docstring of `afa.model.bundle.format` describes the files of a bundle folder. A `Bundle` is read-only. The columns
+`confidence` and `evidence` of the files are not part of a `Bundle`.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ else:
 class PackedCouplings:
     """The non-zero couplings of all entities, sorted by entity, row and column.
 
-    Each unordered pair of features occurs at most once for an entity.
+    An entity has at most one coupling between the same two features.
 
     Attributes
     ----------
-    pointer : (N + 1,) int64, the couplings of entity n are pointer[n] to pointer[n + 1] - 1
-    row, column : (n_pairs,) int32, features of each coupling, row < column
+    pointer : (N + 1,) int64; the couplings of entity n have the indices pointer[n] to pointer[n + 1] - 1
+    row, column : (n_pairs,) int32, indices of the two features of each coupling; row < column
     value : (n_pairs,) float64, coupling, nats
-    scope : (n_pairs,) int8, index in `SCOPES`, which tells if the coupling is in both classes; None if no coupling has
-        a scope
+    scope : (n_pairs,) int8, index in `SCOPES` of each coupling's scope: in both classes, or only in the class with the
+        entity; None if no coupling has a scope
 
     """
 
@@ -54,7 +54,7 @@ class PackedCouplings:
     scope: Codes | None = None
 
     def of(self, entity: int) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats]:
-        """Return the rows, columns and values of one entity's couplings.
+        """Return the couplings of one entity as three arrays: rows, columns and values.
 
         Returns
         -------
@@ -67,7 +67,7 @@ class PackedCouplings:
 
     @property
     def owner(self) -> Ints:
-        """Return the entity index of each coupling.
+        """Return, for each coupling, the index of its entity.
 
         Returns
         -------
@@ -77,7 +77,7 @@ class PackedCouplings:
         return np.repeat(np.arange(len(self.pointer) - 1), np.diff(self.pointer))
 
     def renumbered(self, entities: Ints, features: Ints, included: Bools | bool = True) -> PackedCouplings:
-        """Return the couplings marked in `included`, after renumbering entities and features.
+        """Return the selected couplings with new indices of entities and features.
 
         Parameters
         ----------
@@ -94,11 +94,14 @@ class PackedCouplings:
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """N entities with unary and pairwise potentials on the same M features. All arrays are read-only.
+    """A bundle: N entities with unary and pairwise potentials on the same M features.
 
-    Two bundles have the same model if and only if their `digest` is equal. `load_bundle` reads and checks a folder.
-    `packed` contains the couplings of all entities. `aliases` maps features to other names, and `display_names` maps
-    names to the names that people see. `name`, `version`, `provenance` and `licence` are read from bundle.yaml.
+    All arrays are read-only. Two bundles have the same model if and only if they have the same `digest`. The function
+    `load_bundle` reads a bundle from a folder and checks it.
+
+    The attributes `name`, `version`, `provenance` and `licence` are read from bundle.yaml. The attribute `packed`
+    contains the couplings of all entities. The attribute `aliases` maps features to alternative names. The attribute
+    `display_names` maps names of entities and features to the names that people see.
 
     Examples
     --------
@@ -116,12 +119,13 @@ class Bundle:
     entities: tuple[str, ...]
     features: tuple[str, ...]
     unary: Floats
-    """(N, M), unary potentials, nats."""
+    """Unary potentials in nats, (N, M)."""
     packed: PackedCouplings
     priors: Floats
-    """(N,), log-odds in nats, or log weights if exactly one entity is present; zeros without priors.csv."""
+    """Prior of each entity in nats, (N,): log-odds, or log-weights if a patient has at most one entity; 0 by default.
+    """
     costs: Floats | None = None
-    """(M,), non-negative; None if all features have the same cost."""
+    """Non-negative cost of each feature, (M,); None without costs.csv."""
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     display_names: Mapping[str, str] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
@@ -129,7 +133,7 @@ class Bundle:
     rates: Rates | None = None
     """Class-conditional probabilities, possible values, and exclusive groups; None if the bundle has none."""
     shares: Floats | None = None
-    """(N,), probabilities before any measurement; None if priors.csv has log-odds or is absent."""
+    """Probability of each entity before any measurement, (N,); None unless priors.csv has probabilities."""
     digest: str = field(init=False)
     """SHA-256 of entities, features, non-zero potentials, priors and costs, independent of the layout of the files."""
 
@@ -144,7 +148,10 @@ class Bundle:
         return f"<Bundle {self.name} {self.version}: {len(self.entities)} entities, {len(self.features)} features>"
 
     def _repr_html_(self) -> str:
-        """Return the table that a notebook displays: unary potentials of entities (rows) on features (columns)."""
+        """Return the HTML table of unary potentials that a notebook displays.
+
+        The rows are entities, and the columns are features.
+        """
         table = pd.DataFrame(self.unary, index=list(self.entities), columns=list(self.features))
         heading = f"<p><b>{escape(self.name)} {escape(self.version)}</b>: unary potentials</p>"
         return heading + table.to_html(max_rows=20, max_cols=20, float_format="{:g}".format)
@@ -159,7 +166,7 @@ class Bundle:
             raise BundleError(Fault(where, f"no entity {entity!r}", "one of its entities", step)) from None
 
     def couplings(self, entity: str, included: Bools | None = None) -> sp.csr_array:
-        """Return the couplings of an entity.
+        """Return the matrix of couplings of an entity.
 
         Parameters
         ----------
@@ -182,8 +189,9 @@ class Bundle:
     def mrf(self, entity: str) -> PairwiseMRF:
         """Return the model of an entity on all M features, including all couplings and the prior (eq:disc_score).
 
-        The energy of this model is S_v if no coupling is in both classes. Otherwise, `contrast` returns the model of
-        S_v. If a feature has only two possible values, its term is linear in the distance from the midpoint of these
+        If no coupling is in both classes (patients with and without the entity), the energy of this model is the
+        entity's score S_v. Otherwise, use `contrast` to get the model whose energy is S_v. For a feature with only two
+        possible values, the term in the energy is linear in the distance of the value from the midpoint of the two
         values (docs/decisions.md, Base rates).
         """
         return self._model(self.index(entity), self.couplings(entity))
@@ -215,7 +223,9 @@ class Bundle:
         return np.stack(columns, axis=1)
 
     def energies_of(self, entity: str, values: ArrayLike, closure: str = "differential", kappa: float = 0.0) -> Floats:
-        """Return the score S_v(x) of one entity v for each patient x: one column of `energies`.
+        """Return the score S_v(x) of one entity v for each patient x.
+
+        The result is one column of the result of `energies`.
 
         Parameters
         ----------
@@ -233,7 +243,10 @@ class Bundle:
         return np.asarray(one.energies(values) - zero.energies(values) + exclusive_log_odds(self, entity, values))
 
     def contrast(self, entity: str, closure: str = "differential") -> PairwiseMRF:
-        """Return the model of S_v = log p_1 - log p_0 of one entity v. Couplings that are in both classes cancel.
+        """Return the model of S_v = log p_1 - log p_0 for one entity v.
+
+        Here p_1 is the distribution of patients with the entity, and p_0 the distribution of patients without it.
+        Couplings that are in both distributions cancel.
 
         Parameters
         ----------
@@ -245,11 +258,11 @@ class Bundle:
         return self._model(self.index(entity), self.couplings(entity, included))
 
     def contrasts(self) -> Bundle:
-        """Return a bundle that is used to compute duels. Couplings that are in both classes are omitted.
+        """Return the bundle from which duels (comparisons of two entities) are computed.
 
-        Couplings in both classes cancel in S_v = log p_1 - log p_0. If no coupling is in both classes, this bundle is
-        returned unchanged. If couplings are removed, `provenance` of the new bundle contains the digest of this bundle
-        as `restricted_from`.
+        The returned bundle has no couplings that are in both classes (patients with and without the entity), because
+        such couplings cancel in S_v = log p_1 - log p_0. If there is no such coupling, return this bundle. Otherwise,
+        the `provenance` of the returned bundle contains the digest of this bundle under the key `restricted_from`.
         """
         scope = self.packed.scope
         if scope is None or not (scope == SHARED).any():
@@ -260,7 +273,10 @@ class Bundle:
 
     @property
     def exclusive(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        """Return (name, features) of each exclusive group. At most one feature of a group can be +1."""
+        """Return the name and the features of each exclusive group.
+
+        In an exclusive group, at most one feature can have the value +1.
+        """
         return () if self.rates is None else self.rates.exclusive
 
     @property
@@ -270,9 +286,10 @@ class Bundle:
 
     @property
     def log_odds(self) -> Floats:
-        """Return the prior log-odds of each entity's presence against its absence. Questions about one entity use them.
+        """Return, for each entity, the prior log-odds that the entity is present.
 
-        The log-odds equal `priors` unless priors.csv has probabilities.
+        These log-odds are used when only one entity is in question. They are equal to `priors` unless priors.csv
+        contains probabilities.
 
         Returns
         -------
@@ -283,12 +300,14 @@ class Bundle:
 
     @property
     def floor(self) -> float:
-        """Return the smallest probability of a possible value."""
+        """Return the lower limit to which the probabilities of possible values are raised."""
         return FLOOR if self.rates is None else self.rates.floor
 
     @property
     def possible(self) -> Bools:
-        """Return which of the values -1, 0, +1 each feature can take. Only features.csv can exclude values.
+        """Return a mask of the values (-1, 0, +1) that each feature can take.
+
+        Without features.csv, each feature can take all three values.
 
         Returns
         -------
@@ -299,9 +318,10 @@ class Bundle:
 
     @property
     def kinds(self) -> Ints:
-        """Return a number for each feature. A permutation may exchange only features with equal numbers.
+        """Return a number for each feature, for the check of permutations.
 
-        Features have equal numbers if they have the same possible values, or are in the same exclusive group.
+        A permutation may exchange two features only if their numbers are equal. Two features have equal numbers if both
+        are in the same exclusive group, or if both are in no exclusive group and have the same possible values.
 
         Returns
         -------
@@ -320,16 +340,17 @@ class Bundle:
 
     @property
     def has_probabilities(self) -> bool:
-        """Return True if the bundle has class-conditional probabilities or a given background."""
+        """Return True if the bundle has class-conditional probabilities or background probabilities."""
         return self.rates is not None and (
             len(self.rates.probability_rows) > 0 or bool(self.rates.has_background.any())
         )
 
     @property
     def background(self) -> Floats:
-        """Return the background probabilities of each feature.
+        """Return the probabilities of each feature's values among all people.
 
-        Background probabilities are given, or else pooled over the classes, or else uniform.
+        If features.csv gives these background probabilities, they are used. Otherwise, they are pooled from the
+        probabilities without an entity. If these are missing too, all possible values have equal probability.
 
         Returns
         -------
@@ -345,7 +366,7 @@ class Bundle:
         return self.rates
 
     def how_often(self, entity: str) -> tuple[Floats, Floats, NDArray[np.intp]]:
-        """Return the class-conditional probabilities of an entity, and the features that its model covers.
+        """Return the class-conditional probabilities of an entity, and the features that the entity's model covers.
 
         Returns
         -------
@@ -364,9 +385,9 @@ class Bundle:
         return self._rates().of_entity(v, self.unary[v], np.concatenate([row, column]))
 
     def patients_behind(self, entity: str) -> Ints:
-        """Return the numbers of labelled patients from whom an entity's probabilities were estimated.
+        """Return how many labelled patients were used to estimate an entity's probabilities, for each feature.
 
-        All numbers are 0 unless `afa.update` made the bundle.
+        All counts are 0 unless `afa.update` made the bundle.
 
         Returns
         -------
@@ -380,9 +401,10 @@ class Bundle:
         return counts
 
     def scoped(self, entity: str) -> tuple[sp.csr_array, sp.csr_array]:
-        """Return two results: an entity's couplings in both classes, and couplings only in the class with the entity.
+        """Return two matrices of an entity's couplings.
 
-        A row of pairwise.csv without a scope applies only to the class with the entity.
+        The first matrix contains the couplings in both classes. The second matrix contains the couplings only in the
+        class with the entity. A row of pairwise.csv without a scope belongs to the second matrix.
 
         Returns
         -------
@@ -396,7 +418,7 @@ class Bundle:
         return self.couplings(entity, shared), self.couplings(entity, ~shared)
 
     def support(self, entity: str) -> NDArray[np.intp]:
-        """Return the features for which an entity has a non-zero unary potential or a coupling.
+        """Return the features on which an entity has a non-zero unary potential or a coupling.
 
         Returns
         -------
@@ -411,18 +433,20 @@ class Bundle:
         return np.flatnonzero(used)
 
     def shown(self, name: str) -> str:
-        """Return the display name of an entity or a feature, or the name itself if display.csv has none."""
+        """Return the display name of an entity or a feature.
+
+        If display.csv has no display name, return the name itself.
+        """
         other = name.removeprefix("not ")
         if name not in self.display_names and name != other and other not in self.features:
             return f"not {self.display_names.get(other, other)}"
         return self.display_names.get(name, name)
 
     def restrict(self, features: Sequence[str]) -> Bundle:
-        """Return a copy of the bundle with only the given features, in this order.
+        """Return a copy of the bundle with only the given features, in the given order.
 
-        Potentials on other features are dropped.
-
-        `provenance` of the new bundle contains the digest of this bundle as `restricted_from`.
+        Potentials on other features are dropped. The `provenance` of the copy contains the digest of this bundle under
+        the key `restricted_from`.
 
         Raises
         ------
@@ -432,14 +456,17 @@ class Bundle:
         return self._chosen(self.entities, features)
 
     def restrict_entities(self, entities: Sequence[str]) -> Bundle:
-        """Return a copy of the bundle with only the given entities, in this order, and all features.
+        """Return a copy of the bundle with only the given entities, in the given order, and with all features.
 
-        Errors and provenance are the same as in `restrict`.
+        Errors are raised, and `provenance` is changed, in the same way as by `restrict`.
         """
         return self._chosen(entities, self.features)
 
     def _chosen(self, entities: Sequence[str], features: Sequence[str]) -> Bundle:
-        """Return the bundle of the given entities and features, in this order, or this bundle if nothing changes."""
+        """Return the bundle with only the given entities and features, in the given order.
+
+        If nothing changes, return this bundle.
+        """
         if (tuple(entities), tuple(features)) == (self.entities, self.features):
             return self
         where, faults, positions, numbers = f"bundle {self.name}, restricted", list[Fault](), [], []
@@ -476,7 +503,10 @@ class Bundle:
 
 
 def packed_couplings(pairwise: Potentials, n_entities: int) -> PackedCouplings:
-    """Return the non-zero couplings, sorted by entity, row and column. Each pair has the lower feature first."""
+    """Return the non-zero couplings, sorted by entity, row and column.
+
+    The row of a coupling is the smaller of the two feature indices.
+    """
     present = pairwise.value != 0
     entity, features, value = pairwise.entity[present], pairwise.features[present], pairwise.value[present]
     order = np.lexsort((features[:, 1], features[:, 0], entity))
@@ -489,7 +519,7 @@ def packed_couplings(pairwise: Potentials, n_entities: int) -> PackedCouplings:
 def _digest(bundle: Bundle) -> str:
     """Return the SHA-256 of the bundle's parts.
 
-    Each part follows its length, and numbers are little-endian 64-bit values.
+    The length of each part is hashed before the part. Numbers are hashed as little-endian 64-bit values.
     """
     entity, feature = np.nonzero(bundle.unary)
     packed = bundle.packed

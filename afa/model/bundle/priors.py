@@ -1,7 +1,8 @@
-"""The priors of the entities (their odds before any measurement), and the file `priors.csv`.
+"""The file `priors.csv`, which contains the prior of each entity: its probability or log-odds before any measurement.
 
-`priors.csv` has the columns `entity,probability` or `entity,log_odds`. Without the file, each entity has probability
-1/2 if a patient can have several entities. If a patient has at most one entity, all entities are equally probable.
+`priors.csv` has the columns `entity,probability` or the columns `entity,log_odds`. Without the file, each entity has
+probability 1/2 if a patient can have several entities. If a patient has at most one entity, all entities have equal
+probability without the file.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ ROUNDED = 0.01
 
 
 def prior_rows(table: CsvTable, entity: Ints, n_entities: int, holds: Holds) -> tuple[Floats, Floats | None]:
-    """Return the priors in priors.csv, and the probabilities in the file, or None if the file contains log-odds.
+    """Return the priors of all entities and, if priors.csv contains probabilities, these probabilities.
 
-    If a patient can have several entities, a prior is the log-odds of the entity against its absence. If a patient has
-    at most one entity, a prior is the logarithm of the entity's weight, relative to a weight of 1 for having no entity.
+    If a patient can have several entities, the prior of an entity is the log-odds that the entity is present. If a
+    patient has at most one entity, the prior is the logarithm of the entity's weight, where having no entity has weight
+    1.
 
-    In a file of log-odds, an entity without a row has log-odds 0. In a file of probabilities, an entity without a row
-    has probability 1/2 if a patient can have several entities. If a patient has at most one entity, the entities
-    without a row share the remaining probability equally.
+    If the file contains log-odds, an entity without a row has log-odds 0. If the file contains probabilities and a
+    patient can have several entities, an entity without a row has probability 1/2. If the file contains probabilities
+    and a patient has at most one entity, the entities without a row share the remaining probability equally.
 
     Parameters
     ----------
@@ -75,7 +77,10 @@ def prior_rows(table: CsvTable, entity: Ints, n_entities: int, holds: Holds) -> 
 
 
 def _ask_back(table: CsvTable, value: Floats) -> None:
-    """Record an error if all log-odds are unsigned and between 0 and 1, because they may be probabilities."""
+    """Record an error if the log-odds could be probabilities by mistake.
+
+    This is the case if all numbers are between 0 and 1 and no number has a plus sign.
+    """
     texts = [text.strip() for text in table.columns["log_odds"]]
     if len(value) and bool(((value > 0) & (value < 1)).all()) and not any(text.startswith("+") for text in texts):
         found = f"{few(texts)}, all between 0 and 1, as probabilities are"
@@ -87,9 +92,9 @@ def _ask_back(table: CsvTable, value: Floats) -> None:
 
 
 def _completed(table: CsvTable, shares: Floats, holds: Holds) -> Floats:
-    """Return the probabilities of all entities, (N,) float64, where NaN (an entity without a row) is filled in.
+    """Return the probabilities of all entities, where entities without a row get a probability in place of NaN.
 
-    If the probabilities have an impossible sum, an error of the table is recorded.
+    Record an error if the sum of the probabilities is impossible.
     """
     without_row = np.isnan(shares)
     if holds == "several":
@@ -107,9 +112,10 @@ def _completed(table: CsvTable, shares: Floats, holds: Holds) -> Floats:
 
 
 def signed(priors: Mapping[str, Any]) -> dict[str, float | str]:
-    """Return log-odds as they are written in priors.csv.
+    """Return log-odds in the form in which they are written to priors.csv.
 
-    If all log-odds are between 0 and 1, they get plus signs, because they could be read as probabilities otherwise.
+    If all log-odds are between 0 and 1, they are written with a plus sign, because they could otherwise be mistaken for
+    probabilities.
     """
     if not priors or not all(isinstance(value, float) and 0 < value < 1 for value in priors.values()):
         return dict(priors)
@@ -136,7 +142,7 @@ def starting(bundle: Bundle, holds: Holds | None = None) -> Floats:
 
 
 def starting_point(bundle: Bundle, holds: Holds | None = None, entity: str | None = None) -> str:
-    """Return a sentence that states the probabilities of the entities before any measurement.
+    """Return a sentence that states how probable the entities are before any measurement.
 
     Parameters
     ----------

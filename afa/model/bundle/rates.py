@@ -1,8 +1,9 @@
-"""Class-conditional probabilities of feature values (with and without an entity), and models computed from them.
+"""Class-conditional probabilities of feature values, and the models that are computed from them.
 
-docs/decisions.md explains the decisions behind this module. F1 is about possible values. F2 and F3 are about the
-`explicit` closure, with two class models for an entity. F5 is about the background, F7 about pooling distributions, and
-F10 about the probabilities that rows of a bundle imply.
+The two classes of an entity are the patients with the entity and the patients without it. docs/decisions.md explains
+the decisions behind this module in the sections F1 (possible values), F2 and F3 (the `explicit` closure, which has one
+model for each class), F5 (background probabilities), F7 (pooling of distributions) and F10 (probabilities that the rows
+of a bundle imply).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ LARGEST_TILT = 300.0
 
 
 def three_values(p_low: npt.ArrayLike, p_high: npt.ArrayLike) -> Floats:
-    """Return the probabilities of the three values from the shares below and above the cut points.
+    """Return the probabilities of -1, 0 and +1, computed from the shares below and above the cut points.
 
     Parameters
     ----------
@@ -55,7 +56,9 @@ def three_values(p_low: npt.ArrayLike, p_high: npt.ArrayLike) -> Floats:
 
 
 def floored(probabilities: npt.ArrayLike, possible: npt.ArrayLike, floor: float = FLOOR) -> Floats:
-    """Return distributions in which every possible value has at least the probability `floor` before normalisation.
+    """Return distributions in which the probability of every possible value has been raised to at least `floor`.
+
+    The raised probabilities are then divided by their sum.
 
     Parameters
     ----------
@@ -72,12 +75,13 @@ def floored(probabilities: npt.ArrayLike, possible: npt.ArrayLike, floor: float 
 
 
 def pool(probabilities: npt.ArrayLike, possible: npt.ArrayLike, floor: float = FLOOR) -> Floats:
-    r"""Return the normalised geometric mean of the distributions that several voters (runs of a model) state.
+    r"""Return the normalised geometric mean of the distributions given by several voters (runs of a language model).
 
     \[ P(s) \propto \exp\Bigl(\frac{1}{n} \sum_i \log P_i(s)\Bigr), \quad s \in V_j \]
 
-    First, probabilities in each voter's distribution `P_i` are raised to at least `floor`, and normalised. The pooled
-    log-ratio of two values is then the mean of the voters' log-ratios.
+    Before the mean is computed, the probabilities of possible values in each voter's distribution `P_i` are raised to
+    at least `floor`, and the distribution is normalised. As a result, the log-ratio of two values in the pooled
+    distribution is the mean of the voters' log-ratios.
 
     Parameters
     ----------
@@ -108,15 +112,17 @@ def pool(probabilities: npt.ArrayLike, possible: npt.ArrayLike, floor: float = F
 
 @dataclass(frozen=True, eq=False)
 class ProbabilityRows:
-    """The n rows of unary.csv that have probabilities, sorted by entity and then by feature.
+    """The n rows of unary.csv that have probabilities.
+
+    The rows are sorted by entity, and rows of the same entity by feature.
 
     Attributes
     ----------
     entity, feature : (n,) int64, indices
-    with_entity, without : (n, 3) float64, probabilities of -1, 0, +1 in each class; all NaN if the row has none
+    with_entity, without : (n, 3) float64, probabilities of -1, 0, +1 with and without the entity; NaN if not given
     directed : (n,) bool, True if the row also has a potential
-    patients : (n, 2) int64, labelled patients from whom `with_entity` and `without` were estimated; None unless
-        `afa update` made the bundle
+    patients : (n, 2) int64, number of labelled patients used to estimate `with_entity` and `without`; None unless `afa
+        update` made the bundle
 
     """
 
@@ -138,7 +144,7 @@ NO_ROWS = ProbabilityRows(
 
 @dataclass(frozen=True, eq=False)
 class Rates:
-    """Probabilities, possible values and groups of features of a bundle (the parts other than potentials and priors).
+    """The parts of a bundle other than potentials and priors: probabilities, possible values and groups of features.
 
     Parameters
     ----------
@@ -172,7 +178,7 @@ class Rates:
 
     @cached_property
     def possible(self) -> Bools:
-        """Return which of -1, 0, +1 each feature can take (F1).
+        """Return a mask of the values (-1, 0, +1) that each feature can take (docs/decisions.md, F1).
 
         Returns
         -------
@@ -183,7 +189,9 @@ class Rates:
 
     @cached_property
     def has_background(self) -> Bools:
-        """Return True for each feature with a background in features.csv or with probabilities without an entity.
+        """Return a mask of the features whose background probabilities are known.
+
+        They are known if features.csv gives them, or if unary.csv has probabilities of the feature without an entity.
 
         Returns
         -------
@@ -198,11 +206,11 @@ class Rates:
 
     @cached_property
     def background(self) -> Floats:
-        """Return the background: the probabilities of feature values among all people (F5).
+        """Return the background: the probabilities of each feature's values among all people (docs/decisions.md, F5).
 
-        A feature's background is read from features.csv. If it is missing there, the class-conditional probabilities
-        without an entity are pooled. If these probabilities are also missing, the background is uniform. Given and
-        pooled probabilities are raised to at least `floor`.
+        The background of a feature is read from features.csv. If features.csv does not give it, the background is
+        pooled from the probabilities without an entity in unary.csv. If these probabilities are also missing, all
+        possible values have equal probability. Given and pooled probabilities are raised to at least `floor`.
 
         Returns
         -------
@@ -224,10 +232,11 @@ class Rates:
     def of_entity(
         self, entity: int, unary: Floats, paired: npt.ArrayLike
     ) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
-        """Return P_1 and P_0 of one entity, and the features that its model covers (F10).
+        """Return the class-conditional probabilities of one entity, and the features that its model covers (F10).
 
-        If the model does not cover a feature, P_1 and P_0 of the feature are the background. A model that covers one
-        member of an exclusive group covers all members, because the value of one member limits the other values.
+        P_1 contains the probabilities with the entity, and P_0 the probabilities without it. For features that the
+        model does not cover, P_1 and P_0 are the background. If a model covers one feature of an exclusive group, it
+        covers all features of the group, because the value of one feature limits the values of the others.
 
         Parameters
         ----------
@@ -263,16 +272,16 @@ class Rates:
         return with_entity, without, np.flatnonzero(speaks)
 
     def contents(self) -> list[bytes]:
-        """Return the parts that affect a model, as bytes, from which the digest of a bundle is computed.
+        """Return, as bytes, the parts that are included in the digest of a bundle.
 
-        The encoding and the descriptions of features do not affect a model.
+        These are the parts that affect a model. The encoding and the descriptions of features do not affect a model.
         """
         probability_rows = self.probability_rows
         numbers: list[Floats] = [probability_rows.with_entity, probability_rows.without, np.array([self.floor])]
         if self.table is not None:
             numbers += [self.table.possible.astype(np.float64), self.table.p_low, self.table.p_high]
         integers = [probability_rows.entity, probability_rows.feature, probability_rows.directed.astype(np.int64)]
-        # the empty tuple, where version 0.2 stored implications, preserves the digest of other bundles
+        # Version 0.2 stored implications in place of the empty tuple; without it, digests of bundles would change.
         words = repr((self.measurements, self.exclusive, (), self.holds)).encode()
         return [
             *(array.astype("<i8").tobytes() for array in integers),
@@ -281,7 +290,10 @@ class Rates:
         ]
 
     def directions(self) -> Floats:
-        """Return sign(mu_1 - mu_0) for each row with probabilities. A row without a potential gets this sign (F10).
+        """Return the sign of mu_1 - mu_0 for each row with probabilities (docs/decisions.md, F10).
+
+        Here mu_1 and mu_0 are the mean values of the feature with and without the entity. If the row has no potential,
+        its potential is this sign.
 
         Returns
         -------
@@ -297,7 +309,7 @@ class Rates:
         return np.where(np.abs(gap) <= 1e-12, 0.0, np.sign(gap))
 
     def renumbered(self, entities: Ints, features: Ints) -> Rates:
-        """Return a copy of these `Rates` with new indices of entities and features.
+        """Return a copy in which entities and features have new indices.
 
         Parameters
         ----------
@@ -330,7 +342,10 @@ class Rates:
 
 
 STRENGTH = 0.9
-"""Value of beta L^2 to which shared couplings are scaled down, below 1 to satisfy the paper's contraction condition."""
+"""Largest value of beta L^2 for shared couplings; larger couplings are scaled down.
+
+The value is below 1, as the paper's contraction condition requires.
+"""
 
 
 def explicit_models(
@@ -343,10 +358,10 @@ def explicit_models(
     kappa: float = 0.0,
     features: tuple[str, ...] = (),
 ) -> tuple[PairwiseMRF, PairwiseMRF]:
-    """Return the models of class 1 and class 0 from the probabilities of each value (docs/decisions.md, F2 and F3).
+    """Return the models of class 1 and class 0, made from the probabilities of each value.
 
-    All couplings are multiplied by one factor of at most 1, so that mean-field has one fixed point for all
-    observations.
+    All couplings are multiplied by the same factor, which is at most 1. The factor is so small that mean-field
+    inference has one fixed point for all observations. Sections F2 and F3 of docs/decisions.md give the reasons.
 
     Parameters
     ----------
@@ -370,7 +385,9 @@ def explicit_models(
 
 
 def strength_factor(models: Iterable[tuple[npt.ArrayLike, sp.csr_array]]) -> float:
-    """Return the factor, at most 1, by which the couplings of all given models are multiplied (F2d).
+    """Return the factor by which the couplings of all given models are multiplied (docs/decisions.md, F2d).
+
+    The factor is at most 1.
 
     Parameters
     ----------
@@ -382,11 +399,11 @@ def strength_factor(models: Iterable[tuple[npt.ArrayLike, sp.csr_array]]) -> flo
 
 
 def slopes_bound(probabilities: npt.ArrayLike) -> Floats:
-    """Return for each feature an upper bound on the derivative of its mean with respect to a mean field h (F2d).
+    """Return, for each feature, an upper bound on the derivative of its mean by its field h (docs/decisions.md, F2d).
 
-    The feature's distribution is P(s) exp(h s), normalised, where P is its row of `probabilities`. For two possible
-    values the bound is 1/4. For three values, let r = sqrt(P(+) P(-)) / P(0). The bound is 2r/(1 + 2r) if r is at least
-    1/4, and 1/(4(1 - 4r^2)) otherwise.
+    The distribution of a feature is proportional to P(s) exp(h s), where P is the feature's row of `probabilities`. If
+    the feature has two possible values, the bound is 1/4. If it has three, the bound depends on r = sqrt(P(+) P(-)) /
+    P(0): it is 2r/(1 + 2r) if r is at least 1/4, and 1/(4(1 - 4r^2)) otherwise.
 
     Parameters
     ----------
@@ -407,9 +424,10 @@ def slopes_bound(probabilities: npt.ArrayLike) -> Floats:
 def bundle_models(
     bundle: Bundle, entity: str, kappa: float = 0.0, features: npt.NDArray[np.intp] | None = None
 ) -> tuple[PairwiseMRF, PairwiseMRF]:
-    """Return the models of an entity's two classes (1: with it, 0: without it), built with `explicit_models`.
+    """Return the models of an entity's two classes, made by `explicit_models`: 1 with the entity, 0 without it.
 
-    Features of an exclusive group have the same distribution in both models; `exclusive_log_odds` adds their evidence.
+    A feature of an exclusive group has the same distribution in both models. The function `exclusive_log_odds` computes
+    the evidence from exclusive groups.
 
     Parameters
     ----------
@@ -432,13 +450,16 @@ def bundle_models(
 
 
 def hypotheses_of(bundle: Bundle) -> list[tuple[PairwiseMRF, npt.NDArray[np.intp]]]:
-    """Return each entity's model and the indices of its features, for patients who have exactly one entity (F6).
+    """Return, for patients with exactly one entity, each entity's model and the features of the model (F6).
 
-    A model covers the features of its entity and of all exclusive groups. Features of exclusive groups have the
-    background distribution, as in `bundle_models`. If any entity couples two features in both classes, every entity
-    that covers both features has this coupling: the value in its own row, or else the mean over the entities that have
-    a row. All couplings of the bundle are multiplied by one common factor. The `prior` of a model is the entity's
-    element of `Bundle.priors`.
+    The features are given by index. A model covers the features of its entity and the features of all exclusive groups.
+    As in the models of `bundle_models`, features of exclusive groups have their background distribution.
+
+    If an entity couples two features in both classes, every entity whose model covers both features has this coupling.
+    The size of the coupling comes from the entity's own row. If the entity has no row for the two features, the size is
+    the mean over all entities with a row. All couplings of the bundle are multiplied by the same factor.
+
+    The `prior` of a model is the entity's element of `Bundle.priors`.
     """
     together = [j for _, members in bundle.exclusive for j in members]
     both = [bundle.scoped(entity)[0] for entity in bundle.entities]
@@ -461,10 +482,11 @@ def hypotheses_of(bundle: Bundle) -> list[tuple[PairwiseMRF, npt.NDArray[np.intp
 def exclusive_log_odds(
     bundle: Bundle, entity: str, values: npt.ArrayLike, features: npt.NDArray[np.intp] | None = None
 ) -> Floats:
-    """Return the amount that values of exclusive groups add to an entity's log-odds (F13).
+    """Return the log-odds that the observed values of exclusive groups add for an entity (docs/decisions.md, F13).
 
-    At most one member of a group is +1. If a member is +1, the group adds log(P_1 / P_0) of this member. If no member
-    is observed as +1, the group adds log(P_1 / P_0) of the event that all members observed as 0 are 0.
+    In an exclusive group, at most one feature can have the value +1. If a feature is observed as +1, the group adds
+    log(P_1(+1) / P_0(+1)) of this feature. Otherwise, the group adds log(P_1 / P_0) of the event that all features
+    observed as 0 have the value 0.
 
     Parameters
     ----------
@@ -493,10 +515,10 @@ def exclusive_log_odds(
 
 
 def with_groups(bundle: Bundle, model: PairwiseMRF, at: npt.NDArray[np.intp], probabilities: Floats) -> PairwiseMRF:
-    """Return a copy of a model on the features `at`, with given P(+1) for members of exclusive groups.
+    """Return a copy of a model in which the features of exclusive groups have the given probabilities of +1.
 
-    The copy treats the members of an exclusive group as separate features. The caller must handle that the members of a
-    group exclude each other (F13).
+    The copy treats these features as independent of each other. The caller must account for the fact that they exclude
+    each other (docs/decisions.md, F13).
 
     Parameters
     ----------
@@ -514,7 +536,9 @@ def with_groups(bundle: Bundle, model: PairwiseMRF, at: npt.NDArray[np.intp], pr
 
 
 def exclusive_of(bundle: Bundle, at: npt.NDArray[np.intp]) -> tuple[tuple[int, ...], ...]:
-    """Return the exclusive groups with members among the features `at`. Each group is a tuple of ascending indices.
+    """Return the exclusive groups whose features are among the features `at`.
+
+    Each group is a tuple of feature indices in ascending order.
 
     Parameters
     ----------
@@ -525,9 +549,9 @@ def exclusive_of(bundle: Bundle, at: npt.NDArray[np.intp]) -> tuple[tuple[int, .
 
 
 def group_states(probabilities: Floats, floor: float) -> Floats:
-    """Return P(+1) of each member of an exclusive group.
+    """Return the probability of +1 for each feature of an exclusive group.
 
-    If the sum exceeds 1 - `floor`, the probabilities are scaled down.
+    If the given probabilities sum to more than 1 - `floor`, they are scaled down to this sum.
 
     Parameters
     ----------

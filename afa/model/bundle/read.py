@@ -1,4 +1,7 @@
-"""Read a bundle folder. Report every error with file, line and column, and notes on points that users should check."""
+"""Read a bundle folder.
+
+Every error is reported with file, line and column. Notes point out entries that users should check.
+"""
 
 from __future__ import annotations
 
@@ -54,9 +57,10 @@ USED = f"used in {' or '.join(USED_IN)}"
 
 @dataclass
 class BundleReading:
-    """Store the bundle that was read from a folder, with errors and notes.
+    """The result of reading a bundle folder.
 
-    If there are errors, `faults` lists them and `bundle` is None. Notes are not errors.
+    If the folder has errors, `faults` lists them and `bundle` is None. The list `notes` contains remarks that are not
+    errors.
     """
 
     bundle: Bundle | None = None
@@ -65,7 +69,9 @@ class BundleReading:
 
 
 def load_bundle(path: str | Path) -> Bundle:
-    """Return the bundle in a folder, or raise a `BundleError` that lists every error.
+    """Return the bundle in a folder.
+
+    Raise a `BundleError` that lists every error if the folder is not a valid bundle.
 
     >>> len(load_bundle("tests/data/bundle_tiny").features)
     5
@@ -80,7 +86,9 @@ def load_bundle(path: str | Path) -> Bundle:
 
 
 def validate_bundle(path: str | Path) -> tuple[list[Fault], list[str]]:
-    """Return every error of a bundle folder with file, line and column, and the notes, which are not errors.
+    """Return two lists for a bundle folder: the errors with file, line and column, and the notes.
+
+    Notes are remarks that are not errors.
 
     >>> faults, notes = validate_bundle("nowhere")
     >>> [fault.next_step for fault in faults], notes
@@ -91,7 +99,10 @@ def validate_bundle(path: str | Path) -> tuple[list[Fault], list[str]]:
 
 
 def entities_of(path: str | Path) -> int:
-    """Return the number of entities in the folder of a bundle or data set, or 2 if the folder cannot be read."""
+    """Return the number of entities in the folder of a bundle or data set.
+
+    Return 2 if the folder cannot be read or lists no entities.
+    """
     folder, names = Path(path), set()
     try:
         header = read_mapping(folder / HEADER) if (folder / HEADER).is_file() else {}
@@ -106,7 +117,10 @@ def entities_of(path: str | Path) -> int:
 
 
 def read_folder(path: str | Path) -> BundleReading:
-    """Return the bundle in a folder with all errors and notes, without raising an exception for an invalid bundle."""
+    """Return the bundle in a folder together with all errors and notes.
+
+    An invalid bundle does not raise an exception.
+    """
     if not isinstance(path, str | Path):
         return BundleReading(faults=[Fault("bundle", type(path).__name__, "the path of its folder", "give the path")])
     folder = Path(path)
@@ -144,9 +158,9 @@ def _read_folder(folder: Path) -> BundleReading:
 
 
 def header_of(document: Path | Mapping[str, Any], where: str) -> tuple[Header, list[Fault]]:
-    """Return the header and its errors.
+    """Return the content of bundle.yaml and its errors.
 
-    If a key has an invalid value, the header is empty. Duplicate names are errors.
+    If a key has an invalid value, all keys of the returned content are empty. A name that is listed twice is an error.
     """
     try:
         header = check_model(read_mapping(document) if isinstance(document, Path) else document, Header, where)
@@ -167,7 +181,9 @@ def header_of(document: Path | Mapping[str, Any], where: str) -> tuple[Header, l
 def bundle_of_tables(
     where: str, document: Mapping[str, Any], frames: Mapping[str, pd.DataFrame], names: Mapping[str, Sequence[str]] = {}
 ) -> Bundle:
-    """Return a bundle made from tables in memory. The tables are checked like files of a folder.
+    """Return a bundle made from tables in memory.
+
+    The tables are checked in the same way as the files of a bundle folder.
 
     Parameters
     ----------
@@ -204,7 +220,9 @@ def assembled(
     tables: Mapping[str, CsvTable],
     digest_faults: Sequence[Fault] = (),
 ) -> BundleReading:
-    """Return the bundle made from a header and tables (file name -> table), or all errors in them.
+    """Return the bundle made from the content of bundle.yaml and of the CSV files, or all errors in them.
+
+    The parameter `tables` maps the name of each CSV file to its content.
 
     Parameters
     ----------
@@ -251,7 +269,7 @@ def assembled(
     )
     probability_rows = probability_rows_of(rows["unary.csv"], unary, rates)
 
-    if table_faults:  # otherwise, each row about a feature that is missing in features.csv would repeat this error
+    if table_faults:  # else each row with the feature would repeat the error
         return BundleReading(faults=first_of([*faults, *table_faults], place, "check again"))
     faults = [*faults, *_sound_faults(rows), *digest_faults]
     if not faults:
@@ -302,10 +320,10 @@ def _no_rows(file: str) -> CsvTable:
 
 
 def _sound_faults(rows: Mapping[str, CsvTable]) -> list[Fault]:
-    """Return the errors of all tables.
+    """Return the errors of all files.
 
-    If rows of unary.csv or pairwise.csv have errors, `unknown name` errors of other tables are omitted, because valid
-    names may be in these rows.
+    If unary.csv or pairwise.csv has errors, `unknown name` errors of the other files are omitted, because rows with
+    errors may contain these names.
     """
     listed = {name: read.faults.listed() for name, read in rows.items()}
     lost = any(listed[name] for name in USED_IN)
@@ -320,7 +338,10 @@ def _sound_faults(rows: Mapping[str, CsvTable]) -> list[Fault]:
 def _names(
     listed: Sequence[str] | None, tables: Iterable[CsvTable], columns: Sequence[str], listed_in: str
 ) -> tuple[tuple[str, ...], str]:
-    """Return the known names, and a text that says where they are listed: in the header or in tables of potentials."""
+    """Return the known names, and a text that says where they are listed.
+
+    Names are listed in bundle.yaml or, if not there, in unary.csv and pairwise.csv.
+    """
     if listed is not None:
         return tuple(dict.fromkeys(listed)), listed_in
     seen: dict[str, None] = {}
@@ -332,16 +353,19 @@ def _names(
 
 
 ALIKE = 0.9
-"""Share of common letters above which two names are taken as spellings of the same name."""
+"""Smallest similarity, from 0 to 1, at which two names are assumed to be spellings of the same name."""
 MOST_COMPARED = 500
 LARGE = 10
-"""Potentials above this, in nats, multiply odds by more than 20,000 and may be percentages or scores by mistake."""
+"""Potentials above this number of nats multiply the odds by more than 20,000.
+
+They may be percentages or scores that were entered by mistake.
+"""
 
 
 def _notes(
     folder: Path, header: Header, bundle: Bundle, unary: Potentials, pairwise: Potentials, n_priors: int
 ) -> Iterator[str]:
-    """Yield notes on a bundle folder, from its header and the rows of its potentials."""
+    """Yield notes on a bundle folder, based on bundle.yaml and the rows of potentials."""
     lacking = [key for key in PROVENANCE_KEYS if key not in header.provenance]
     if lacking:
         yield f"{HEADER}: provenance does not say {', '.join(lacking)}"
@@ -381,7 +405,10 @@ def _notes(
 
 
 def _notes_on_rates(bundle: Bundle, rates: Rates, spoken: Bools) -> Iterator[str]:
-    """Yield notes on shares raised to the floor, potentials that contradict probabilities, and missing backgrounds.
+    """Yield notes on the probabilities of a bundle.
+
+    The notes name shares that were raised to the floor, potentials that contradict probabilities, and features without
+    a background.
 
     Parameters
     ----------
@@ -416,10 +443,11 @@ def _notes_on_rates(bundle: Bundle, rates: Rates, spoken: Bools) -> Iterator[str
 
 
 def _much_alike(names: Sequence[str], uses: NDArray[np.intp]) -> Iterator[tuple[str, str]]:
-    """Yield pairs: a name that occurs once, and a similar name that may be meant. For a large bundle, yield nothing.
+    """Yield pairs of names that may be spellings of the same name.
 
-    Names that differ in a digit, or only in their last letter, count as different names, because many gene symbols
-    differ only in these ways.
+    The first name of a pair occurs only once. Names that differ in a digit, or only in their last letter, count as
+    different names, because many gene symbols differ in this way. If the bundle has more than `MOST_COMPARED` names,
+    yield nothing.
     """
     if len(names) > MOST_COMPARED:
         return
@@ -429,5 +457,5 @@ def _much_alike(names: Sequence[str], uses: NDArray[np.intp]) -> Iterator[tuple[
         others = {name.casefold(): name for name in alike}
         for close in difflib.get_close_matches(once.casefold(), list(others), n=1, cutoff=ALIKE):
             other = others[close]
-            if uses[names.index(other)] > 1 or other > once:  # if both names occur once, yield the pair only once
+            if uses[names.index(other)] > 1 or other > once:  # if both occur once, yield one order only
                 yield once, other

@@ -1,4 +1,4 @@
-"""Write a bundle folder in canonical form, update the digests in `bundle.yaml`, or create an empty bundle."""
+"""Write a bundle folder in canonical form, update the digests in `bundle.yaml`, or create a new bundle without rows."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def write_bundle(
 ) -> None:
     """Write a bundle folder in canonical form.
 
-    Rows are in the order of `entities` and `features`, and `bundle.yaml` contains the digests of the files. Equal
-    content gives equal bytes. If an error is raised, no file is written.
+    The rows of all files are in the order of `entities` and `features`. `bundle.yaml` contains the digests of the other
+    files. If the content is the same, the written bytes are the same. If an error is raised, nothing is written.
 
     Parameters
     ----------
@@ -113,7 +113,10 @@ def write_bundle(
 
 
 def save_bundle(bundle: Bundle, path: str | Path) -> None:
-    """Write a `Bundle` as a folder, without `confidence` and `evidence`, which a `Bundle` does not contain."""
+    """Write a `Bundle` as a folder.
+
+    The columns `confidence` and `evidence` are empty, because a `Bundle` does not contain them.
+    """
     names, space, rates = np.array(bundle.entities, dtype=object), np.array(bundle.features, dtype=object), bundle.rates
     probability_rows = NO_ROWS if rates is None else rates.probability_rows
     written = bundle.unary != 0
@@ -178,7 +181,7 @@ def save_bundle(bundle: Bundle, path: str | Path) -> None:
 
 
 def stamp_bundle(path: str | Path) -> None:
-    """Recompute the digests in `bundle.yaml` from the present files, without changing any other line.
+    """Recompute the digests in `bundle.yaml` from the current files, and leave all other lines unchanged.
 
     Raises
     ------
@@ -198,15 +201,16 @@ def stamp_bundle(path: str | Path) -> None:
         is_sound = yaml.safe_load(edited) == stamped
     except yaml.YAMLError:
         is_sound = False
-    # if the edit fails, for example because the digests are a mapping in braces, rewrite the whole file
+    # The edit fails if, for example, the digests are a mapping in braces. Then rewrite the whole file.
     write_text(header, edited if is_sound else _yaml_text(stamped))
 
 
 def _canonical(table: pd.DataFrame, file: str, entities: Sequence[str], features: Sequence[str]) -> pd.DataFrame:
-    """Return a table as texts, sorted as in its file: by entity and feature, with unknown names last.
+    """Return a table of texts in the form in which it is written to its file.
 
-    The columns of the table are sorted as in the file. A file of potentials always has the columns `ANNOTATIONS`. Other
-    optional columns are written only if any row has a value there.
+    The rows are sorted by entity and feature; unknown names are last. The columns are in the order of the file format.
+    A file of potentials always has the columns `ANNOTATIONS`, and its other optional columns are included only if any
+    row has a value there.
     """
     known = (*REQUIRED_COLUMNS[file], *OPTIONAL_COLUMNS.get(file, ()))
     none = [""] * len(table)
@@ -231,17 +235,20 @@ def _canonical(table: pd.DataFrame, file: str, entities: Sequence[str], features
 
 
 def _ranks(names: Sequence[str], order: Sequence[str]) -> list[int]:
-    """Return the position of each name in `order`, where unknown names follow in alphabetical order."""
+    """Return the position of each name in the list `order`.
+
+    Names that are not in the list get the positions after it, in alphabetical order.
+    """
     place = {name: i for i, name in enumerate([*order, *sorted(set(names) - set(order))])}
     return [place[name] for name in names]
 
 
 def _cell(value: Any) -> str:
-    """Return a value as the text of a CSV cell.
+    """Return a value as text for a CSV file.
 
-    A missing value becomes an empty text. A number becomes the shortest text that reads back as the same number,
-    without a decimal point for whole numbers. Line ends become newlines. Invalid numbers are not changed, so that the
-    check of the bundle reports them.
+    A missing value becomes an empty text. A number becomes the shortest text that represents it exactly, without a
+    decimal point if the number is whole. Line breaks in a text become newlines. Texts that are no valid numbers stay as
+    they are, so that the check of the bundle reports them.
     """
     if isinstance(value, str):
         return value.replace("\r\n", "\n").replace("\r", "\n")
@@ -276,7 +283,9 @@ def bundle_from_frame(
     priors: Mapping[str, float | str] | None = None,
     probabilities: Mapping[str, float] | None = None,
 ) -> Bundle:
-    """Return a bundle made from tables in memory. The tables are checked like files of a folder.
+    """Return a bundle made from tables in memory.
+
+    The tables are checked in the same way as the files of a bundle folder.
 
     Parameters
     ----------
@@ -330,7 +339,10 @@ TEMPLATE = Path(__file__).with_name("template.txt")
 
 
 def write_template(name: str, folder: Path) -> Path:
-    """Create the bundle folder `<folder>/<name>`, and return its path. An invalid or existing name raises an error."""
+    """Create the bundle folder `<folder>/<name>`, and return its path.
+
+    Raise an error if the name is invalid or the folder exists.
+    """
     path = folder / name
     if not re.fullmatch(r"\w[\w-]*", name):
         step = "choose another name, and --folder"
