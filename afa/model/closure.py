@@ -93,7 +93,7 @@ def contrast(mrf: PairwiseMRF, coupling: Coupling = "differential") -> PairwiseM
 
 
 def known_coupling(coupling: str) -> Coupling:
-    """Return the argument if it is the name of a closure, else raise a `PlannerError`."""
+    """Return `coupling` if it is the name of a closure, else raise a `PlannerError`."""
     for known in COUPLINGS:
         if coupling == known:
             return known

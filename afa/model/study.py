@@ -103,7 +103,7 @@ class Endpoint:
         return _pattern(self.key).sub(REMOVED, text) if len(self.key) >= SHORTEST_KEY else text
 
     def _faults(self) -> Iterator[Fault]:
-        # Error messages must not show the key. The address may contain a password.
+        # Error messages show neither the key nor the address, because the address may contain a password.
         where = "the endpoint's {} ({})"
         try:
             address = urlsplit(self.base_url)

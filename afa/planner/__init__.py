@@ -1,4 +1,4 @@
-"""Planners suggest the next measurement for one patient. Planners report the current answer and its probability."""
+"""Planners suggest the next measurement for a patient, and report the current answer and its probability."""
 
 from afa.planner.base import Planner
 from afa.planner.binary import BinaryPlanner

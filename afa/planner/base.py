@@ -1,6 +1,6 @@
-"""Define `Planner`, the base class of `TopKPlanner` and `BinaryPlanner`.
+"""The class `Planner`, the base class of `TopKPlanner` and `BinaryPlanner`.
 
-A planner stores one patient's measurements, the models of a bundle, and the rule that chooses the next feature.
+A planner contains one patient's measurements, the models of a bundle, and the rule that chooses the next feature.
 """
 
 from __future__ import annotations
@@ -72,7 +72,10 @@ NAMED_FIRST = "to be measured first"
 
 
 class Planner(ABC):
-    """Suggest measurements for one patient. The subclasses `TopKPlanner` and `BinaryPlanner` define the question.
+    """Suggest measurements for one patient.
+
+    `TopKPlanner` and `BinaryPlanner` are subclasses for two questions: which k entities are supported most, and is one
+    entity present?
 
     Parameters
     ----------
@@ -114,7 +117,7 @@ class Planner(ABC):
         self.at_once = int(options.together)
         self._log = Log()
         self._asked: Suggestion | None = None
-        self._fresh = False  # True if `_asked` and `reason` were computed for the current state
+        self._fresh = False  # True if `_asked` and `reason` belong to the current state
         self._offered: Offer | None = None
 
     def __repr__(self) -> str:
@@ -123,45 +126,52 @@ class Planner(ABC):
 
     @property
     def observed(self) -> dict[str, int]:
-        """Return the observed code of each feature, in the order in which features were first observed."""
+        """Return the code (-1, 0 or +1) of each observed feature.
+
+        The features are in the order in which they were first observed.
+        """
         return dict(self._log.observed)
 
     @property
     def numbers(self) -> dict[str, float]:
-        """Return the measured number, in the feature's unit, of each feature that was entered as a number."""
+        """Return the measured number of each feature whose value was entered as a number.
+
+        The number is in the unit of the feature.
+        """
         return dict(self._log.numbers)
 
     @property
     def skipped(self) -> frozenset[str]:
-        """Return the features that were marked as not measurable."""
+        """Return the features that the user marked as not measurable."""
         return frozenset(self._log.skipped)
 
     @property
     def spent(self) -> float:
-        """Return the total cost of the observations so far."""
+        """Return the total cost of all observations so far."""
         return self._log.spent
 
     @property
     def panels(self) -> tuple[str, ...]:
-        """Return the names of the panels (features measured together)."""
+        """Return the names of the panels. A panel is a group of features that are measured together."""
         return tuple(self.settings["panels"])
 
     @property
     def priced(self) -> bool:
-        """Return True if costs or panels affect which feature is suggested."""
+        """Return True if the suggestion can depend on costs or panels."""
         return not self._menu.plain
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        """Return all observations, corrections and skips in order, without undone steps."""
+        """Return all observations, corrections and skips in their order, except steps that were undone."""
         return tuple(self._log.actions)
 
     def suggest(self) -> Suggestion | None:
-        """Return the next feature or panel to measure, or None if no feature is left or a stopping rule is met.
+        """Return the next feature or panel to measure.
 
-        `reason` contains the explanation. Features and panels in the option `first` are suggested first. With costs or
-        panels, the rule compares gain per unit of cost. The gain of a panel is the sum of the gains of its unobserved
-        features. Free features with a positive gain precede all other features.
+        Return None if no feature is left or a stopping rule is met. After the call, the attribute `reason` explains the
+        result. Features and panels in the option `first` are suggested first. If there are costs or panels, the rule
+        compares the gain per unit of cost, where the gain of a panel is the sum of the gains of its unobserved
+        features. A free feature with a positive gain is suggested before any feature that costs something.
         """
         if not self._fresh:
             ended = self.stopped()
@@ -171,7 +181,10 @@ class Planner(ABC):
         return self._asked
 
     def runners_up(self, most: int = 3) -> list[Suggestion]:
-        """Return up to `most` alternatives to the suggestion of `suggest`, best first; empty without a suggestion."""
+        """Return up to `most` alternatives to the result of `suggest`, best first.
+
+        If `suggest` returns None, return an empty list.
+        """
         first = self.suggest()
         others: list[Suggestion] = []
         if first is None:
@@ -187,14 +200,18 @@ class Planner(ABC):
         return others
 
     def next_feature(self) -> str | None:
-        """Return the name of the feature to measure next, or None. Use `suggest` to get a whole panel and its cost."""
+        """Return the name of the feature to measure next, or None if nothing is suggested.
+
+        Use `suggest` to get a whole panel and its cost.
+        """
         suggested = self.suggest()
         return suggested.features[0] if suggested else None
 
     def stopped(self) -> str | None:
-        """Return in words why the planner stops measuring, or None if it does not stop.
+        """Return in words why the planner suggests no further measurement.
 
-        Measuring stops if no feature or budget is left, or if a rule of the option `stop` is met.
+        Return None if the planner continues. The planner stops if no feature is left, if the budget is too small for
+        any feature that is left, or if a rule of the option `stop` is met.
         """
         if len(self._log.observed) + len(excluded_by(self.bundle, self._log.observed)) == len(self.bundle.features):
             return ALL_OBSERVED
@@ -206,56 +223,62 @@ class Planner(ABC):
 
     @abstractmethod
     def certain(self) -> bool:
-        """Return True if no values of the unobserved features can change the answer (tight `l1` bracket)."""
+        """Return True if the answer is certain to be the same after all features have been observed.
+
+        The tight `l1` score bounds show this.
+        """
 
     @abstractmethod
     def answer(self) -> list[str]:
-        """Return the names of the entities that form the current answer."""
+        """Return the names of the entities in the current answer."""
 
     @abstractmethod
     def answer_probability(self) -> float:
-        """Return the posterior probability of the current answer, in [0, 1]."""
+        """Return the posterior probability of the current answer, from 0 to 1."""
 
     @abstractmethod
     def probabilities(self) -> dict[str, float]:
-        """Return a mapping from each entity's name to its posterior probability."""
+        """Return a mapping from the name of each entity to its posterior probability."""
 
     @abstractmethod
     def undecided(self) -> list[str]:
-        """Return the entities that are tied for the answer, or an empty list if there is no tie.
+        """Return the names of the entities that are tied for the answer.
 
-        The tied entities' names are returned.
+        If there is no tie, return an empty list.
         """
 
     def in_words(self) -> str:
-        """Return the current answer as the text that the terminal, the page and the JSON lines show.
+        """Return the current answer as a text, which the terminal, the page and the JSON lines show.
 
-        Examples are `fever (probability 0.81)` and `undecided between a and b`. If entities are ordered by score, an
-        example is `fever (ahead by 0.85)`. If no measured value is unusual, the text starts with `none of these`. If no
-        further measurement can change the answer, the text adds `nothing left to measure can change this`. The
-        probability is `answer_probability`.
+        Examples are `fever (probability 0.81)`, `undecided between a and b` and, if entities are ordered by score,
+        `fever (ahead by 0.85)`. If no measured value is unusual and the closure is not `explicit`, the text starts with
+        `none of these`. If no further measurement can change the answer, the text contains `nothing left to measure can
+        change this`. The probability in the text is `answer_probability`.
         """
         return in_words(self)
 
     def none_is_likelier(self) -> bool:
-        """Return True if the probability that the patient has none of the entities is above 1/2."""
+        """Return True if the patient probably has none of the entities.
+
+        The probability of having none must be above 1/2.
+        """
         return False
 
     def nothing_unusual(self) -> bool:
         """Return True if at least one feature has been measured and every measured value is usual (0).
 
-        With the score `background`, `nothing_unusual` is always False, because usual values then change the scores.
+        With the score `background`, always return False, because usual values change this score.
         """
         return self.guide != BACKGROUND and bool(self._log.observed) and not any(self._log.observed.values())
 
     @abstractmethod
     def confidence(self) -> float:
-        """Return the probability, in [0, 1], that the stopping rule `Stop.probability` compares with its threshold."""
+        """Return the probability that the stopping rule `Stop.probability` compares with its threshold."""
 
     def largest_gain(self) -> float:
-        """Return the largest gain of any affordable feature or panel, nats.
+        """Return the largest gain of any feature or panel that the budget allows, in nats.
 
-        `Stop.gain` uses this gain.
+        The stopping rule `Stop.gain` compares this gain with its threshold.
         """
         view, duels = self._view(), self._open_duels()
         by_entity = self.gain == INFORMATION
@@ -271,10 +294,10 @@ class Planner(ABC):
         number: float | None = None,
         cost: float | None = None,
     ) -> None:
-        """Record the value of one feature: a code -1, 0 or +1, the word for a code, or a number.
+        """Record the value of one feature.
 
-        Words are `low`, `usual`, `high`, `no` and `yes`. Entities whose models do not contain the feature keep their
-        scores.
+        The value is a code (-1, 0 or +1), a word (`low`, `usual`, `high`, `no` or `yes`), or a number. If the model of
+        an entity does not contain the feature, the score of the entity does not change.
 
         Parameters
         ----------
@@ -291,9 +314,9 @@ class Planner(ABC):
         numbers: Mapping[str, float] | pd.Series | None = None,
         cost: float | None = None,
     ) -> None:
-        """Record several measurements at once, such as a panel or earlier results (`cost=0`).
+        """Record several measurements at once, such as a panel.
 
-        If any value is invalid, no value is recorded.
+        For results from before the session, use `cost=0`. If any value is invalid, no value is recorded.
 
         Parameters
         ----------
@@ -305,14 +328,14 @@ class Planner(ABC):
         self.observe_values(given_values(self.bundle, values, numbers), cost=cost)
 
     def correct(self, feature: str, value: int | str | None = None, *, number: float | None = None) -> None:
-        """Replace an earlier value by another code, word or number, and recompute the patient's state.
+        """Replace the earlier value of a feature by another code, word or number.
 
-        This costs nothing.
+        A correction costs nothing. The state of the patient is recomputed.
         """
         self.replace_value(feature, self._read_value(feature, value, number))
 
     def _read_value(self, feature: str, value: Any, number: float | None) -> ReadValue:
-        """Return one entered value or number as a `ReadValue`.
+        """Return an entered code, word or number as a `ReadValue`.
 
         Raise a `PlannerError` if the feature cannot have the value.
         """
@@ -321,11 +344,13 @@ class Planner(ABC):
         if value is not None:
             found = "a value and a number"
             raise PlannerError(Fault(f"feature {feature}", found, "one of the two", "give one of them"))
-        code_of(self.bundle, feature, 0)  # raises an error if the bundle does not contain the feature
+        code_of(self.bundle, feature, 0)  # raises an error for an unknown feature
         return read_number(self.bundle, feature, number)
 
     def observe_values(self, read_values: Mapping[str, ReadValue], *, cost: float | None = None) -> None:
-        """Record several values, `read_values`, at once. If any value is invalid, no value is recorded.
+        """Record several values at once, given as the mapping `read_values`.
+
+        If any value is invalid, no value is recorded.
 
         Parameters
         ----------
@@ -348,9 +373,9 @@ class Planner(ABC):
             self._note(name, read_value.code)
 
     def replace_value(self, feature: str, read_value: ReadValue) -> None:
-        """Replace a feature's earlier value by `read_value`, and recompute the patient's state.
+        """Replace the earlier value of a feature by `read_value`.
 
-        This costs nothing.
+        A correction costs nothing. The state of the patient is recomputed.
         """
         if feature not in self._log.observed:
             step = "observe it"
@@ -363,10 +388,10 @@ class Planner(ABC):
         return with_number(self.question_bundle, feature, self._log.observed[feature], self._log.numbers.get(feature))
 
     def skip(self, name: str) -> None:
-        """Mark the feature `name`, or the unobserved features of the panel `name`, as not measurable.
+        """Mark a feature, or all unobserved features of a panel, as not measurable.
 
-        A skipped feature is never suggested again. If the answer is certain, no value of a skipped feature could change
-        it.
+        A skipped feature is not suggested again. If the answer was certain before the skip, it stays certain, because
+        no value of a feature could change it.
         """
         asked = self._asked if self._fresh else None
         if asked is not None and name == asked.name:
@@ -384,7 +409,7 @@ class Planner(ABC):
         self._take(Action("skip", tuple(features), (None,) * len(features), 0.0, "cannot be measured"))
 
     def undo(self) -> Action:
-        """Undo the last observation, correction or skip, and return it."""
+        """Undo the last step and return it. A step is an observation, a correction or a skip."""
         if not self._log.actions:
             raise PlannerError(Fault("undo", "no step to take back", "one or more", "observe something first"))
         *earlier, last = self._log.actions
@@ -395,7 +420,7 @@ class Planner(ABC):
         return last
 
     def repeat(self, actions: Iterable[Action]) -> None:
-        """Repeat the steps of an earlier session in order, with their costs and reasons."""
+        """Repeat the steps of an earlier session in their order, with the same costs and reasons."""
         for action in actions:
             for feature, value, measured, unit in action.rows():
                 code_of(self.bundle, feature, 0 if value is None else value)
@@ -418,16 +443,16 @@ class Planner(ABC):
         self._replay()
 
     def copy(self) -> Self:
-        """Return an independent copy of the planner in its current state."""
+        """Return a copy of the planner in its current state. Changes to the copy do not affect the planner."""
         shared = self.bundle, self.question_bundle, self._menu, self._index, self._state.packed
         return deepcopy(self, {id(part): part for part in shared})
 
     def history(self) -> pd.DataFrame:
         """Return a table of all steps, with one row for each value.
 
-        The columns are step, kind, feature, value, cost, spent, reason, number and unit. If a value was entered as a
-        code, its `number` is missing and its `unit` is empty. The first row of a panel contains the cost of the whole
-        panel.
+        The columns are step, kind, feature, value, cost, spent, reason, number and unit. If a value was not entered as
+        a number, its `number` is missing and its `unit` is empty. If a step has several features, only its first row
+        contains the cost, and this cost is for the whole step.
         """
         columns = ["step", "kind", "feature", "value", "cost", "spent", "reason", "number", "unit"]
         return pd.DataFrame(history_of(self._log.actions), columns=columns).astype(
@@ -435,14 +460,15 @@ class Planner(ABC):
         )
 
     def explain(self, most: int = 10) -> pd.DataFrame:
-        """Return the unobserved features with the largest gains, and the duels and entities that each feature affects.
+        """Return a table of the unobserved features with the largest gains, with one row for each feature.
 
-        The column `duels_moved` counts the duels in which the feature has a positive gain. The column `share` is the
-        feature's gain divided by the sum over all available features. The column `tells` names the entities that the
-        feature helps to tell apart. The gain of a feature is summed over all unresolved duels. With more than 200
-        entities, only duels across the top-k boundary are included. All duels have equal weight in the sum of gains.
-        With costs or panels, the columns `item`, `cost` and `gain_per_cost` refer to the feature's panel, and rows are
-        sorted by `gain_per_cost`.
+        The gain of a feature is summed over all unresolved duels (comparisons of two entities) with equal weights. With
+        more than 200 entities, only the unresolved duels between an entity in the top k and an entity outside it are
+        included. The column `duels_moved` is the number of these duels in which the feature has a positive gain. The
+        column `share` is the gain of the feature divided by the sum of the gains of all available features. The column
+        `tells` names the entities that the feature helps to tell apart. If there are costs or panels, the table also
+        has the columns `item`, `cost` and `gain_per_cost`. These columns describe the panel that contains the feature,
+        or the feature if it is in no panel. The rows are then sorted by `gain_per_cost`, else by `gain`.
 
         Parameters
         ----------
@@ -453,9 +479,9 @@ class Planner(ABC):
         return explained(self, int(most))
 
     def outcomes(self, feature: str) -> pd.DataFrame:
-        """Return one row for each possible value of an unobserved feature.
+        """Return a table with one row for each possible value of an unobserved feature.
 
-        Each row contains the answer that the planner would give if the feature had this value. The columns are `value`,
+        A row contains the answer that the planner would give if the feature had this value. The columns are `value`,
         `answer`, `probability`, `undecided`, `certain` and `words` (the text of `in_words`).
         """
         code_of(self.bundle, feature, 0)
@@ -464,11 +490,11 @@ class Planner(ABC):
     def why(self, entity: str) -> pd.DataFrame:
         """Return a table of how much each observation supports or opposes an entity.
 
-        Rows are sorted by the magnitude of `share`, largest first. The columns are `feature`, `value`, `number`, `unit`
-        and `share`. `share` is the decrease of the entity's log-odds, in nats, if this observation were removed. If
-        entities are ordered by score, `share` is the decrease of the entity's mean score against all other entities.
-        If features are coupled, or if one entity excludes all other entities, the shares need not add up to the
-        log-odds.
+        The columns are `feature`, `value`, `number`, `unit` and `share`. The share of an observation is the entity's
+        log-odds, in nats, minus the log-odds without the observation. If entities are ordered by score, the share is
+        computed from the entity's mean score against the other entities instead. The sum of all shares can differ from
+        the log-odds if features are coupled, or if a patient can have at most one entity. The rows are sorted by the
+        magnitude of `share`, largest first.
         """
         columns = ["feature", "value", "number", "unit", "share"]
         return pd.DataFrame(shares(self, entity), columns=columns).astype({"number": "Float64"})
@@ -476,34 +502,35 @@ class Planner(ABC):
     @property
     @abstractmethod
     def ordered_by(self) -> Literal["probability", "score"]:
-        """Return the name of the quantity that ranks the entities, `probability` or `score`."""
+        """Return the quantity by which entities are ordered: `probability` or `score`."""
 
     def lead(self) -> float:
-        """Return the score by which the answer leads, or 0 if entities are ordered by probability."""
+        """Return the difference in score by which the answer leads, or 0 if entities are ordered by probability."""
         return 0.0
 
     @abstractmethod
     def strengths(self) -> Floats:
-        """Return the log-odds of each entity in nats, or its mean score, (N,).
+        """Return the log-odds of each entity in nats, as an array of shape (N,).
 
-        `why` explains these values.
+        If entities are ordered by score, return the mean score of each entity instead. The method `why` explains these
+        numbers.
         """
 
     def settled_probability(self) -> float:
         """Return `answer_probability`, or 0 if the answer is a tie.
 
-        `Stop.posterior` uses this probability.
+        The stopping rule `Stop.posterior` compares this probability with its threshold.
         """
         return 0.0 if self.undecided() else self.answer_probability()
 
     def fresh(self, patient: str = "") -> Self:
-        """Return a planner for another patient, with the same settings and without observations."""
+        """Return a planner for another patient, with the same settings but without observations."""
         other = self._with(Log())
         other.patient, other.settings = patient, {**other.settings, "patient": patient}
         return other
 
     def without(self, feature: str) -> Self:
-        """Return a copy of the planner in which this feature is unobserved."""
+        """Return a copy of the planner without the observation of this feature."""
         log = Log()
         log.observed = {name: value for name, value in self._log.observed.items() if name != feature}
         return self._with(log)
@@ -515,7 +542,7 @@ class Planner(ABC):
         return other
 
     def _open_duels(self) -> Ints:
-        """Return the indices of the unresolved duels over which `explain` sums the gains."""
+        """Return the indices of the unresolved duels (comparisons of two entities) whose gains `explain` sums."""
         if len(self.bundle.entities) > ALL_DUELS_UP_TO:
             return self._view().contested
         return np.flatnonzero(~self._state.resolved())
@@ -541,18 +568,18 @@ class Planner(ABC):
         return replace(view, tie=tie, find_scores=lambda: self.scores_by(BACKGROUND), find_rank=lambda: rank)
 
     def _chosen_item(self, view: View, offered: Bools) -> Suggestion:
-        """Return the feature or panel that the allocation rule chooses among the available features."""
+        """Return the feature or panel that the allocation rule chooses from the available features."""
         return chosen_item(self.rule, view, self._menu, self._offer().price, offered)
 
     def _to_begin_with(self) -> int | None:
-        """Return the index of the first affordable item of the option `first`, or None if there is none."""
+        """Return the index of the first item of the option `first` that the budget allows, or None if there is none."""
         offered = self._menu.item_of[self._offer().affordable]
         return next((item for item in self._first if item in offered), None)
 
     def _first_item(self) -> Suggestion:
         """Return the feature or panel to suggest.
 
-        The text of the suggestion's reason mentions the effects of costs, panels and the budget.
+        The `reason` of the suggestion states how costs, panels and the budget affected the choice.
         """
         if (named := self._to_begin_with()) is not None:
             open_ = [self.bundle.features[j] for j in self._menu.members[named] if self._offer().open[j]]
@@ -582,7 +609,7 @@ class Planner(ABC):
         return replace(item, reason=words)
 
     def _with_others(self, item: Suggestion) -> Suggestion:
-        """Return a suggestion that adds other items to `item`, up to `together` items in total."""
+        """Return a suggestion that contains `item` and further items, at most `together` items in total."""
         offer, menu, belief = self._offer(), self._menu, self._belief
         assert belief is not None
         features = belief.together(
@@ -601,7 +628,7 @@ class Planner(ABC):
 
     @property
     def _counts_patients(self) -> bool:
-        """Return True if the planner uses probabilities that were estimated from labelled patients (`afa.update`)."""
+        """Return True if the planner uses probabilities that `afa.update` estimated from labelled patients."""
         rates = self.question_bundle.rates
         return (
             rates is not None
@@ -610,7 +637,10 @@ class Planner(ABC):
         )
 
     def _offer(self) -> Offer:
-        """Return the features that can be suggested in the current state, computed once for each state."""
+        """Return the features that can be suggested in the current state.
+
+        The result is cached until the state changes.
+        """
         if self._offered is None:
             self._offered = offer_of(self._menu, self.bundle, self._log, self._left())
         return self._offered
@@ -619,7 +649,7 @@ class Planner(ABC):
         return np.inf if self.stop.budget is None else self.stop.budget - self.spent
 
     def _forget(self) -> None:
-        """Discard the suggestion and the available features, because they belong to the previous state."""
+        """Discard the cached suggestion and the cached available features, because the state has changed."""
         self._fresh, self._offered = False, None
 
     def _take(self, action: Action) -> None:
@@ -627,7 +657,7 @@ class Planner(ABC):
         self._forget()
 
     def _replay(self) -> None:
-        """Rebuild the patient's state by repeating the observations in the log."""
+        """Rebuild the state of the patient from the observations in the log."""
         self._state = self._new_patient()
         self._belief = self._at_first and self._at_first.copy()
         for feature, value in self._log.observed.items():
@@ -635,15 +665,15 @@ class Planner(ABC):
         self._forget()
 
     def _note(self, feature: str, value: int) -> None:
-        """Update the patient's state and the belief about scores with one observed value."""
+        """Add one observed value to the state of the patient and to the belief about scores."""
         self._state.observe(self._index[feature], value)
         if self._belief is not None:
             self._belief.observe(self._index[feature], value)
 
     def _score_table(self) -> ScoreTable:
-        """Return the terms of all scores S_v as a `ScoreTable` for `Belief`.
+        """Return the terms of all scores S_v in the form that `Belief` needs.
 
-        Entities with equal scores are sorted by name (decisions.md S6).
+        The table orders entities with equal scores by name (docs/decisions.md, S6).
         """
         if isinstance(self._state, ExplicitPatient):
             table = self._state.score_table(self.bundle.entities, self.bundle.features)
@@ -652,9 +682,10 @@ class Planner(ABC):
         return replace(table, places=name_places(self.bundle.entities))
 
     def scores_by(self, score: str) -> Floats:
-        """Return the preference scores named `score`, (N, N).
+        """Return the preference score of each entity over each other entity, as an array of shape (N, N).
 
-        For the score `background`, a preference is the difference of two entities' expected scores.
+        The parameter `score` is the name of the score. If it is `background`, the preference is the difference of the
+        two entities' expected scores.
         """
         if score != BACKGROUND or self._belief is None:
             return self._state.scores(score)
@@ -663,11 +694,11 @@ class Planner(ABC):
         return np.where(np.abs(found) <= self._belief.table.tie, 0.0, found)
 
     def top_probability(self) -> float:
-        """Return the probability that the current top k is also the top k at full observation. Ties count as right.
+        """Return the probability that the current top k is also the top k when all features have been observed.
 
-        The probability is valid only for patients from the population that the option `background` describes. The error
-        rate of the answer must be measured on data (docs/frontier.md). Raise a `PlannerError` if the planner has no
-        background.
+        If a tie decides, the current top k counts as right. The probability is valid only for patients from the
+        population that the option `background` describes. How often the answer is wrong must be measured on data
+        (docs/frontier.md). Raise a `PlannerError` if the planner has no background.
         """
         if self._belief is None:
             step = "give score='background', or allocation='frontier'"

@@ -1,4 +1,4 @@
-"""Decide the binary question: is one entity present in a patient, yes or no?"""
+"""A planner for the binary question: is one entity present in a patient, yes or no?"""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ from afa.planner.rules import Rule
 class BinaryPlanner(Planner):
     """Decide whether one entity is present in a patient, with few measurements.
 
-    The closure (`afa.model.closure`) makes two class models: with the entity, and without it. One duel compares the two
-    classes. The score difference in this duel is the entity's model S (tab:mode-mapping). The parameters of
-    `BinaryPlanner` are those of `TopKPlanner`, except `k` and `holds`. The following parameters differ.
+    The planner compares two models: one for patients with the entity, and one for patients without it. An assumption
+    called closure determines these two models (`afa.model.closure`). The difference of their scores is the entity's
+    model S (tab:mode-mapping). The parameters of `BinaryPlanner` are those of `TopKPlanner`, except `k` and `holds`,
+    and except the following parameters.
 
     Parameters
     ----------
@@ -80,26 +81,28 @@ class BinaryPlanner(Planner):
         super().__init__(bundle, models, checked, new_patient, asked)
 
     def score(self) -> float:
-        """Return how much the preference score favours the class with the entity over the class without the entity.
+        """Return the preference score of the class with the entity over the class without the entity.
 
-        As in the paper, this score is not calibrated.
+        As in the paper, the score is not calibrated.
         """
         return float(self.scores_by(self.guide)[0, 1])
 
     def log_odds(self) -> float:
-        """Return the calibrated log-odds of the entity, in nats, from two ELBOs (decisions.md S15).
+        """Return the calibrated log-odds of the entity in nats, computed from two ELBOs (docs/decisions.md, S15).
 
-        Before any observation, these log-odds equal the prior log-odds.
+        Without observations, these log-odds equal the prior log-odds.
         """
         evidence = self._state.log_evidence()
         return float(evidence[0] - evidence[1])
 
     def probability(self) -> float:
-        """Return P(entity | x_obs). The probability is the logistic function of `log_odds` (prop:calibration)."""
+        """Return P(entity | x_obs), the logistic function of `log_odds` (prop:calibration)."""
         return float(expit(self.log_odds()))
 
     def probabilities(self) -> dict[str, float]:
-        """Return a dictionary with the probabilities that the entity is present and absent.
+        """Return the probability that the entity is present and the probability that it is absent.
+
+        The keys of the mapping are the name of the entity, and `not` followed by this name.
 
         Examples
         --------
@@ -112,7 +115,7 @@ class BinaryPlanner(Planner):
         return dict(zip(self.bundle.entities, (held, 1 - held), strict=True))
 
     def decision(self, by: Literal["calibrated", "raw"] | None = None) -> Literal[-1, 0, 1]:
-        """Return 1 if `log_odds` or `score` favours the entity, -1 if it opposes the entity, and 0 for a tie.
+        """Return 1 if the entity is favoured, -1 if its absence is favoured, and 0 if there is a tie.
 
         Parameters
         ----------
@@ -128,27 +131,33 @@ class BinaryPlanner(Planner):
         return 0 if abs(value) <= self._state.packed.tie else 1 if value > 0 else -1
 
     def answer(self) -> list[str]:
-        """Return the name of the entity, or `not` and its name if `decision` is -1."""
+        """Return a list with one name: the name of the entity or, if `decision` is -1, `not` followed by this name."""
         return [self.bundle.entities[1 if self.decision() < 0 else 0]]
 
     def answer_probability(self) -> float:
-        """Return the probability of the answer: P(entity | x_obs), or 1 - P(entity | x_obs) if `decision` is -1."""
+        """Return the probability of the current answer.
+
+        This is P(entity | x_obs) or, if `decision` is -1, 1 - P(entity | x_obs).
+        """
         return 1 - self.probability() if self.decision() < 0 else self.probability()
 
     ordered_by = "probability"
 
     def strengths(self) -> Floats:
-        """Return the log-odds of the entity and of its absence, (2,) nats."""
+        """Return the log-odds in nats that the entity is present, and the log-odds that it is absent.
+
+        The result has the shape (2,).
+        """
         return np.array([self.log_odds(), -self.log_odds()])
 
     def undecided(self) -> list[str]:
-        """Return the names of both classes if `decision` is a tie, else an empty list."""
+        """Return the names of both classes if `decision` is 0 (a tie), else an empty list."""
         return list(self.bundle.entities) if self.decision() == 0 else []
 
     def confidence(self) -> float:
         """Return the larger of `probability` and 1 - `probability`.
 
-        With the score `background`, return `top_probability` instead.
+        With the score `background`, return the result of `top_probability` instead.
         """
         if self.guide == BACKGROUND:
             return self.top_probability()
@@ -156,7 +165,10 @@ class BinaryPlanner(Planner):
         return max(probability, 1 - probability)
 
     def resolved(self) -> bool:
-        """Return True if no completion of the unobserved features can change `decision` (tight `l1` bracket)."""
+        """Return True if no values of the unobserved features can change `decision`.
+
+        The tight `l1` score bounds show this.
+        """
         return bool(self._state.resolved()[0])
 
     certain = resolved

@@ -1,9 +1,9 @@
 """Cluster entities with similar models, for the clustered allocation rules and for Layer 0.
 
-The distance of two entities is the l1 distance of their model parameters given the observations. The parameters of a
-model are the effective unaries and the couplings of the unobserved features. Each coupling counts once. Clusters of
-entities are formed by complete linkage. Allocation rules recompute clusters every `CLUSTER_EVERY` observations
-(sec:topk_alloc, docs/decisions.md).
+The parameters of an entity's model are the effective unaries of all features and the couplings between unobserved
+features. The distance of two entities is the l1 distance of their parameters, given the observations of a patient. In
+this distance, each coupling counts once. Clusters are formed by complete linkage. The clusters for allocation rules are
+computed again after every `CLUSTER_EVERY` observations (sec:topk_alloc, docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ Clusters = tuple[tuple[int, ...], ...]
 
 
 class Clustering:
-    """Return one patient's clusters of entities, computed again after every `CLUSTER_EVERY` observations.
+    """Compute the clusters of entities for one patient.
 
-    After t observations, clusters depend on the first n observations, where n is the largest multiple of
-    `CLUSTER_EVERY` up to t.
+    The clusters are computed again after every `CLUSTER_EVERY` observations. Between these steps, the clusters do not
+    change.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -41,7 +41,10 @@ class Clustering:
         self._clusters: Clusters = ()
 
     def at(self, observations: Mapping[str, int]) -> Clusters:
-        """Return the clusters of entities, given the observations up to the last multiple of `CLUSTER_EVERY`.
+        """Return the clusters of entities after the given observations.
+
+        The clusters are based on the first n observations, where n is the largest multiple of `CLUSTER_EVERY` that is
+        not above the number of observations.
 
         Parameters
         ----------
@@ -58,13 +61,16 @@ class Clustering:
 
 @dataclass(frozen=True, eq=False)
 class Parameters:
-    """Parameters of the conditioned models of N entities as vectors (eq:reduced-unary). Each entity has one row.
+    """Parameters of the models of N entities, given observations (eq:reduced-unary).
+
+    The parameters of each entity are one row of a matrix.
 
     Attributes
     ----------
-    values : (N, M + E) sparse float64, nats. The first M columns are effective unaries, 0 at observed features. The
-        other E columns are couplings, one for each pair of unobserved features that is coupled in any entity's model
-    row, column : (E,) int64, the two features of each of these pairs, row < column
+    values : (N, M + E) sparse float64, nats. The first M columns contain the effective unaries; they are 0 for observed
+        features. The other E columns contain the couplings, one column for each pair of unobserved features that are
+        coupled in the model of some entity
+    row, column : (E,) int64, indices of the two features of each coupled pair; row < column
 
     """
 
@@ -74,7 +80,10 @@ class Parameters:
     column: Ints
 
     def model(self, vector: Floats, prior: float = 0.0) -> PairwiseMRF:
-        """Return the model with the unaries and couplings in `vector`, (M + E,), such as a mean of rows of `values`."""
+        """Return the model whose unaries and couplings are the elements of `vector`, an array of shape (M + E,).
+
+        For example, `vector` can be the mean of several rows of `values`.
+        """
         m = len(self.bundle.features)
         ends = np.concatenate([self.row, self.column]), np.concatenate([self.column, self.row])
         couplings = sp.coo_array((np.concatenate([vector[m:], vector[m:]]), ends), shape=(m, m))
@@ -82,7 +91,7 @@ class Parameters:
 
 
 def parameters(bundle: Bundle, observations: Mapping[str, int] | None = None) -> Parameters:
-    """Return the model parameters of all entities given observations.
+    """Return the parameters of all entities' models, given observations.
 
     Parameters
     ----------
@@ -110,25 +119,29 @@ def parameters(bundle: Bundle, observations: Mapping[str, int] | None = None) ->
 
 
 def distances(bundle: Bundle, observations: Mapping[str, int] | None = None) -> Floats:
-    """Return the l1 distance between each pair of conditioned models, (N, N) nats."""
+    """Return the l1 distance in nats between the models of each two entities, given observations.
+
+    The result has the shape (N, N).
+    """
     values, observed = _evidence(bundle, observations or {})
     return model_distances(pack(bundle, overlaps=False), sharing_of(bundle), values, observed)
 
 
 def paper_clusters(n_entities: int) -> int:
-    """Return the paper's number of clusters, ceil(sqrt N) (tab:hyperparams)."""
+    """Return the number of clusters that the paper uses for N entities, ceil(sqrt N) (tab:hyperparams)."""
     return ceil(sqrt(n_entities))
 
 
 def clusters(
     distance: Floats, names: Sequence[str], *, n_clusters: int | None = None, smallest: int = SMALLEST_CLUSTER
 ) -> Clusters:
-    """Return clusters of entities as tuples of entity indices, sorted by the names of the entities.
+    """Return clusters of entities, each as a tuple of entity indices.
 
-    Complete linkage first merges the entities into `n_clusters` clusters. Then, as long as some cluster has fewer than
-    `smallest` entities, the smallest cluster is merged into its nearest cluster. Distances that differ by at most 1e-9
-    of the largest distance count as equal. Ties between clusters are broken by the name of the first member. The result
-    does not depend on the order of the entities.
+    In each cluster, the indices are sorted by the names of the entities. First, complete linkage merges the entities
+    into `n_clusters` clusters. Then, as long as a cluster has fewer than `smallest` entities, the smallest cluster is
+    merged with the cluster nearest to it. Distances count as equal if they differ by at most 1e-9 of the largest
+    distance. If several merges have equal distance, the names of the clusters' first members decide. Therefore, the
+    result does not depend on the order in which the entities are given.
 
     Parameters
     ----------
@@ -148,13 +161,16 @@ def clusters(
     by_name = np.array(sorted(range(n), key=names.__getitem__), dtype=np.int64)
     wanted = paper_clusters(n) if n_clusters is None else max(1, n_clusters)
     labels = cluster_labels(laid_out(distance.astype(np.float64)), by_name, wanted, smallest)[by_name]
-    order = np.argsort(labels, kind="stable")  # a stable sort keeps the members sorted by name
+    order = np.argsort(labels, kind="stable")  # because the sort is stable, members stay sorted by name
     parts = np.split(by_name[order], np.flatnonzero(np.diff(labels[order])) + 1)
     return tuple(tuple(part.tolist()) for part in parts)
 
 
 def _evidence(bundle: Bundle, observations: Mapping[str, int]) -> tuple[Floats, Bools]:
-    """Return two arrays: the values, (M,) float64, 0 if unobserved, and a mask of the observed features, (M,) bool."""
+    """Return two arrays of shape (M,): the values of all features, and a mask of the observed features.
+
+    The value of an unobserved feature is 0.
+    """
     index = {name: j for j, name in enumerate(bundle.features)}
     values, observed = np.zeros(len(index)), np.zeros(len(index), dtype=bool)
     for name, value in observations.items():

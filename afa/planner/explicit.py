@@ -1,7 +1,8 @@
 """Compute one patient's scores and gains under the `explicit` closure (docs/decisions.md, F1-F13).
 
-`ExplicitPatient` has the interface of `afa.engine.patient.Patient`. `ExplicitPatient` does not use compiled kernels. In
-this module, a side is a hypothesis (an entity) that duels compare, with its two models (`afa.planner.sides`).
+`ExplicitPatient` has the same interface as `afa.engine.patient.Patient`, but does not use compiled kernels. A
+hypothesis is the statement that an entity is present, or that it is absent. Duels compare two hypotheses. A side
+contains the two models of one hypothesis (`afa.planner.sides`).
 """
 
 from __future__ import annotations
@@ -30,17 +31,19 @@ AT_ONCE = 500
 
 
 class ExplicitPatient(PatientState):
-    """Store the state of one patient. A side is one hypothesis about the patient, with two models.
+    """Compute and store the state of one patient under the `explicit` closure.
 
-    There are N hypotheses, Q = N (N - 1) / 2 duels, and M features.
+    In the shapes of arrays, N is the number of hypotheses, Q = N (N - 1) / 2 the number of duels (comparisons of two
+    hypotheses), and M the number of features.
 
-    An observation only marks hypotheses as changed. Inference for a hypothesis runs when a method needs its results.
+    The method `observe` only marks the hypotheses that an observation affects. Inference for these hypotheses runs when
+    a method needs its results.
 
     Parameters
     ----------
     rivals : True if exactly one side holds, so that the gain of a duel is about which of the two; False if each may
         hold independently, so that the gain is the sum over both
-    may_be_none : with `rivals`, True if possibly no side holds
+    may_be_none : with `rivals`, True if it is possible that no side holds
     inference : `mean_field` or `exact`
     gain : `cmi` or `wald_magnitude`
     tau : factor that shrinks log-odds towards the prior (F16); sides with `repeats` compute their own factor
@@ -79,7 +82,7 @@ class ExplicitPatient(PatientState):
     def observe(self, feature: int, value: int) -> None:
         """Record one observed value.
 
-        Hypotheses whose models do not contain the feature keep their state.
+        If the models of a hypothesis do not contain the feature, the state of the hypothesis does not change.
         """
         self.observed[feature], self.values[feature] = True, value
         self._round += 1
@@ -91,9 +94,10 @@ class ExplicitPatient(PatientState):
             self._stale[v] |= place >= 0 or grouped
 
     def score_table(self, entities: tuple[str, ...], features: tuple[str, ...]) -> ScoreTable:
-        """Return all hypotheses' scores S_v as a table for `Belief`, with log-odds shrunk by tau (docs/frontier.md).
+        """Return the scores S_v of all hypotheses in the form that `Belief` needs (docs/frontier.md).
 
-        Raise a `PlannerError` if tau is `effective`, because tau then depends on the observed features.
+        The log-odds in the table are shrunk by the factor tau. Raise a `PlannerError` if tau is `effective`, because
+        this tau depends on which features are observed.
         """
         if any(side.repeats is not None for side in self.packed.sides):
             found, step = "tau effective with a background", "give tau a number, or leave it out"
@@ -108,7 +112,10 @@ class ExplicitPatient(PatientState):
 
     @property
     def closed(self) -> Bools:
-        """Return True for each feature that is observed or excluded by a +1 in its exclusive group, (M,)."""
+        """Return a mask of the features that cannot be suggested, as an array of shape (M,).
+
+        These are the observed features, and the features of an exclusive group in which a feature is observed as +1.
+        """
         closed = self.observed.copy()
         for group in self.packed.groups:
             closed[group] |= (self.values[group] == 1).any()
@@ -120,7 +127,10 @@ class ExplicitPatient(PatientState):
         self._stale[:] = False
 
     def _solve(self, v: int) -> None:
-        """Compute one hypothesis's log-odds, predictive probabilities and terms, given observations (F2c, F3, F11)."""
+        """Compute the log-odds, predictive probabilities and terms of one hypothesis.
+
+        The computation uses all observations so far (docs/decisions.md, F2c, F3 and F11).
+        """
         side, states = self.packed.sides[v], self._states[v]
         self.leads[v] = states[0].constant - states[1].constant
         solved = [self._solved(state) for state in states]
@@ -147,9 +157,9 @@ class ExplicitPatient(PatientState):
         return solution.elbo, solution.marginals
 
     def _solve_group(self, v: int, group: Ints, classes: Floats) -> float:
-        """Set the predictive probabilities and terms of the features in an exclusive group for one hypothesis.
+        """Set the predictive probabilities and terms of the features of an exclusive group, for one hypothesis.
 
-        Return the log-odds from the group's observed features (F13).
+        Return the log-odds that the observed features of the group add (docs/decisions.md, F13).
         """
         open_, hit = ~self.observed[group], self.values[group] == 1
         left = 1.0 - (classes * (self.observed[group] & ~hit)).sum(axis=1)
@@ -165,7 +175,10 @@ class ExplicitPatient(PatientState):
         return float(np.log(left[0] / left[1]))
 
     def log_evidence(self) -> Floats:
-        """Return the log-odds of each hypothesis, including the prior, shrunk by `tau`, (N,) nats (F16)."""
+        """Return the log-odds of each hypothesis in nats, as an array of shape (N,).
+
+        The log-odds include the prior, and are shrunk towards it by the factor `tau` (docs/decisions.md, F16).
+        """
         self._solve_stale()
         return self._believed(self.log_odds)
 
@@ -173,9 +186,9 @@ class ExplicitPatient(PatientState):
         return np.asarray(self._empty + self.tau * (log_odds - self._empty))
 
     def scores(self, score: str) -> Floats:
-        """Return the preference scores `two_elbo` or `wald`, (N, N) nats.
+        """Return the preference scores in nats, as an array of shape (N, N).
 
-        Scores within rounding error of 0 are set to 0.
+        The parameter `score` is `two_elbo` or `wald`. A score counts as 0 if it may differ from 0 only by rounding.
         """
         self._solve_stale()
         by_side = self._believed(self.leads if score == "wald" else self.log_odds)
@@ -183,9 +196,10 @@ class ExplicitPatient(PatientState):
         return np.where(np.abs(values) <= self.packed.tie, 0.0, values)
 
     def lead(self, duels: Ints | None = None) -> Floats:
-        """Return the log-odds of a over b from the observed features alone, for each duel (a, b), (q,) nats.
+        """Return the log-odds of hypothesis a over hypothesis b for each duel (a, b), from the observed features alone.
 
-        `duels` contains ascending indices. By default all duels are used.
+        The parameter `duels` contains the indices of the duels in ascending order. By default, all duels are included.
+        The result is in nats and has one element for each duel.
         """
         self._solve_stale()
         a, b = self.sides(duels).T
@@ -193,10 +207,10 @@ class ExplicitPatient(PatientState):
         return np.asarray(leads[a] - leads[b])
 
     def resolved(self, duels: Ints | None = None) -> Bools:
-        """Return True for each duel whose sign no values of any unobserved features can change, (q,) bool (F12).
+        """Return a mask of the resolved duels (comparisons of two hypotheses; docs/decisions.md, F12).
 
-        If the constant kappa is known, the result is valid for mean-field and for exact inference, whose scores differ
-        by kappa.
+        A duel is resolved if no values of the unobserved features can change its winner. Mean-field and exact scores
+        differ by the constant kappa. If kappa is known, a resolved duel is resolved for both kinds of scores.
         """
         self._solve_stale()
         chosen = np.arange(self.n_duels) if duels is None else duels
@@ -211,18 +225,21 @@ class ExplicitPatient(PatientState):
         return np.asarray((low > self.packed.tie) | (high < -self.packed.tie))
 
     def intervals(self) -> Floats:
-        """Return each hypothesis's smallest and largest S_v over all values of the unobserved features, (N, 2) nats."""
+        """Return bounds on each hypothesis's score S_v over all values of the unobserved features, in nats.
+
+        The result has the shape (N, 2): a lower and an upper bound for each hypothesis.
+        """
         self._solve_stale()
         return np.array([self._interval(v, None) for v in range(len(self.packed.sides))])
 
     def _interval(self, a: int, b: int | None) -> tuple[float, float]:
-        """Return a lower and an upper bound on S_a, or on S_a - S_b (F12).
+        """Return a lower and an upper bound on S_a or, if b is given, on S_a - S_b (docs/decisions.md, F12).
 
-        The bounds add the smallest (at most 0) and largest (at least 0) contribution of each unobserved feature or
-        pair.
+        The lower bound adds the smallest possible contribution of each unobserved feature and pair of features. The
+        upper bound adds the largest possible contributions. A contribution can always be 0.
         """
         repeats = self.packed.sides[a].repeats
-        if b is not None and repeats is not None:  # each hypothesis's tau changes with the observed features
+        if b is not None and repeats is not None:  # tau depends on the hypothesis and on the observed features
             (low, high), (other_low, other_high) = self._interval(a, None), self._interval(b, None)
             return low - other_high, high - other_low
         sides = [(1.0, a)] if b is None else [(1.0, a), (-1.0, b)]
@@ -246,7 +263,7 @@ class ExplicitPatient(PatientState):
         return start + tau * low, start + tau * high
 
     def _group_interval(self, group: Ints, sides: Sequence[tuple[float, Floats]]) -> tuple[float, float]:
-        """Return the smallest and largest contribution of the unobserved features of an exclusive group, nats."""
+        """Return bounds, in nats, on the contribution of the unobserved features of an exclusive group to a score."""
         open_, seen = (np.flatnonzero(self.observed[group] == known) for known in (False, True))
         if (self.values[group] == 1).any() or not len(open_):
             return 0.0, 0.0
@@ -267,11 +284,17 @@ class ExplicitPatient(PatientState):
         return min(0.0, *ends), max(0.0, *ends)
 
     def gains(self, duels: Bools) -> Floats:
-        """Return the gain of each feature for each duel that the mask `duels`, (Q,), selects, (q, M) nats."""
+        """Return the gain of each feature for the selected duels (comparisons of two hypotheses), in nats.
+
+        The parameter `duels` is a mask of shape (Q,). The result has the shape (q, M), where q is the number of
+        selected duels.
+        """
         return self._gains(np.flatnonzero(duels))
 
     def gain_of(self, features: list[int], duels: Ints) -> Floats:
-        """Return the gain of each duel, summed over the given features, (q,) nats.
+        """Return, for each given duel (comparison of two hypotheses), the sum of the given features' gains, in nats.
+
+        The result has the shape (q,).
 
         Parameters
         ----------
@@ -281,7 +304,9 @@ class ExplicitPatient(PatientState):
         return np.asarray(self._gains(duels)[:, features].sum(axis=1))
 
     def summed_gain(self, duels: Ints, weights: Floats) -> Floats:
-        """Return the gain of each feature, summed over duels with the given weights, (M,) nats (eq:feature_selection).
+        """Return the weighted sum of each feature's gains over the given duels, in nats (eq:feature_selection).
+
+        A duel is a comparison of two hypotheses. The result has the shape (M,).
 
         Parameters
         ----------
@@ -295,15 +320,19 @@ class ExplicitPatient(PatientState):
         return total
 
     def total_unary(self) -> Floats:
-        """Return half the range of each feature's terms, summed over hypotheses, (M,) nats; 0 if observed (A7, F11)."""
+        """Return half the range of each feature's terms, summed over hypotheses, in nats.
+
+        The result has the shape (M,) and is 0 for observed features (docs/decisions.md, A7 and F11).
+        """
         self._solve_stale()
         return np.asarray(self._half_range(self.terms).sum(axis=0))
 
     def information(self) -> Floats:
-        """Return the mutual information of each feature and the true hypothesis, (M,) nats; 0 for observed features.
+        """Return the mutual information of each feature and the true hypothesis, in nats.
 
-        If several hypotheses can be true at once, the result is a sum over hypotheses. Each hypothesis adds the mutual
-        information between the feature and whether the hypothesis is true.
+        The result has the shape (M,) and is 0 for observed features. If several hypotheses can be true at once, the
+        result is a sum over hypotheses: each hypothesis adds the mutual information of the feature and the truth of the
+        hypothesis.
         """
         odds, (one, other) = self.log_evidence(), self.predictive
         if not self.rivals:
@@ -334,7 +363,9 @@ class ExplicitPatient(PatientState):
         return np.asarray(np.where(self.observed, 0.0, half))
 
     def _cmi(self, odds: Floats, one: Floats, other: Floats, states: list[tuple[Ints, Floats, Floats]]) -> Floats:
-        """Return the mutual information I(y; x_f) of each feature for each pair of hypotheses, (q, M) nats (eq:cmi).
+        """Return the mutual information I(y; x_f) of each feature x_f for each pair of hypotheses, in nats (eq:cmi).
+
+        The result has the shape (q, M).
 
         Parameters
         ----------
@@ -349,12 +380,13 @@ class ExplicitPatient(PatientState):
         return np.where(gain < ZERO_GAIN, 0.0, gain)
 
     def _states_of(self, a: Ints, b: Ints) -> list[tuple[Ints, Floats, Floats]]:
-        """Return the unobserved features and probabilities of each exclusive group that one measurement reveals.
+        """Return the features and probabilities of each exclusive group whose features are all measured at once.
 
-        Each group has two probability arrays, (q, g + 1), for the hypotheses a and b; the last column is the
-        probability that no member is +1. The probabilities for a are conditional on entity a being present. If several
-        hypotheses can be true at once, the probabilities for b are conditional on entity a being absent. Otherwise, the
-        probabilities for b are conditional on entity b being present.
+        For each such group, the result contains the indices of the g unobserved features and two arrays of shape (q, g
+        + 1), one for hypothesis a and one for hypothesis b. The first g columns are the probabilities that each feature
+        is +1. The last column is the probability that no feature is +1. The probabilities for a assume that entity a is
+        present. The probabilities for b assume that entity b is present or, if several hypotheses can be true at once,
+        that it is absent.
         """
         found = []
         for group, together in zip(self.packed.groups, self.packed.measured_at_once, strict=True):

@@ -1,10 +1,10 @@
 """Exclude entities from the top k before any feature is observed (Layer 0, App. supp:layer0_lipschitz).
 
-Entities are clustered by the l1 distance of their potentials (`afa.planner.cluster`). In the paper, each cluster gets
-an interval around its centroid's score. A cluster of entities is removed if enough other entities are better. The
-centroid's score is an expectation under the centroid's model, not under a patient's state. The paper's certificates
-(statements that one entity beats another) can therefore be false (docs/decisions.md). The sound certificates in this
-module compare the possible scores over all values of the features.
+Entities are clustered by the l1 distance of their potentials (`afa.planner.cluster`). The paper computes an interval
+around the score of each cluster's centroid. All entities of a cluster are excluded if enough other entities have higher
+intervals. The paper's certificates (statements that one entity beats another) can be false, because the score of a
+centroid is an expectation under the centroid's model and not under the state of a patient (docs/decisions.md). The
+sound certificates in this module compare the scores that are possible over all values of the features.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Bounds = tuple[Floats, Floats, Bools]
 
 @dataclass(frozen=True, eq=False)
 class Cluster:
-    """A cluster of entities. The centroid is the mean of the members' log-odds and parameters.
+    """A cluster of entities. Its centroid is the mean of the log-odds and parameters of its members.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Cluster:
     score : E_q[S_c] of the centroid model under its own mean-field marginals without observations, nats
     norm : l1 norm of the centroid, K_c, nats
     contraction : largest beta L^2 of the members
-    converged : True if the solve of the centroid converged
+    converged : True if mean-field inference for the centroid converged
 
     """
 
@@ -61,9 +61,10 @@ class Cluster:
     converged: bool
 
     def lipschitz(self, criterion: str) -> float | None:
-        """Return the Lipschitz constant L_c, which is 1 for the criterion `f1` and given by eq:lc-mf for `f2`.
+        """Return the Lipschitz constant L_c of the cluster.
 
-        Return None if `f2` does not apply (beta_c L^2 >= 1).
+        L_c is 1 for the criterion `f1`. For the criterion `f2`, eq:lc-mf gives L_c. Return None if `f2` cannot be
+        applied because beta_c L^2 >= 1.
         """
         _one_of("criterion", criterion, CRITERIA)
         if criterion == "f1":
@@ -71,9 +72,10 @@ class Cluster:
         return 1.0 + self.norm / (1.0 - self.contraction) if self.contraction < 1 else None
 
     def interval(self, criterion: str) -> tuple[float, float]:
-        """Return the interval of half-width L_c r_c around the centroid's score.
+        """Return the interval from score - L_c r_c to score + L_c r_c.
 
-        If the criterion does not apply, the interval is infinite.
+        Here `score` is the score of the centroid, L_c the Lipschitz constant, and r_c the radius of the cluster. If the
+        criterion cannot be applied, the interval is infinite.
         """
         constant = self.lipschitz(criterion)
         if constant is None:
@@ -83,12 +85,12 @@ class Cluster:
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Store a partition of a bundle's entities into clusters.
+    """A partition of the entities of a bundle into clusters.
 
     Attributes
     ----------
-    label : (N,) int64, cluster of each entity, in bundle order
-    clusters : the C clusters
+    label : (N,) int64, index of each entity's cluster
+    clusters : the C clusters, in the order of these indices
 
     """
 
@@ -98,31 +100,34 @@ class Partition:
 
     @cached_property
     def centroid_gaps(self) -> Floats:
-        """Return the l1 and the l-infinity distance between each pair of centroids, (n_pairs_of_clusters, 2) nats."""
+        """Return the l1 distance and the l-infinity distance between each two centroids, in nats.
+
+        The result has one row for each pair of clusters, and two columns.
+        """
         gaps = [np.abs(a.centroid - b.centroid) for a, b in combinations(self.clusters, 2)]
         return np.array([[gap.sum(), gap.max()] for gap in gaps]).reshape(-1, 2)
 
     @property
     def gap(self) -> float:
-        """Return the smallest l1 distance between two centroids, nats; NaN if there is only one cluster."""
+        """Return the smallest l1 distance between two centroids in nats, or NaN if there is only one cluster."""
         return float(self.centroid_gaps[:, 0].min()) if len(self.clusters) > 1 else float("nan")
 
     @property
     def separation(self) -> float:
-        """Return the smallest centroid distance divided by the largest cluster radius (tab:layer0_synthetic).
+        """Return the smallest l1 distance between two centroids divided by the largest radius (tab:layer0_synthetic).
 
-        The ratio is infinite if all clusters have radius 0.
+        The result is infinite if the radius of all clusters is 0.
         """
         radius = max(cluster.radius for cluster in self.clusters)
         return self.gap / radius if radius > 0 else self.gap * float("inf")
 
     @property
     def activation(self) -> tuple[float, float]:
-        """Return two l-infinity distances that the paper's activation condition compares (sec:eval_filter).
+        """Return the two l-infinity distances in the paper's activation condition (sec:eval_filter).
 
-        The condition requires the first distance to be far below the second distance. The first distance is the largest
-        distance of a member to its centroid. The second distance is the smallest distance between two centroids, or NaN
-        if there is only one cluster.
+        The first distance is the largest distance of a member to its centroid. The second distance is the smallest
+        distance between two centroids, or NaN if there is only one cluster. The condition is that the first distance is
+        far below the second distance.
         """
         between = self.centroid_gaps[:, 1].min() if len(self.clusters) > 1 else np.nan
         return max(cluster.spread for cluster in self.clusters), float(between)
@@ -130,13 +135,12 @@ class Partition:
 
 @dataclass(frozen=True, eq=False)
 class Certificates:
-    """Store which entities Layer 0 excludes before any observation.
+    """Certificates of Layer 0: which entities beat which others, and which entities are therefore excluded.
 
     Attributes
     ----------
-    beats : (N, N) bool, True where the row's entity is certified to beat the column's entity for all values of the
-        features
-    needed : an entity is excluded from the top k if at least this many entities beat it
+    beats : (N, N) bool, True if the entity of the row is certified to beat the entity of the column
+    needed : number of entities that must beat an entity to exclude it from the top k
 
     """
 
@@ -146,22 +150,30 @@ class Certificates:
 
     @property
     def dominators(self) -> Ints:
-        """Return, for each entity, the number of entities that are certified to beat it, (N,) int64."""
+        """Return, for each entity, the number of entities that are certified to beat it.
+
+        The result has the shape (N,).
+        """
         counts: Ints = self.beats.sum(axis=0)
         return counts
 
     @property
     def out(self) -> Bools:
-        """Return True for each entity that is certified to be outside the top k, (N,)."""
+        """Return a mask of the entities that are certified to be outside the top k.
+
+        The mask has the shape (N,).
+        """
         return np.asarray(self.dominators >= self.needed)
 
     @property
     def eliminated(self) -> tuple[str, ...]:
-        """Return the names of the excluded entities, in the order of the bundle."""
+        """Return the names of the excluded entities in the order of the bundle."""
         return tuple(name for name, out in zip(self.entities, self.out, strict=True) if out)
 
     def clusters_out(self, label: Ints) -> Bools:
-        """Return True for each cluster whose members are all excluded, (C,).
+        """Return a mask of the clusters whose members are all excluded.
+
+        The mask has the shape (C,).
 
         Parameters
         ----------
@@ -172,18 +184,18 @@ class Certificates:
 
 
 def score_distances(entities: Parameters) -> Floats:
-    """Return the l1 distance between the log-odds and parameters of each pair of entities, (N, N) nats.
+    """Return the l1 distance, in nats, between the log-odds and parameters of each two entities.
 
-    Each distance bounds the difference of two entities' scores.
+    The scores of two entities differ by at most this distance. The result has the shape (N, N).
     """
     return distances(entities.bundle) + np.abs(_leads(entities.bundle))
 
 
 def partition(entities: Parameters, n_clusters: int, *, solver: Solver | None = None) -> Partition:
-    """Return the entities in `n_clusters` clusters, formed by complete linkage.
+    """Return a partition of the entities into `n_clusters` clusters, formed by complete linkage.
 
-    The score of each cluster's centroid is computed once, by mean-field. A cluster may contain any number of entities.
-    The paper uses up to 24 clusters; a minimum size of `SMALLEST_CLUSTER` would leave at most five clusters.
+    A cluster may have only one member, because a minimum of `SMALLEST_CLUSTER` members would leave at most five
+    clusters, and the paper uses up to 24. The score of each cluster's centroid is computed by mean-field inference.
 
     Parameters
     ----------
@@ -227,8 +239,8 @@ def partition(entities: Parameters, n_clusters: int, *, solver: Solver | None = 
 def centroid_certificates(parted: Partition, k: int, *, criterion: str = "f1", rule: str = "n_minus_k") -> Certificates:
     """Return the paper's certificates.
 
-    A cluster beats another cluster if its interval of scores is entirely above the other cluster's interval. All
-    members of the better cluster then beat all members of the worse cluster.
+    A cluster beats another cluster if its interval of scores is entirely above the interval of the other cluster. Each
+    member of the better cluster then beats each member of the worse cluster.
 
     Parameters
     ----------
@@ -245,11 +257,12 @@ def centroid_certificates(parted: Partition, k: int, *, criterion: str = "f1", r
 
 
 def sound_certificates(entities: Parameters, k: int, *, bounds: Bounds | None = None) -> Certificates:
-    """Return which entities beat others for all values of the features. An entity is excluded if `k` entities beat it.
+    """Return which entities beat which others, whatever the values of the features are.
 
-    Entity a beats entity b if the lowest score of a exceeds the highest score of b. Entity a also beats b if its
-    log-odds are larger by more than the l1 distance of their other potentials. Without priors all scores are 0 at the
-    state x = 0, so no entity is excluded.
+    Entity a beats entity b if the lowest possible score of a is above the highest possible score of b. Entity a also
+    beats entity b if the log-odds of a are larger, and the difference is above the l1 distance of all other potentials.
+    An entity is excluded if `k` entities beat it. Without priors, no entity is excluded, because all scores are 0 if
+    all features are 0.
 
     Parameters
     ----------
@@ -265,10 +278,11 @@ def sound_certificates(entities: Parameters, k: int, *, bounds: Bounds | None = 
 
 
 def completion_bounds(bundle: Bundle, *, memory_limit: int = EXACT_LIMIT) -> Bounds:
-    """Return three arrays: the lowest and the highest S_v over all values of the features, (N,) nats each, and a mask.
+    """Return bounds on each entity's score S_v over all values of the features, and a mask.
 
-    The mask, (N,) bool, is True where both bounds are exact. If exact tables would use more than `memory_limit` bytes,
-    the bounds are those of the tight `l1` interval, which are less precise.
+    The result contains three arrays of shape (N,): the lower bounds in nats, the upper bounds in nats, and a mask that
+    is True where both bounds are exact. If exact bounds of an entity would need more than `memory_limit` bytes, its
+    bounds are those of the less precise tight `l1` interval.
     """
     low, high = np.empty(len(bundle.entities)), np.empty(len(bundle.entities))
     exact = np.zeros(len(bundle.entities), dtype=bool)
@@ -321,13 +335,16 @@ def without_eliminated(
 
 
 def _leads(bundle: Bundle) -> Floats:
-    """Return the difference of prior log-odds of each two entities, (N, N) nats."""
+    """Return the difference between the prior log-odds of each two entities, in nats.
+
+    The result has the shape (N, N).
+    """
     leads: Floats = bundle.priors[:, None] - bundle.priors[None, :]
     return leads
 
 
 def _tie(bundle: Bundle) -> float:
-    """Return the largest difference between two scores that is treated as rounding error, nats."""
+    """Return the largest difference between two scores that can be due to rounding, in nats."""
     return tie_of([bundle.mrf(entity) for entity in bundle.entities]) + ROUNDING
 
 

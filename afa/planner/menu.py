@@ -1,4 +1,8 @@
-"""Define which features and panels can be measured, their prices, the choice of a rule, and the log of all steps."""
+"""The features and panels that can be measured, their prices, and the log of all steps.
+
+A panel is a group of features that are measured together. The module also applies an allocation rule to features and
+panels.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +31,15 @@ Panels = Mapping[str, Sequence[str]] | None
 
 @dataclass(frozen=True)
 class Action:
-    """Store one step of a planner. Its `kind` is `observe`, `correct` or `skip`.
+    """A step of a planner. Its `kind` is `observe`, `correct` or `skip`.
 
     Attributes
     ----------
-    features, values : the features of the step and their values; the value of a skipped feature is None
+    features, values : the features of the step, and their codes; the code of a skipped feature is None
     cost : the cost paid
-    reason : the planner's reason for suggesting the step, or a note that the step was not suggested
-    numbers, units : the measured number and the unit of each value, or None and "" for a code; empty if all values are
-        codes
+    reason : why the planner suggested the step, or a note that it did not suggest the step
+    numbers, units : the measured number and the unit of each value, or None and "" if the value was not entered as a
+        number; both are empty if no value was
 
     """
 
@@ -48,7 +52,7 @@ class Action:
     units: tuple[str, ...] = ()
 
     def rows(self) -> Iterator[tuple[str, int | None, float | None, str]]:
-        """Yield the name, code, number and unit of each feature of the step."""
+        """Yield, for each feature of the step, the name, the code, the number and the unit."""
         n = len(self.features)
         numbers, units = self.numbers or (None,) * n, self.units or ("",) * n
         return zip(self.features, self.values, numbers, units, strict=True)
@@ -64,7 +68,7 @@ def action_of(kind: Kind, read_values: Mapping[str, ReadValue], cost: float, rea
 
 
 class Log:
-    """Store all steps of a planner, with the resulting values, skipped features and total cost."""
+    """All steps of a planner, and the resulting values, skipped features and total cost."""
 
     def __init__(self, actions: Iterable[Action] = ()) -> None:
         self.actions, self.spent = list[Action](), 0.0
@@ -74,7 +78,7 @@ class Log:
             self.add(action)
 
     def add(self, action: Action) -> None:
-        """Append one action. Raise a `PlannerError` if the total cost overflows a float."""
+        """Append a step. Raise a `PlannerError` if the total cost is too large for a float."""
         if not np.isfinite(self.spent + action.cost):
             found, step = f"{action.cost:g}, after {self.spent:g}", "give costs in a larger unit"
             raise PlannerError(Fault("cost of an observation", found, "a finite sum of costs", step))
@@ -85,7 +89,7 @@ class Log:
                 self.skipped.add(feature)
                 continue
             self.skipped.discard(feature)
-            self.observed[feature] = value  # a corrected feature keeps its position in the order of observation
+            self.observed[feature] = value  # a correction does not change the order of the features
             self.numbers.pop(feature, None)
             if measured is not None:
                 self.numbers[feature] = measured
@@ -93,15 +97,16 @@ class Log:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Store the suggested item, which is a panel or a single feature.
+    """The suggested item, which is a panel or a single feature.
 
     Attributes
     ----------
     name : name of the panel or the feature
-    features : the features of the item that remain to be measured; the feature chosen by the rule comes first
+    features : the unmeasured features of the item; the feature that the rule chose is first
     cost : price of the item in the current state
     reason : explanation of the choice
-    over : duels whose gain led to the choice, with their weights; None if the choice used no gain
+    over : the duels (comparisons of two entities) whose gains led to the choice, and their weights; None if the choice
+        used no gains of duels
 
     """
 
@@ -114,9 +119,9 @@ class Suggestion:
 
 @dataclass(frozen=True, eq=False)
 class Menu:
-    """Store the items (panels and single features) that an allocation rule chooses from.
+    """The items that an allocation rule chooses from: panels and single features.
 
-    Each of the M features belongs to one of I items; the items are in the order of their first features.
+    Each of the M features belongs to one of the I items. The order of the items is the order of their first features.
 
     Attributes
     ----------
@@ -138,11 +143,17 @@ class Menu:
 
     @property
     def plain(self) -> bool:
-        """Return True if all items are single features of equal cost; costs then do not affect the order."""
+        """Return True if all items are single features with equal costs.
+
+        Costs then do not affect which feature is suggested.
+        """
         return len(self.names) == len(self.item_of) and bool((self.cost == self.cost[0]).all())
 
     def places(self, first: Sequence[str]) -> tuple[int, ...]:
-        """Return the items of the given features and panels, as indices in the given order, without repetitions."""
+        """Return the indices of the items with the given names, in the given order and without repetitions.
+
+        A name is the name of a panel or of a feature.
+        """
         known = {**{name: i for i, name in enumerate(self.names)}, **self.of_feature}
         for name in first:
             if name not in known:
@@ -151,10 +162,10 @@ class Menu:
         return tuple(dict.fromkeys(known[name] for name in first))
 
     def per_cost(self, gain: Floats, open_: Bools) -> Floats:
-        """Return the gain per unit of cost of each feature's item, (M,).
+        """Return, for each feature, the gain per unit of cost of the item that contains the feature.
 
-        The gain of an unavailable feature is 0. The gain of a panel is the sum over its available features, as if the
-        features were independent. The gain of a free item is divided by 1.
+        The gain of a panel is the sum of the gains of its available features, as if the features were independent. The
+        gain of a free item is not divided. For unavailable features, the result is 0. The result has the shape (M,).
 
         Parameters
         ----------
@@ -168,12 +179,12 @@ class Menu:
 
 
 class Offer(NamedTuple):
-    """Store which features can be suggested in the current state.
+    """The features that can be suggested in the current state.
 
     Attributes
     ----------
-    open : (M,) bool, True for features that are neither observed, nor excluded by their group, nor skipped
-    price : (I,) float64, current price of each item; 0 if the item has already been paid for
+    open : (M,) bool, True for features that are not observed, not skipped, and not excluded by an exclusive group
+    price : (I,) float64, current price of each item; 0 if the item has been paid for
     affordable : (M,) bool, True for open features whose item costs no more than the unspent budget
 
     """
@@ -184,34 +195,37 @@ class Offer(NamedTuple):
 
 
 def offer_of(menu: Menu, bundle: Bundle, log: Log, left: float) -> Offer:
-    """Return the features that can be suggested after the steps of the log.
+    """Return the features that can be suggested after the steps in `log`.
 
-    The argument `left` is the unspent part of the budget.
+    The parameter `left` is the part of the budget that has not been spent.
     """
     closed = log.observed.keys() | log.skipped | excluded_by(bundle, log.observed)
     open_ = np.array([name not in closed for name in bundle.features], dtype=bool)
     price = menu.cost.copy()
-    if len(menu.names) < len(menu.item_of):  # a panel that has been paid for can have unobserved features
+    if len(menu.names) < len(menu.item_of):  # a paid panel can have unobserved features
         paid = (name for action in log.actions if action.cost > 0 for name in action.features)
         price[[menu.of_feature[name] for name in paid]] = 0.0
     return Offer(open_, price, open_ & (price <= left * (1 + 1e-12))[menu.item_of])
 
 
 def measurements_of(bundle: Bundle) -> dict[str, tuple[str, ...]]:
-    """Return a mapping from each measurement in groups.csv to its features."""
+    """Return a mapping from the name of each measurement in groups.csv to its features."""
     groups = () if bundle.rates is None else bundle.rates.measurements
     return {name: tuple(bundle.features[j] for j in members) for name, members in groups}
 
 
 def excluded_by(bundle: Bundle, observed: Mapping[str, int]) -> set[str]:
-    """Return the unobserved features that cannot be +1 because another member of their exclusive group is +1."""
+    """Return the unobserved features that cannot be +1.
+
+    These are the features of exclusive groups in which another feature is observed as +1.
+    """
     groups = ({bundle.features[j] for j in members} for _, members in bundle.exclusive)
     hit = (group for group in groups if any(observed.get(name) == 1 for name in group))
     return set().union(*hit) - observed.keys()
 
 
 def check_exclusive(bundle: Bundle, values: Mapping[str, float]) -> None:
-    """Raise a `PlannerError` if two features of one exclusive group are both +1."""
+    """Raise a `PlannerError` if two features of an exclusive group are both +1."""
     for name, members in bundle.exclusive:
         present = [bundle.features[j] for j in members if values.get(bundle.features[j]) == 1]
         if len(present) > 1:
@@ -220,9 +234,9 @@ def check_exclusive(bundle: Bundle, values: Mapping[str, float]) -> None:
 
 
 def menu_of(bundle: Bundle, costs: Costs, panels: Panels) -> Menu:
-    """Return the menu of panels and single features for a bundle.
+    """Return the menu (panels and single features) of a bundle.
 
-    Raise a `PlannerError` that names any invalid cost or panel.
+    If a cost or panel is invalid, raise a `PlannerError` that names it.
 
     Parameters
     ----------
@@ -264,7 +278,7 @@ def menu_of(bundle: Bundle, costs: Costs, panels: Panels) -> Menu:
 
 
 def is_list(value: object) -> bool:
-    """Return True if the value is a collection other than a text."""
+    """Return True if the value is a collection, but not a text."""
     return isinstance(value, Collection) and not isinstance(value, str)
 
 
@@ -304,7 +318,10 @@ def _given_costs(costs: Costs, known: set[str]) -> dict[str, float]:
 
 
 def chosen_item(rule: Rule, view: View, menu: Menu, price: Floats, offered: Bools) -> Suggestion:
-    """Return the feature or panel that the rule chooses among the available features. Free items come first.
+    """Return the feature or panel that the rule chooses among the available features.
+
+    The rule first chooses among the free features. If none of them has a positive gain, the rule chooses among all
+    available features.
 
     Parameters
     ----------
@@ -327,9 +344,9 @@ def chosen_item(rule: Rule, view: View, menu: Menu, price: Floats, offered: Bool
 
 
 def _offering(view: View, menu: Menu, offered: Bools) -> View:
-    """Return a view in which all features except the offered features count as observed.
+    """Return a view in which every feature that is not offered is marked as observed.
 
-    In this view, gains are per unit of cost and summed over each panel.
+    If there are costs or panels, the gains in the view are summed over each panel and divided by the cost.
     """
     if menu.plain:
         return view if (offered == ~view.observed).all() else replace(view, observed=~offered)
@@ -350,10 +367,10 @@ def _offering(view: View, menu: Menu, offered: Bools) -> View:
 
 
 def history_of(actions: Iterable[Action]) -> list[dict[str, Any]]:
-    """Return one row for each value: step, kind, feature, value, cost, spent, reason, number and unit.
+    """Return a list with one row for each value: step, kind, feature, value, cost, spent, reason, number and unit.
 
-    The `value` of a skipped feature is None. If a value was entered as a code, its `number` is None. The first row of a
-    panel contains the cost of the whole panel.
+    The `value` of a skipped feature is None. If a value was not entered as a number, its `number` is None. If a step
+    has several features, only its first row contains the cost, and this cost is for the whole step.
     """
     rows, spent = list[dict[str, Any]](), 0.0
     for step, action in enumerate(actions, start=1):
@@ -370,9 +387,9 @@ def given_values(
     values: Mapping[str, Any] | pd.Series | None,
     numbers: Mapping[str, float] | pd.Series | None,
 ) -> dict[str, ReadValue]:
-    """Return a mapping from each feature to its entered value, without missing values.
+    """Return a mapping from each feature to its entered value. Missing values are omitted.
 
-    Raise a `PlannerError` if a value is invalid.
+    Raise a `PlannerError` if a value is invalid or no value is given.
 
     Parameters
     ----------
@@ -401,7 +418,7 @@ def given_values(
 
 
 def _is_missing(value: Any) -> bool:
-    """Return True if a table cell is empty: None, NaN or pandas' NA."""
+    """Return True if the value is missing: None, NaN or the NA of pandas."""
     if isinstance(value, int | np.integer | str):
         return False
     import pandas as pd  # noqa: PLC0415 (slow to import, and not needed for whole numbers)

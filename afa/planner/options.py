@@ -1,4 +1,7 @@
-"""Check the options common to both planners, including the stopping rules, and convert them to plain values."""
+"""The options that both planners have: their types, defaults and checks.
+
+The options include the stopping rules. All options can be converted to plain values.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ BACKGROUND, FRONTIER = "background", "frontier"
 """Names of the score and the rule based on the belief about scores, which needs a background (docs/frontier.md)."""
 SCORES = ("linearity", "wald", "two_elbo", "stack_a", "kl_nonzero", BACKGROUND)
 ALL_DUELS_UP_TO = 200
-"""Largest number of entities for which all duels are used; beyond it, clusters or the top-k boundary are used."""
+"""Largest number of entities for which all duels (comparisons of two entities) are used by default."""
 DUEL_GAINS = tuple(dict.fromkeys(gain for gain, _ in GAIN_KINDS))
 INFORMATION = "information"
 """Name of the gain over entities and of the rule that uses it (docs/decisions.md, F15)."""
@@ -49,14 +52,18 @@ EXPLICIT_SCORES = ("two_elbo", "wald", BACKGROUND)
 EXPLICIT_GAINS = ("cmi", "wald_magnitude", INFORMATION)
 NewPatient = Callable[[], PatientState]
 OwnRule = Callable[[Any], str | bool | None]
-"""A user-defined stopping rule: from the planner to the reason to stop or True, and to None or False to go on."""
+"""A user-defined stopping rule: a function of the planner. It returns the reason to stop, or True to stop, or None or
+False to continue.
+"""
 EFFECTIVE = "effective"
-"""Value of tau that shrinks log-odds according to how much observations repeat each other."""
+"""Value of `tau` for which the factor depends on the correlation of the observed features."""
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Stopping rules. The planner stops when one of the rules is met, or when every feature has been measured.
+    """Stopping rules.
+
+    The planner stops when at least one rule is met, or when every feature has been measured.
 
     Parameters
     ----------
@@ -69,8 +76,8 @@ class Stop:
         planner), and is not a tie. The probability is as good as the models of the bundle; its error rate must be
         measured on data (docs/stopping.md)
     probability : stop at this probability, above 1/2 and below 1, that the answer will not change
-        (`TopKPlanner.boundary_probability`, `BinaryPlanner.probability`). The probability is an estimate by the same
-        models
+        (`TopKPlanner.boundary_probability`, `BinaryPlanner.confidence`). The models of the bundle give this
+        probability, so it is as good as the models
     gain : stop when no available feature or panel has more than this gain, 0 or more, summed over the unresolved duels
     own : a user-defined rule: a function of the planner that returns the reason to stop or True, and None or False to
         go on. `stop=rule` of a planner is short for `stop=Stop(own=rule)`
@@ -106,9 +113,9 @@ class Stop:
             raise PlannerError(Fault("stop option own", repr(self.own), expected, "give a function, or leave it out"))
 
     def met_by(self, planner: base.Planner) -> str | None:
-        """Return in words the stopping rule that is met, or None.
+        """Return in words which stopping rule is met, or None if no rule is met.
 
-        The budget rule is checked by `Planner.stopped` instead.
+        The rule `budget` is not checked here but by `Planner.stopped`.
         """
         if self.certain and planner.certain():
             return "nothing left to measure can change the answer"
@@ -124,12 +131,15 @@ class Stop:
         return None
 
     def plain(self) -> dict[str, Any]:
-        """Return all stopping rules as plain values, with True in place of a user-defined stopping rule."""
+        """Return all stopping rules as plain values.
+
+        A user-defined rule is replaced by True.
+        """
         return vars(self) | {"own": self.own is not None}
 
 
 class CommonOptions(TypedDict, total=False):
-    """Declare the types of the options common to both planners. `TopKPlanner` describes the options."""
+    """Types of the options that both planners have. The docstring of `TopKPlanner` describes the options."""
 
     target: str | None
     inference: str
@@ -150,9 +160,9 @@ class CommonOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Store the options common to both planners, with their defaults. `CommonOptions` contains their types.
+    """The values of the options that both planners have, with defaults.
 
-    Raise a `PlannerError` if an option is invalid.
+    Raise a `PlannerError` if a value is invalid.
     """
 
     score: str
@@ -231,10 +241,7 @@ class Options:
 
     @property
     def believes(self) -> bool:
-        """Return True if the score or the allocation rule uses the belief about scores.
-
-        The belief about scores needs a background.
-        """
+        """Return True if the score or the allocation rule uses the class `Belief`, which needs a background."""
         return self.score == BACKGROUND or isinstance(self.rule, Frontier)
 
     @property
@@ -243,22 +250,22 @@ class Options:
 
     @property
     def lookahead_target(self) -> str | None:
-        """Return the score that the gain `f_target` uses: the gain is the expected change of this score.
+        """Return the score whose expected change is the gain `f_target`.
 
-        The default is the guiding score, if the gain `f_target` supports this score.
+        The default is the score that guides the rule, if `f_target` supports it. For other gains, return None.
         """
         return self.target or (self.score if self.gain == "f_target" and self.score in TARGETS else None)
 
     def of_patient(self) -> dict[str, Any]:
-        """Return the subset of options that `afa.engine.patient.Patient` accepts."""
+        """Return the options that `afa.engine.patient.Patient` accepts."""
         names = ("solver", "start", "inference", "gain", "look_ahead")
-        gain = "cmi" if self.gain == INFORMATION else self.gain  # some methods need a gain of duels
+        gain = "cmi" if self.gain == INFORMATION else self.gain  # some methods need a gain that is defined for duels
         return {name: getattr(self, name) for name in names} | {"target": self.lookahead_target, "gain": gain}
 
     def plain(self, panels: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-        """Return all options as plain values, with the panels in use.
+        """Return all options as plain values, including the panels in use.
 
-        If the allocation rule is user-defined, `allocation` is None.
+        If the allocation rule is user-defined, the value of `allocation` is None.
         """
         rules = RULES | {INFORMATION: Information, FRONTIER: Frontier}
         named = next((name for name, rule in rules.items() if type(self.rule) is rule), None)
@@ -276,9 +283,10 @@ class Options:
 
 
 def question_of(bundle: Bundle, k: int | None, entity: str | None) -> tuple[int, str | None]:
-    """Return two results: the size k of the top set, by default 1, and the name of the entity in question.
+    """Return k, the number of entities in the answer, and the name of the entity in a binary question, or None.
 
-    If k and the entity are both None, and the bundle has only one entity, this entity is in question.
+    The default of k is 1. If neither k nor an entity is given and the bundle has only one entity, the binary question
+    is about this entity.
     """
     if k is not None and entity is not None:
         expected, step = "one of the two questions", "leave one of them out"
@@ -287,7 +295,7 @@ def question_of(bundle: Bundle, k: int | None, entity: str | None) -> tuple[int,
 
 
 def bundle_given(bundle: Bundle | str | Path) -> Bundle:
-    """Return the bundle. If `bundle` is a path, load the bundle from this folder."""
+    """Return the bundle. If `bundle` is the path of a folder, load the bundle from the folder."""
     if isinstance(bundle, str | Path):
         return load_bundle(bundle)
     if not isinstance(bundle, Bundle):
@@ -297,10 +305,10 @@ def bundle_given(bundle: Bundle | str | Path) -> Bundle:
 
 
 def gauge_of(bundle: Bundle, asked: Closure | None) -> Closure:
-    """Return the requested closure.
+    """Return the requested closure, or the default closure if None is requested.
 
-    By default the closure is `explicit` if the bundle has probabilities or some feature lacks a possible value, else
-    `differential`.
+    A closure determines the models with and without an entity. The default is `explicit` if the bundle has
+    probabilities or if some feature cannot take all three values, else `differential`.
     """
     if asked is None:
         return "explicit" if bundle.has_probabilities or not bundle.ternary else "differential"
@@ -314,9 +322,9 @@ def gauge_of(bundle: Bundle, asked: Closure | None) -> Closure:
 def patients_of(
     bundle: Bundle, models: Bundle, options: Options, gauge: str, *, entity: str | None = None, holds: str | None = None
 ) -> tuple[NewPatient, dict[str, Any]]:
-    """Return a function that makes new patients, and the settings of the `explicit` closure.
+    """Return a function that makes the state of a new patient, and the settings of the `explicit` closure.
 
-    Raise a `PlannerError` if the closure does not support an option.
+    Raise a `PlannerError` if an option is not supported under the closure.
 
     Parameters
     ----------
@@ -363,7 +371,7 @@ def patients_of(
 
 
 def tau_of(text: str | None) -> float | str | None:
-    """Return the option tau as a number if the text is a number, else as the text."""
+    """Return the option `tau` as a number if possible, else as the given text."""
     try:
         return None if text is None else float(text)
     except ValueError:
@@ -371,7 +379,7 @@ def tau_of(text: str | None) -> float | str | None:
 
 
 def one_of(option: str, given: str, known: Sequence[str]) -> None:
-    """Raise a `PlannerError` if `given` is not among the known values of an option."""
+    """Raise a `PlannerError` if `given` is not one of the known values of an option."""
     if given not in known:
         raise PlannerError(Fault(f"planner option {option}", repr(given), " or ".join(known), "choose one of these"))
 
@@ -380,7 +388,10 @@ Init = TypeVar("Init", bound=Callable[..., None])
 
 
 def listing_options(init: Init) -> Init:
-    """Return a planner's `__init__` with all options in its signature, which rejects unknown options."""
+    """Return a planner's `__init__` whose signature lists all options.
+
+    The returned function rejects unknown options.
+    """
     own, types = signature(init), get_type_hints(Options)
     named = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
     every = [each.replace(annotation=types[name]) for name, each in signature(Options).parameters.items()]

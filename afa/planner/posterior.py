@@ -1,4 +1,4 @@
-"""Describe in words how many entities a planner's posterior probabilities assume to be present."""
+"""A text that says how many entities the posterior probabilities assume to be present."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from afa.planner.topk import TopKPlanner
 
 
 def posterior_is_of(planner: Planner) -> str:
-    """Return in words how many entities `Planner.probabilities` assumes to be present."""
+    """Return a text that says how many entities `Planner.probabilities` assumes to be present.
+
+    For a binary question, the text names the entity and its absence instead.
+    """
     if isinstance(planner, BinaryPlanner):
         return " and ".join(f"of {planner.question_bundle.shown(name)}" for name in planner.bundle.entities)
     assert isinstance(planner, TopKPlanner)

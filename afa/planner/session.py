@@ -1,4 +1,4 @@
-"""Save a planner with all its steps as a readable YAML file, and load such a file."""
+"""Save a planner and all its steps as a readable YAML file, and load a planner from such a file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OTHERS = {"top_k": {"entity", "strength"}, "binary": {"k", "layer0", "holds"}}
 
 
 class _Dumper(yaml.SafeDumper):
-    """Write NumPy numbers and texts as plain YAML values."""
+    """A YAML dumper that writes NumPy numbers and texts as plain YAML values."""
 
 
 _Dumper.add_multi_representer(np.generic, lambda dumper, value: dumper.represent_data(value.item()))  # type: ignore[type-abstract]
@@ -143,10 +143,11 @@ def session_text(planner: Planner) -> str:
 
 
 def save_session(planner: Planner, path: str | Path) -> None:
-    """Write a planner's bundle name, settings and steps to a YAML file.
+    """Write the bundle name, the settings and the steps of a planner to a YAML file.
 
-    The file contains the bundle's name and digest and the patient's observed values. A new file is readable only by its
-    owner; an existing file keeps its permissions and owner. Raise a `PlannerError` if the file cannot be written.
+    The file contains the name and digest of the bundle, but not the bundle. It contains the observed values of the
+    patient. A new file can be read only by its owner. An existing file keeps its permissions and its owner. Raise a
+    `PlannerError` if the file cannot be written.
 
     >>> from tempfile import TemporaryDirectory
     >>> from afa.model.bundle import load_bundle
@@ -173,7 +174,9 @@ def load_session(
     allocation: Rule | None = None,
     stop: Callable[[Planner], str | bool | None] | None = None,
 ) -> TopKPlanner | BinaryPlanner:
-    """Load the planner that `save_session` wrote; the bundle must not have changed since. Every step is repeated.
+    """Return the planner that `save_session` wrote to a file, with all its steps repeated.
+
+    The bundle must be the same as when the file was written.
 
     Parameters
     ----------
@@ -212,11 +215,12 @@ def replay_session(
     allocation: Rule | None = None,
     stop: Callable[[Planner], str | bool | None] | None = None,
 ) -> tuple[TopKPlanner | BinaryPlanner, list[str]]:
-    """Load a session on a bundle that was edited after the session, and return the planner and the changes in words.
+    """Load a session on a bundle that was edited after the session was saved.
 
-    Each measured number is encoded again with the feature's current range. A code is unchanged. A value that the edited
-    bundle does not accept is skipped and listed among the changes. Answers are not compared, because the earlier bundle
-    is not available.
+    Return the planner, and a list of texts that describe what changed. A measured number is encoded again with the
+    current range of its feature. A value that was entered as a code keeps this code. A value that the edited bundle
+    does not accept is skipped, and the list names it. The list does not compare answers, because the earlier bundle is
+    not available.
 
     Parameters
     ----------
@@ -258,10 +262,10 @@ def replay_session(
 
 
 def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> list[Action]:
-    """Return the steps that the edited bundle accepts, and append to `changes` which values changed or were skipped.
+    """Return the steps that the edited bundle accepts.
 
-    A feature is skipped if the edited bundle does not accept its last value. If a value was corrected, only the
-    corrected value counts.
+    The values that changed or were skipped are appended to `changes` as texts. If a value was corrected in the session,
+    only the corrected value is checked. A feature is skipped if the edited bundle does not accept its last value.
     """
     actions = [Action(**step.model_dump()) for step in steps]
     last = {row[0]: row[1:] for action in actions if action.kind != "skip" for row in action.rows()}
@@ -280,7 +284,7 @@ def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> 
             with suppress(PlannerError):
                 if read_values[feature] is not None:
                     fits[feature] = _read_again(bundle, feature, value, measured, unit)
-        # If the edited bundle rejects a value that was corrected later, the correction becomes the first value.
+        # If the edited bundle rejects the first value of a feature, a later correction counts as its first value.
         split: tuple[tuple[Kind, set[str]], ...] = ("observe", fits.keys() - known), ("correct", fits.keys() & known)
         for kind, names in split:
             if part := {name: read_value for name, read_value in fits.items() if name in names}:
@@ -293,9 +297,9 @@ def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> 
 def _compared(
     bundle: Bundle, feature: str, value: int | None, measured: float | None, unit: str, changes: list[str]
 ) -> ReadValue | None:
-    """Return a value encoded with the edited bundle's ranges, or None if the bundle does not accept the value.
+    """Return a value encoded with the ranges of the edited bundle, or None if the bundle does not accept the value.
 
-    If the code changes, a description of the change is appended to `changes`.
+    If the code differs from the code in the session, a text about this is appended to `changes`.
     """
     said = str(value) if measured is None else written(measured, unit)
     try:
@@ -313,11 +317,11 @@ def _compared(
 
 
 def _read_again(bundle: Bundle, feature: str, value: Any, measured: float | None, unit: str) -> ReadValue:
-    """Return a session's value as encoded by the edited bundle.
+    """Return a value of a session, encoded with the ranges of the edited bundle.
 
     Raise a `PlannerError` if the edited bundle does not accept the value.
     """
-    code_of(bundle, feature, 0)  # raises an error if the edited bundle does not contain the feature
+    code_of(bundle, feature, 0)  # raises an error for an unknown feature
     scale = scale_of(bundle, feature)
     if measured is None or not scale.has_range:
         return ReadValue(code_of(bundle, feature, value))
@@ -336,7 +340,10 @@ def _planner_of(
     stop: Callable[[Planner], str | bool | None] | None,
     next_step: str = f"take the session from an unedited copy, or {AGAIN}",
 ) -> TopKPlanner | BinaryPlanner:
-    """Return a planner with a session's settings, after the given steps. Errors suggest `next_step`."""
+    """Return a planner with the settings of a session, after the given steps.
+
+    Errors contain the suggestion `next_step`.
+    """
     question = stored.question
     options = stored.settings.model_dump(exclude=OTHERS[question])
     if options[needed := "entity" if question == "binary" else "k"] is None:

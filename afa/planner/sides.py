@@ -1,10 +1,10 @@
-"""Store the models of the two hypotheses (sides) of a duel under the `explicit` closure.
+"""Models of the hypotheses that duels compare under the `explicit` closure, in arrays that all patients share.
 
-A side contains the two models of one entity, in arrays that all patients share. One model describes patients with the
-entity, and the other model describes patients without the entity. The score S_v is the difference of the two models'
-energies. If a patient can have several entities, the second model has the probabilities *without* the entity. If each
-patient has exactly one entity, the second model has the background probabilities, which cancel in duels
-(docs/decisions.md, F3 and F6). In both cases the duel of a and b compares S_a with S_b.
+A side contains the two models of one hypothesis, which is that an entity is present. The first model describes patients
+with the entity. The score S_v of the hypothesis is the energy of the first model minus the energy of the second model.
+If a patient can have several entities, the second model describes patients without the entity. If a patient has at most
+one entity, the second model has the background probabilities, which cancel in the difference of two scores
+(docs/decisions.md, F3 and F6). In both cases, the duel of two hypotheses a and b compares S_a with S_b.
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ from afa.scores.belief import ScoreTable
 
 
 class Repeats(NamedTuple):
-    """Measure how strongly the observations of one hypothesis are correlated (docs/decisions.md, F16).
+    """How strongly the features of one hypothesis are correlated (docs/decisions.md, F16).
+
+    Correlated observations repeat evidence, so the log-odds are shrunk by a factor.
 
     Attributes
     ----------
-    own : (n,) float64, variance of each feature's log-ratio within a class, averaged over both classes
-    together : (n, n) float64, `own` on the diagonal, and the covariances caused by couplings, to first order
-    least : a lower bound on the factor that `believed` returns
+    own : (n,) float64, variance of each feature's log-ratio within a class; the mean over both classes
+    together : (n, n) float64, covariances of the log-ratios: `own` on the diagonal, and elsewhere the covariances
+        caused by couplings, to first order
+    least : lower bound on the factor that the method `believed` returns
 
     """
 
@@ -39,13 +42,17 @@ class Repeats(NamedTuple):
     least: float
 
     def believed(self, seen: Bools) -> Floats:
-        """Return the factor, at most 1, that shrinks the log-odds after observing the features `seen`, (..., n)."""
+        """Return the factor by which the log-odds are multiplied after observing some features. The factor is at most
+        1.
+
+        The mask `seen` has the shape (..., n) and marks the observed features.
+        """
         own, together = seen @ self.own, ((seen @ self.together) * seen).sum(axis=-1)
         return np.asarray(np.divide(own, together, out=np.ones_like(own), where=together > own))
 
 
 class Side(NamedTuple):
-    """Store the two models of one hypothesis (side) for the n features `at`.
+    """The two models of one hypothesis, and other data that do not depend on observations.
 
     Attributes
     ----------
@@ -53,7 +60,7 @@ class Side(NamedTuple):
     at : (n,) int64, indices of the features in the bundle, ascending
     links : (p, 2) int64, pairs of features that either model couples, by index in the bundle
     pair_terms : (p, 9) float64, contribution of each pair of values to E_1 - E_0, nats; NaN for impossible values
-    members : for each exclusive group, (2, g) float64, the probability of +1 of each member in either class
+    members : for each exclusive group, the probability of +1 of each member in either class, (2, g) float64
     repeats : correction for observations that repeat each other, or None; with it, the models have no couplings
 
     """
@@ -68,18 +75,18 @@ class Side(NamedTuple):
 
 
 class Fixed(NamedTuple):
-    """Store the data of all hypotheses (sides) that do not depend on observations.
+    """The data of all hypotheses that do not depend on observations.
 
     Attributes
     ----------
-    sides : the sides, N in number
+    sides : the N sides
     feature_slots : (N, M) int64, position of each feature in the models of each side; -1 if the models do not contain
         the feature
     background, possible : (M, 3) float64 and bool, probabilities of -1, 0, +1, and which of them can occur
     groups : the indices of the features of each exclusive group
     measured_at_once : for each group, True if one measurement gives all its features
-    kappa : (N,) float64, log Z_1 - log Z_0 without observations if this constant is known and missing in the models,
-        else 0
+    kappa : (N,) float64, log Z_1 - log Z_0 without observations if this constant is known and not included in the
+        models, else 0
     tie : a score of at most this magnitude counts as rounding error, nats
     ranges : cache of `links_of` by the sides asked for, with at most `KEPT` entries
 
@@ -101,8 +108,10 @@ class Fixed(NamedTuple):
         return len(self.background)
 
     def links_of(self, *sides: int) -> tuple[Ints, Floats]:
-        """Return two arrays: coupled pairs of a hypothesis or duel, (p, 2), and each pair's contribution range, (2, p).
+        """Return the p coupled pairs of features of one hypothesis or of a duel, and the range of each pair's
+        contribution.
 
+        The pairs are feature indices with the shape (p, 2). The ranges are lower and upper ends with the shape (2, p).
         Each range includes 0, because a pair with an unmeasured feature contributes 0 (docs/decisions.md, F12).
         """
         if sides not in self.ranges:
@@ -121,16 +130,17 @@ class Fixed(NamedTuple):
 
 
 KEPT = 5000
-"""Number of duels whose joined couplings are cached."""
+"""Largest number of entries in the cache of `Fixed.links_of`."""
 KNOWN: WeakKeyDictionary[Bundle, dict[tuple[str, bool, str | None, bool], Fixed]] = WeakKeyDictionary()
 
 
 def sides_for(
     bundle: Bundle, holds: str, *, exactly: bool, entity: str | None = None, discounted: bool = False
 ) -> Fixed:
-    """Return the hypotheses (sides) that duels compare, computed once for each bundle.
+    """Return the data of all hypotheses that duels compare.
 
-    The hypotheses are all entities or, for a binary question, the entity and its absence.
+    There is one hypothesis for each entity. For a binary question, the hypotheses are that the entity is present and
+    that it is absent. The result is computed once for each bundle and set of options.
 
     Parameters
     ----------
@@ -148,9 +158,9 @@ def sides_for(
 
 
 def score_table_of(fixed: Fixed, entities: tuple[str, ...], features: tuple[str, ...]) -> ScoreTable:
-    """Return the scores S_v of all hypotheses as a table for `Belief` (docs/frontier.md).
+    """Return the scores S_v of all hypotheses in the form that `Belief` needs (docs/frontier.md).
 
-    S_v is the difference of the energies of the hypothesis's two models.
+    A score S_v is the difference between the energies of the hypothesis's two models.
     """
     constant, slots, couplings = np.zeros(len(fixed.sides)), list[tuple[int, int, Floats]](), list[tuple[float, ...]]()
     for v, side in enumerate(fixed.sides):
@@ -221,9 +231,9 @@ def _laid_out(bundle: Bundle, holds: str, *, exactly: bool, entity: str | None, 
 
 
 def _repeats(one: PairwiseMRF, zero: PairwiseMRF) -> Repeats:
-    """Return the variances and covariances, within a class, of the features' log-ratios u.
+    """Return the variances and covariances of the features' log-ratios u within a class.
 
-    To first order, the covariance of features j and l is psi_jl cov(u_j, x_j) cov(u_l, x_l).
+    To first order, the covariance of the log-ratios of features j and l is psi_jl cov(u_j, x_j) cov(u_l, x_l).
     """
     n, x = one.n_features, np.array(VALUES)
     u = np.where(one.possible, one.terms, 0.0) - np.where(one.possible, zero.terms, 0.0)
@@ -240,5 +250,5 @@ def _repeats(one: PairwiseMRF, zero: PairwiseMRF) -> Repeats:
 
 
 def _again(model: PairwiseMRF, couplings: sp.csr_array, by: float) -> PairwiseMRF:
-    """Return a model with the same probabilities, other couplings, and a constant increased by `by`."""
+    """Return a model with the same probabilities, with the given couplings, and with a constant increased by `by`."""
     return PairwiseMRF.from_probabilities(np.exp(model.terms), couplings, model.prior + by, model.features)

@@ -1,11 +1,11 @@
-"""Allocation rules choose the next feature to measure. Most rules compare the gains of duels.
+"""Allocation rules, which choose the next feature to measure.
 
-Each allocation rule has its own file.
+Each rule has its own module. A rule is a class with the method `choose(view) -> Choice`. Most rules compare the gains
+of features in duels (comparisons of two entities). A rule that uses no gains has the attribute `looks_at` with the
+value "nothing".
 
-A rule is a class with the method `choose(view) -> Choice`. If a rule uses no gains, its attribute `looks_at` is
-"nothing". The rules in `COMPILED` of `afa.engine.rules` have a compiled kernel. Rules without a kernel run in Python,
-one patient at a time, and are about a hundred times slower. docs/decisions.md explains where the rules differ from the
-paper.
+The rules in `COMPILED` of `afa.engine.rules` have a compiled kernel. Other rules run in Python for one patient at a
+time, which is about a hundred times slower. docs/decisions.md explains where the rules differ from the paper.
 """
 
 from afa.planner.rules.base import Choice, Rule, View
@@ -30,7 +30,9 @@ RULES: dict[str, type[Rule]] = {
     "priority_all": PriorityAll,
     "boundary": Boundary,
 }
-"""Rule name -> class. `afa.model.rule_names` lists the names for modules that must not import NumPy."""
+"""Mapping from the name of each rule to its class. `afa.model.rule_names` lists the names for modules that must not
+import NumPy.
+"""
 
 __all__ = [
     "RULES",

@@ -1,6 +1,6 @@
-"""Define the interface of an allocation rule: its input `View` and its output `Choice`.
+"""The interface of allocation rules, with the classes `View` (input) and `Choice` (output).
 
-A rule receives a `View` of one patient, with scores, brackets and gains. A view contains no unobserved values and no
+A `View` describes one patient by scores, score bounds and gains. It contains no values of unobserved features and no
 labels.
 """
 
@@ -23,18 +23,22 @@ from afa.model.mrf import RELATIVE_TIE
 from afa.planner.cluster import Clusters
 
 FIRST_LOOK = 64
-"""Number of duels to test first, those of smallest lead, where one unresolved duel is enough for the answer."""
+"""Number of duels that `View.certified` tests first.
+
+These are the duels with the smallest lead, because one unresolved duel is enough for the answer.
+"""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Store the index of the chosen feature, and the reason for the choice.
+    """The index of the feature that a rule chose, and the reason.
 
-    The attribute `fallback` is True if no feature had a positive gain.
+    The attribute `fallback` is True if the rule chose the feature although no feature had a positive gain.
 
     Attributes
     ----------
-    over : the duels whose weighted gains led to the choice, with their weights; None if the rule used no gain
+    over : the duels (comparisons of two entities) whose weighted gains led to the choice, and their weights; None if
+        the rule used no gains of duels
 
     """
 
@@ -46,10 +50,11 @@ class Choice:
 
 @dataclass(frozen=True)
 class View:
-    """Store the data of one patient that an allocation rule may use for one choice.
+    """The data of one patient that an allocation rule may use to choose a feature.
 
-    A duel is identified by its index in `pairs`. Large or costly quantities of a view are computed only when a rule
-    reads them. If a rule names a few duels by index, only the named duels are computed.
+    A duel is a comparison of two entities, identified by its index in `pairs`. Arrays that are large or slow to compute
+    are computed only when a rule reads them. For the functions with the parameter `duels`, only the given duels are
+    computed.
 
     Attributes
     ----------
@@ -98,37 +103,50 @@ class View:
 
     @property
     def n_duels(self) -> int:
-        """Return Q, the number of duels."""
+        """Return Q, the number of duels (comparisons of two entities)."""
         return len(self.entities) * (len(self.entities) - 1) // 2
 
     @cached_property
     def pairs(self) -> Ints:
-        """Return the entity indices a < b of each duel, (Q, 2) int64."""
+        """Return, for each duel, the indices a < b of the two entities that it compares.
+
+        The result has the shape (Q, 2).
+        """
         pairs = all_pairs(len(self.entities))
         pairs.flags.writeable = False
         return pairs
 
     @cached_property
     def scores(self) -> Floats:
-        """Return the preference scores V that rank the entities, (N, N)."""
+        """Return the preference scores V by which entities are ranked.
+
+        The result has the shape (N, N).
+        """
         return self.find_scores()
 
     @cached_property
     def lead(self) -> Floats:
-        """Return the evidence Lambda_ab of each duel: how much the observed features favour a over b, (Q,) nats."""
+        """Return, for each duel, the evidence Lambda_ab of the observed features for entity a against entity b.
+
+        The evidence is in nats. The result has the shape (Q,).
+        """
         return self.find_lead(np.arange(self.n_duels))
 
     @cached_property
     def resolved(self) -> Bools:
-        """Return True for each duel whose winner no values of the unobserved features can change, (Q,).
+        """Return a mask of the resolved duels, as an array of shape (Q,).
 
-        Entity a wins the resolved duel of a and b if `lead` is positive.
+        A duel (comparison of entities a and b) is resolved if no values of the unobserved features can change its
+        winner. The winner is a if `lead` is positive, else b.
         """
         return self.find_resolved(np.arange(self.n_duels))
 
     @cached_property
     def rank(self) -> Ints:
-        """Return each entity's rank according to the preference scores, (N,) int64. The best entity has rank 1."""
+        """Return the rank of each entity by the preference scores; the best entity has rank 1.
+
+        The result has the shape (N,).
+        """
         if self.find_rank and (known := self.find_rank()) is not None:
             return known
         rank = np.empty(len(self.entities), dtype=np.int64)
@@ -137,28 +155,37 @@ class View:
 
     @cached_property
     def straddling(self) -> Bools:
-        """Return True for each duel between a top-k entity and an entity outside the top k, (Q,)."""
+        """Return a mask of the duels that compare a top-k entity with an entity outside the top k.
+
+        The mask has the shape (Q,).
+        """
         across = np.zeros(self.n_duels, dtype=bool)
         across[self.across] = True
         return across
 
     @cached_property
     def across(self) -> Ints:
-        """Return the ascending indices of the duels between a top-k entity and an entity outside the top k."""
+        """Return the indices of the duels that compare a top-k entity with an entity outside the top k.
+
+        The indices are in ascending order.
+        """
         inside = np.flatnonzero(self.rank <= self.k)
         outside = np.flatnonzero(self.rank > self.k)
         return np.sort(self.duels(np.repeat(inside, len(outside)), np.tile(outside, len(inside))))
 
     @cached_property
     def contested(self) -> Ints:
-        """Return the ascending indices of the unresolved duels across the top-k boundary."""
+        """Return the indices of the unresolved duels that compare a top-k entity with an entity outside the top k.
+
+        The indices are in ascending order.
+        """
         return self.across[~self.find_resolved(self.across)]
 
     @cached_property
     def certified(self) -> bool:
         """Return True if every top-k entity is certain to beat every entity outside the top k.
 
-        `TopKPlanner.certified` contains the proof.
+        The docstring of `TopKPlanner.certified` contains the proof.
         """
         lead = self.find_lead(self.across)
         a, b = sides_of(len(self.entities), self.across).T
@@ -171,24 +198,31 @@ class View:
 
     @cached_property
     def intervals(self) -> Floats:
-        """Return bounds on each entity's score S_v, computed with the tight `l1` bracket, (N, 2) nats."""
+        """Return a lower and an upper bound on the score S_v of each entity v, in nats.
+
+        The bounds are the tight `l1` score bounds. The result has the shape (N, 2).
+        """
         return self.find_intervals()
 
     @cached_property
     def clusters(self) -> Clusters:
-        """Return the entity indices of each cluster, computed again every 50 observations."""
+        """Return the entity indices of each cluster. The clusters are computed again after every 50 observations."""
         return self.find_clusters()
 
     def information(self) -> Floats:
-        """Return the mutual information of each feature and the entity that is present, (M,) nats; 0 if observed."""
+        """Return the mutual information of each feature and the entity that is present, in nats.
+
+        The result has the shape (M,) and is 0 for observed features.
+        """
         if self.find_information is None:
             return np.zeros(len(self.features))
         return np.where(self.observed, 0.0, self.find_information())
 
     def frontier(self) -> Floats:
-        """Return the gain of each feature for the current top k, (M,), 0 if observed (`Belief.frontier`).
+        """Return the gain of each feature for the decision about the current top k (`Belief.frontier`).
 
-        Raise a `PlannerError` if the planner has no background.
+        The result has the shape (M,) and is 0 for observed features. Raise a `PlannerError` if the planner has no
+        background.
         """
         if self.find_frontier is None:
             step = "give the planner a background"
@@ -196,19 +230,20 @@ class View:
         return np.where(self.observed, 0.0, self.find_frontier())
 
     def ranked(self, members: Sequence[int]) -> list[int]:
-        """Return the given entities, ranked by the duels between them, best first."""
+        """Return the given entities, best first, ranked by the duels in which both entities are among the given ones.
+        """
         chosen = np.array(members, dtype=np.int64)
         order: list[int] = ranks_of(self.scores, chosen, name_places(self.entities), self.tie).order.tolist()
         return order
 
     def duel(self, one: int, other: int) -> int:
-        """Return the index in `pairs` of the duel between two entities, given in either order."""
+        """Return the index of the duel that compares two entities. The two entities may be given in either order."""
         return int(self.duels(np.array([one]), np.array([other]))[0])
 
     def duels(self, one: Ints, other: Ints) -> Ints:
-        """Return the index in `pairs` of the duel between entity `one[i]` and entity `other[i]`, for each i, (q,).
+        """Return, for each i, the index of the duel that compares entity `one[i]` with entity `other[i]`.
 
-        The two entities of a duel may be given in either order.
+        The two entities may be given in either order. The result has the shape (q,).
 
         Parameters
         ----------
@@ -232,13 +267,13 @@ def view_of(
 ) -> View:
     """Return the view of one patient in the current state.
 
-    The view contains no unobserved values, and is out of date after the next observation. A feature is marked as
-    observed if another feature of its exclusive group is +1.
+    The view contains no values of unobserved features. It must not be used after the next observation. If a feature is
+    observed as +1, the other features of its exclusive group are marked as observed too.
 
     Parameters
     ----------
     score : guiding score
-    find_clusters : computes the clusters of the present round when a rule asks for them
+    find_clusters : function that returns the current clusters; called when a rule reads them
 
     """
     return View(
@@ -264,19 +299,20 @@ def view_of(
 
 
 class Rule(Protocol):
-    """Declare the interface of an allocation rule, a class whose constructor takes no arguments.
+    """The interface of an allocation rule: a class whose constructor takes no arguments.
 
-    The method `choose` must return a choice for every view that has an unobserved feature. The choice must depend on
-    the view alone. `afa.planner.rules.check_policy` tests both requirements.
+    The method `choose` must return a choice for every view with at least one unobserved feature. The choice must depend
+    only on the view. `afa.planner.rules.check_policy` tests both requirements.
     """
 
     def choose(self, view: View) -> Choice: ...
 
 
 def best(gain: Floats, features: tuple[str, ...], allowed: Bools) -> int | None:
-    """Return the index of the allowed feature with the largest positive gain, or None if no gain is positive.
+    """Return the index of the allowed feature with the largest gain.
 
-    Gains with a relative difference of at most 1e-9 count as equal; the feature's name breaks the tie.
+    Return None if no gain is positive. Gains count as equal if they differ by at most 1e-9 of the largest gain; the
+    names of the features then decide.
 
     Parameters
     ----------
@@ -293,9 +329,9 @@ def best(gain: Floats, features: tuple[str, ...], allowed: Bools) -> int | None:
 
 
 def fall_back(view: View, why: str = "no candidate has a positive gain") -> Choice:
-    """Return the unobserved feature with the largest absolute effective unary, summed over entities.
+    """Return the unobserved feature with the largest sum of absolute effective unaries over all entities.
 
-    If all unaries are 0, return the alphabetically first unobserved feature.
+    If this sum is 0 for all unobserved features, return the first of them in alphabetical order.
     """
     free = ~view.observed
     feature = best(view.largest_unary, view.features, free)
@@ -306,7 +342,7 @@ def fall_back(view: View, why: str = "no candidate has a positive gain") -> Choi
 
 
 def heaviest(view: View, duels: Ints, weights: Floats, what: str) -> Choice:
-    """Return the feature with the largest weighted gain over the given duels.
+    """Return the feature with the largest weighted sum of gains over the given duels (comparisons of two entities).
 
     If no feature has a positive gain, return the choice of `fall_back`.
 
@@ -326,6 +362,9 @@ def heaviest(view: View, duels: Ints, weights: Floats, what: str) -> Choice:
 
 
 def nothing_to_decide(view: View) -> Choice:
-    """Return the choice of `fall_back` if every duel across the top-k boundary is resolved."""
+    """Return the choice of `fall_back`, with a reason that states why no duel is compared.
+
+    Rules call this function if every duel between a top-k entity and an entity outside the top k is resolved.
+    """
     certified = f"the top-{view.k} is certified"
     return fall_back(view, certified if view.certified else "no duel across the top-k boundary is open")

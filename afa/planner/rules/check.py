@@ -1,4 +1,4 @@
-"""Find an allocation rule by its name, and test a user-defined rule."""
+"""Find a user-defined allocation rule by its name, and test it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ CUTS = 8
 
 
 def rule_of(name: str) -> Callable[[], Rule]:
-    """Return the rule class named by a text `module:Class`.
+    """Return the rule class with the name `module:Class`.
 
-    The working directory is searched first.
+    The module is first searched in the working directory.
     """
     module_name, _, class_name = name.partition(":")
     where, expected = f"allocation rule {name!r}", "module:Class with a method choose(view), as in afa.planner.rules"
@@ -59,12 +59,12 @@ def check_policy(
     patients: Sequence[str] | None = None,
     seed: int = 0,
 ) -> None:
-    """Test an allocation rule on some patients, and raise a `PlannerError` for the first requirement that it violates.
+    """Test an allocation rule on some patients, and raise a `PlannerError` at the first requirement that it violates.
 
-    The rule must return a `Choice` of an unobserved feature, with a reason, until all features are observed. The choice
-    must depend on the view alone. For the same view, the rule must choose the same feature again, also after views of
-    other patients. The choice must not depend on the order of entities and features, or on unobserved values and
-    labels.
+    Until all features are observed, the rule must return a `Choice` with an unobserved feature and a reason. The choice
+    must depend only on the view: if the same view occurs again, the rule must choose the same feature, even if it has
+    seen views of other patients in the meantime. The choice must not depend on the order of the entities and features,
+    on unobserved values, or on labels.
 
     Parameters
     ----------
@@ -113,21 +113,21 @@ def check_policy(
 
 @dataclass(frozen=True)
 class _Arrangement:
-    """Store a permutation of entities and of features.
+    """A permutation of the entities and a permutation of the features.
 
-    After the permutation, the entity at position i is the former entity `entities[i]`, and the feature at i is the
-    former feature `features[i]`.
+    After the permutation, position i contains the entity that had the index `entities[i]` before, and the feature that
+    had the index `features[i]` before.
     """
 
     entities: Ints
     features: Ints
 
     def of(self, view: View) -> View:
-        """Return the view with its entities, features and their names permuted."""
+        """Return the view after a permutation of its entities and its features."""
         e, f = self.entities, self.features
         place = np.argsort(e)
         one, other = e[view.pairs].T
-        old = view.duels(one, other)  # index of each duel before the permutation
+        old = view.duels(one, other)  # indices that the duels had before the permutation
         turned = one > other
 
         def by_old_duel(values: ArrayLike) -> NDArray[Any]:
@@ -162,7 +162,7 @@ class _Arrangement:
 
 @dataclass(frozen=True)
 class _Trial:
-    """Store the settings for running a rule, and the names of the patients."""
+    """The settings with which a rule is tested, and the names of the patients."""
 
     bundle: Bundle
     k: int
@@ -180,9 +180,9 @@ class _Trial:
         arrangement: _Arrangement | None = None,
         rounds: int | None = None,
     ) -> list[int]:
-        """Return the indices of the features that a rule chooses for one patient, in order.
+        """Return the indices of the features that a rule chooses for one patient, in the order of choice.
 
-        Every choice is checked.
+        Raise a `PlannerError` if a choice is invalid.
         """
         state = Patient(self.bundle, gain=self.gain, target=self.target)
         clustering, seen, path = Clustering(self.bundle), dict[str, int](), list[int]()
@@ -210,7 +210,7 @@ class _Trial:
         return path
 
     def compare(self, patient: int, first: list[int], second: list[int], case: str, step: str) -> None:
-        """Raise a `PlannerError` at the first position where two sequences of choices differ."""
+        """Raise a `PlannerError` that names the first position at which two sequences of choices differ."""
         for t, (one, other) in enumerate(zip(first, second, strict=True)):
             if one != other:
                 where = f"rule under check, patient {self.names[patient]}, after {t} observations"
@@ -219,7 +219,7 @@ class _Trial:
 
 
 def _answer(rule: Rule, view: View, where: str) -> Choice:
-    """Return the rule's choice for a view, or raise a `PlannerError` if the choice is invalid."""
+    """Return the rule's choice for a view. Raise a `PlannerError` if the choice is invalid."""
     step = "answer every view that has an unobserved feature"
     try:
         choice: Any = rule.choose(view)
@@ -240,10 +240,10 @@ def _answer(rule: Rule, view: View, where: str) -> Choice:
 
 @contextmanager
 def _changed(values: Codes, labels: Floats | None, patient: int, observed: list[int], by: int) -> Iterator[None]:
-    """Within the context, change all labels, and all values except the patient's observed values.
+    """Change all labels and all values, except the observed values of one patient, until the context ends.
 
-    Each changed value moves cyclically through -1, 0, +1 by `by` places (1 or 2). When the context ends, all values and
-    labels are restored.
+    The values -1, 0 and +1 are changed cyclically: each value moves by `by` places (1 or 2). At the end of the context,
+    the original values and labels are restored.
     """
     before = values.copy(), None if labels is None else labels.copy()
     known = values[patient, observed]

@@ -11,9 +11,9 @@ from afa.planner.rules.lucb import of_most_contested, of_one_duel
 class Clustered:
     """Choose the feature with the largest gain in the duel of two champions (eq:clustered-alloc).
 
-    The two champions are the lowest-ranked champion inside the top k and the highest-ranked champion outside. A
-    champion is the entity with the most Copeland wins within its cluster. If a champion is missing or the duel is
-    resolved, the rule uses the duel of `lucb`.
+    The champion of a cluster is the entity with the most Copeland wins (won comparisons) within the cluster. The duel
+    compares the lowest-ranked champion inside the top k with the highest-ranked champion outside the top k. If there is
+    no champion inside or none outside, or if this duel is resolved, the duel of the rule `lucb` is used instead.
     """
 
     def choose(self, view: View) -> Choice:
@@ -24,7 +24,10 @@ class Clustered:
 
 
 def between_champions(view: View) -> int | None:
-    """Return the champions' duel as an index in `view.pairs`; None if a champion is missing or the duel is resolved."""
+    """Return the index in `view.pairs` of the duel between the two champions.
+
+    Return None if there is no such duel, or if it is resolved.
+    """
     champions = [view.ranked(cluster)[0] for cluster in view.clusters]
     inside = [v for v in champions if view.rank[v] <= view.k]
     outside = [v for v in champions if view.rank[v] > view.k]

@@ -1,4 +1,4 @@
-"""The allocation rule `frontier` (docs/frontier.md; not in the paper)."""
+"""The allocation rule `frontier`, which is not in the paper (docs/frontier.md)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from afa.planner.rules.base import Choice, View, best, fall_back
 class Frontier:
     """Choose the feature that most reduces the variance of score differences across the top-k boundary.
 
-    Close differences weigh more.
+    These are the differences between the score of an entity in the top k and the score of an entity outside. Small
+    differences have larger weights.
     """
 
     looks_at = "background"

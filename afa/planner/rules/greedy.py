@@ -9,7 +9,7 @@ from afa.planner.rules.base import Choice, View, best, fall_back
 
 
 class Greedy:
-    """Choose the feature with the largest gain, summed over all unresolved duels without weights."""
+    """Choose the feature that has the largest sum of gains over all unresolved duels (comparisons of two entities)."""
 
     def choose(self, view: View) -> Choice:
         total = view.total_gain(view.resolved)

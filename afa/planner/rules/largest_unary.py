@@ -6,9 +6,9 @@ from afa.planner.rules.base import Choice, View, best, fall_back
 
 
 class LargestUnary:
-    """Choose the feature with the largest absolute effective unary, summed over entities.
+    """Choose the feature with the largest sum of absolute effective unaries over all entities.
 
-    Other rules choose this feature if no feature has a positive gain.
+    Other rules use this choice if no feature has a positive gain.
     """
 
     looks_at = "nothing"

@@ -10,10 +10,10 @@ from afa.planner.rules.base import Choice, View, heaviest, nothing_to_decide
 
 
 class Lucb:
-    """Choose the feature with the largest gain in LUCB's duel, the most uncertain duel across the top-k boundary.
+    """Choose the feature with the largest gain in LUCB's duel (comparison of two entities).
 
-    This is the duel of the top-k entity with the smallest lower bound and the outside entity with the largest upper
-    bound. The bounds of an entity are the tight `l1` interval of its score S_v.
+    LUCB's duel compares the top-k entity with the smallest lower score bound and the entity outside the top k with the
+    largest upper score bound. The score bounds of an entity are the tight `l1` interval of its score S_v.
     """
 
     def choose(self, view: View) -> Choice:
@@ -21,18 +21,21 @@ class Lucb:
 
 
 def of_most_contested(view: View, what: str) -> Choice:
-    """Return the feature with the largest gain in LUCB's duel, or the choice of `fall_back` if no duel is left."""
+    """Return the feature with the largest gain in LUCB's duel, a comparison of two entities.
+
+    If there is no such duel, return the choice of `fall_back`.
+    """
     contested = most_contested(view)
     return nothing_to_decide(view) if contested is None else of_one_duel(view, contested, what)
 
 
 def most_contested(view: View) -> int | None:
-    """Return the index in `view.pairs` of LUCB's duel, or None if every duel across the top-k boundary is resolved.
+    """Return the index in `view.pairs` of LUCB's duel, or None if all duels across the top-k boundary are resolved.
 
-    LUCB's duel is between a top-k entity h and an entity l outside the top k. Of all unresolved duels across the
-    boundary, LUCB's duel has the largest difference upper(l) - lower(h). A resolved duel can have a larger difference,
-    because a duel's bracket can be narrower than the two entities' intervals. Ties within rounding error are broken by
-    the name of h, and then by the name of l.
+    A duel across the boundary compares a top-k entity h with an entity l outside the top k. LUCB's duel is the
+    unresolved one with the largest difference upper(l) - lower(h). Resolved duels are not included. Their difference
+    can be larger, because the score bounds of a duel can be narrower than the bounds of its two entities suggest. If
+    differences are equal within rounding error, the name of h decides, and then the name of l.
     """
     if not len(view.contested):
         return None
@@ -44,7 +47,9 @@ def most_contested(view: View) -> int | None:
 
 
 def sides(view: View, duels: Ints) -> tuple[Ints, Ints]:
-    """Return the better-ranked and the worse-ranked entity of each duel, (q,) int64 each.
+    """Return, for each duel, the index of the better-ranked entity and the index of the worse-ranked entity.
+
+    Both arrays have the shape (q,).
 
     Parameters
     ----------
@@ -57,7 +62,7 @@ def sides(view: View, duels: Ints) -> tuple[Ints, Ints]:
 
 
 def of_one_duel(view: View, duel: int, what: str) -> Choice:
-    """Return the feature with the largest gain in a single duel."""
+    """Return the feature with the largest gain in one duel (comparison of two entities)."""
     alone = np.array([duel])
     better, worse = (view.entities[int(v[0])] for v in sides(view, alone))
     return heaviest(view, alone, np.ones(1), f"{what}, {better} against {worse}")

@@ -1,6 +1,7 @@
-"""The paper's allocation rules.
+"""The allocation rules of the paper.
 
-`PriorityAll` and `PriorityClusters` give larger weights to close duels near the top-k boundary.
+`PriorityAll` and `PriorityClusters` give large weights to duels (comparisons of two entities) with similar scores near
+the top-k boundary.
 """
 
 from __future__ import annotations
@@ -14,21 +15,26 @@ from afa.planner.rules.base import Choice, View, heaviest
 
 
 class PriorityAll:
-    """Choose the feature with the largest weighted gain over all unresolved duels (eq:feature_selection)."""
+    """Choose the feature with the largest weighted sum of gains over all unresolved duels (eq:feature_selection)."""
 
     def choose(self, view: View) -> Choice:
         return by_priority(view, np.flatnonzero(~view.resolved), "open duels")
 
 
 class PriorityClusters:
-    """Choose the feature with the largest weighted gain over one unresolved duel per cluster (eq:active_registry)."""
+    """Choose the feature with the largest weighted sum of gains over one duel for each cluster (eq:active_registry).
+
+    The duel of a cluster compares its best entity with its worst entity. Resolved duels are not included.
+    """
 
     def choose(self, view: View) -> Choice:
         return by_priority(view, registry(view), "open duels of a cluster's best and worst")
 
 
 def by_priority(view: View, duels: Ints, what: str) -> Choice:
-    """Return the feature with the largest gain over the given duels, weighted by `influence`.
+    """Return the feature with the largest weighted sum of gains over the given duels (comparisons of two entities).
+
+    The function `influence` computes the weights.
 
     Parameters
     ----------
@@ -39,11 +45,12 @@ def by_priority(view: View, duels: Ints, what: str) -> Choice:
 
 
 def influence(view: View, duels: Ints) -> Floats:
-    """Return the weight w_ab of each duel, (q,) in (0, 1] (eq:w_impl).
+    """Return the weight w_ab of each duel, a number above 0 and at most 1 (eq:w_impl).
 
-    The weight of a duel decreases with |V_ab|, and with the distance of its nearer entity from the top-k boundary. The
-    distance of an entity of rank r from the boundary is k - r inside the top k, and r - (k + 1) outside the top k.
-    Entities of rank k and k + 1 therefore have distance 0.
+    A duel compares two entities a and b. Its weight is smaller if |V_ab| is larger, and if the entity that is nearer to
+    the top-k boundary is farther from it. For an entity of rank r, the distance from the boundary is k - r inside the
+    top k and r - (k + 1) outside. For example, the entities of rank k and k + 1 have the distance 0. The result has the
+    shape (q,).
 
     Parameters
     ----------
@@ -57,9 +64,10 @@ def influence(view: View, duels: Ints) -> Floats:
 
 
 def registry(view: View) -> Ints:
-    """Return the ascending indices of the unresolved duels between the best and the worst entity of each cluster.
+    """Return the indices of the unresolved duels that compare the best and the worst entity of the same cluster.
 
-    In each cluster, entities are ranked by Copeland wins against the other members.
+    The entities of a cluster are ranked by Copeland wins (won comparisons) against the other members. The indices are
+    in ascending order.
     """
     orders = [view.ranked(cluster) for cluster in view.clusters if len(cluster) > 1]
     duels = np.array(sorted(view.duel(order[0], order[-1]) for order in orders), dtype=np.int64)

@@ -9,7 +9,7 @@ from afa.planner.rules.base import Choice, View
 class Random:
     """Choose features in a uniformly random order, which depends on the patient and the seed.
 
-    The rule `random` is the baseline that uses no data.
+    This rule is the baseline that uses no data.
     """
 
     looks_at = "nothing"
