@@ -2,8 +2,8 @@
 
 A side contains the two models of one hypothesis, which is that an entity is present. The first model describes patients
 with the entity. The score S_v of the hypothesis is the energy of the first model minus the energy of the second model.
-If a patient can have several entities, the second model describes patients without the entity. If a patient has at most
-one entity, the second model has the background probabilities, which cancel in the difference of two scores
+If a patient can have several entities, or if the question is binary, the second model describes patients without the
+entity. Otherwise, the second model has the background probabilities, which cancel in the difference of two scores
 (docs/decisions.md, F3 and F6). In both cases, the duel of two hypotheses a and b compares S_a with S_b.
 """
 
@@ -42,10 +42,9 @@ class Repeats(NamedTuple):
     least: float
 
     def believed(self, seen: Bools) -> Floats:
-        """Return the factor by which the log-odds are multiplied after observing some features. The factor is at most
-        1.
+        """Return the factor by which the log-odds are multiplied after observing some features.
 
-        The mask `seen` has the shape (..., n) and marks the observed features.
+        The factor is at most 1. The mask `seen` has the shape (..., n) and marks the observed features.
         """
         own, together = seen @ self.own, ((seen @ self.together) * seen).sum(axis=-1)
         return np.asarray(np.divide(own, together, out=np.ones_like(own), where=together > own))
@@ -108,11 +107,11 @@ class Fixed(NamedTuple):
         return len(self.background)
 
     def links_of(self, *sides: int) -> tuple[Ints, Floats]:
-        """Return the p coupled pairs of features of one hypothesis or of a duel, and the range of each pair's
-        contribution.
+        """Return the p coupled pairs of features of a hypothesis or duel, and the range of each pair's contribution.
 
-        The pairs are feature indices with the shape (p, 2). The ranges are lower and upper ends with the shape (2, p).
-        Each range includes 0, because a pair with an unmeasured feature contributes 0 (docs/decisions.md, F12).
+        A duel is a comparison of two hypotheses. The pairs are feature indices with the shape (p, 2). The ranges are
+        lower and upper ends with the shape (2, p). Each range includes 0, because a pair with an unmeasured feature
+        contributes 0 (docs/decisions.md, F12).
         """
         if sides not in self.ranges:
             if len(self.ranges) >= KEPT:

@@ -1,6 +1,6 @@
-"""Find the k entities that a patient's features support most.
+"""A planner for the question: which k entities do a patient's features support most?
 
-The planner compares entities in pairwise duels.
+The planner compares each two entities.
 """
 
 from __future__ import annotations
@@ -58,10 +58,11 @@ class TopKPlanner(Planner):
     allocation : the rule that chooses features: a name in `afa.planner.rules.RULES`, or an object with the method
         `choose(view)`. The default is `priority_all`, or `priority_clusters` for more than 200 entities. `information`
         needs the gain of that name and is its default; `frontier` needs the score `background` and is its default.
-    inference : `mean_field`, or `exact` (scores `linearity` and `two_elbo`, gain `cmi`), which is slow and raises an
-        error for dense models.
+    inference : `mean_field`, or `exact`, which is slow, raises an error for dense models, and supports neither the
+        score `stack_a` nor the gain `f_target`.
     solver, start : settings of the mean-field iteration; `start` is `uniform` or `warm`.
-    look_ahead : start of the solves of `f_target`: `same` as the score, or `warm` from the current marginals.
+    look_ahead : start of the mean-field iterations of the gain `f_target`: `same` for the option `start`, or `warm` for
+        the current marginals.
     layer0 : None, or `f1`, `f2` or `sound`: exclude, before any observation, the entities that these certificates of
         Layer 0 eliminate (`afa.planner.layer0.without_eliminated`). All answers then refer to the remaining entities,
         in `bundle`; `eliminated` names the others. The certificates `f1` and `f2` can be false for a patient
@@ -149,23 +150,24 @@ class TopKPlanner(Planner):
         super().__init__(question_bundle, bundle, checked, new_patient, {"layer0": layer0, **explicit, "k": int(k)})
 
     def scores(self) -> Floats:
-        """Return the preference scores V, (N, N), which are antisymmetric (eq:vec_score).
+        """Return the preference score V_ab of each entity a over each entity b (eq:vec_score).
 
-        Entity a beats b if V_ab > 0; V_ab = 0 is a tie.
+        Entity a beats entity b if V_ab > 0. If V_ab = 0, the two entities are tied. The result is antisymmetric and has
+        the shape (N, N).
         """
         return self.scores_by(self.guide)
 
     def wins(self) -> Floats:
-        """Return the Copeland wins of each entity, (N,) float64 (`afa.scores.copeland`).
+        """Return the Copeland wins of each entity: the number of other entities that it beats (`afa.scores.copeland`).
 
-        A tied duel counts as half a win.
+        A tie between two entities counts as half a win for each. The result has the shape (N,).
         """
         return copeland_wins(self.scores())
 
     def top_k(self) -> list[str]:
-        """Return the k entities with the most Copeland wins, best first.
+        """Return the names of the k entities with the most Copeland wins (won comparisons), best first.
 
-        Section S6 of docs/decisions.md gives the order of tied entities.
+        The order of tied entities is given in docs/decisions.md, S6.
         """
         return self.ranking()[: self.k]
 
@@ -173,19 +175,20 @@ class TopKPlanner(Planner):
 
     @property
     def ordered_by(self) -> Literal["probability", "score"]:
-        """Return `probability` or `score`, the quantity by which `ranking` and `answer` order the entities.
+        """Return the quantity by which `ranking` and `answer` order the entities: `probability` or `score`.
 
-        Entities are ordered by `posterior` if the bundle has probabilities and the score is `two_elbo`, the default for
-        such bundles. For other bundles and scores, entities are ordered by the duels of the preference score, as in the
-        paper. `posterior` can then imply another order than the duels, because `posterior` also depends on usual values
-        and on each entity's normaliser (docs/decisions.md, S7).
+        Entities are ordered by `posterior` if the closure is `explicit` (the default if the bundle has probabilities)
+        and the score is `two_elbo` (the default under this closure). Otherwise, as in the paper, entities are ordered
+        by duels (comparisons of two entities) with the preference score. The order by duels can differ from the order
+        by `posterior`, because `posterior` also depends on usual values and on the normaliser of each entity's model
+        (docs/decisions.md, S7).
         """
         return "probability" if self.holds is not None and self.guide == "two_elbo" else "score"
 
     def lead(self) -> float:
-        """Return the smallest preference score of an entity in `top_k` against an entity outside `top_k`.
+        """Return the smallest preference score of an entity in `top_k` over an entity outside `top_k`.
 
-        If entities are ordered by probability, the result is 0.
+        If entities are ordered by probability, return 0.
         """
         if self.ordered_by == "probability":
             return 0.0
@@ -193,9 +196,9 @@ class TopKPlanner(Planner):
         return float(self.scores()[np.ix_(inside, ~inside)].min())
 
     def strengths(self) -> Floats:
-        """Return the log-odds of each entity in nats, (N,).
+        """Return the log-odds of each entity in nats, as an array of shape (N,).
 
-        If entities are ordered by score, return each entity's mean score against the other entities instead.
+        If entities are ordered by score, return the mean score of each entity against the other entities instead.
         """
         if self.ordered_by == "score":
             return np.asarray(self.scores().sum(axis=1) / (len(self.bundle.entities) - 1))
@@ -205,27 +208,27 @@ class TopKPlanner(Planner):
         among = np.append(log, 0.0) if self.holds == "one or none" else log
         share = log - logsumexp(among)  # log-probabilities
         odds = share - np.log1p(-np.minimum(np.exp(share), 0.5))
-        # at most one entity has p > 1/2; 1 - p of this entity would be inexact
+        # If p > 1/2 for an entity, 1 - p would be inexact. At most one entity has p > 1/2.
         for v in np.flatnonzero(share > np.log(0.5)):
             odds[v] = log[v] - logsumexp(np.delete(among, v))
         return np.asarray(odds)
 
     def answer_probability(self) -> float:
-        """Return the sum of `posterior` over `top_k`, the probability of the answer.
+        """Return the probability of the answer, which is the sum of `posterior` over `top_k`.
 
-        If exactly one entity is present, this sum is the probability that `top_k` contains the present entity. If
-        several entities can be present, return the smallest posterior in `top_k` instead. If entities are ordered by
-        score, another set of k entities can be more probable.
+        If exactly one entity is present, this is the probability that `top_k` contains it. If several entities can be
+        present, return the smallest posterior probability in `top_k` instead of the sum. If entities are ordered by
+        score, k other entities can have a larger probability than the answer.
         """
         inside = self.posterior()[self._view().rank <= self.k]
         return float(inside.min() if self.holds == "several" else inside.sum())
 
     def undecided(self) -> list[str]:
-        """Return the entities tied for the last places of `top_k`, sorted by posterior, largest first.
+        """Return the names of the entities that are tied for the last places of `top_k`, most probable first.
 
-        Entities with equal scores are tied. If entities are ordered by probability, entities whose posteriors differ by
-        less than 0.005 are also tied. Before any measurement, a difference of posteriors below 0.005 is a tie under
-        every score except `background`.
+        Entities with equal scores are tied. If entities are ordered by probability, two entities are also tied if their
+        posterior probabilities differ by less than 0.005. Before any measurement, this also applies if entities are
+        ordered by score, unless the score is `background`.
         """
         tied = self._tied_by_score()
         by_posterior = self.guide != BACKGROUND and not self._log.observed  # a background gives unequal scores
@@ -236,11 +239,19 @@ class TopKPlanner(Planner):
         return [self.bundle.entities[v] for v in chosen]
 
     def settled_probability(self) -> float:
-        """Return `answer_probability`, or 0 if an entity outside the top k is tied or equally probable."""
+        """Return `answer_probability`, or 0 if it is undecided which entities are in the top k.
+
+        This is the case if an entity inside and an entity outside the top k have equal scores, or posterior
+        probabilities that differ by less than 0.005.
+        """
         return 0.0 if (self._tied_by_score() | self._as_probable()).any() else self.answer_probability()
 
     def _tied_by_score(self) -> Bools:
-        """Return True for each entity whose score is tied across the top-k boundary, (N,)."""
+        """Return a mask of the entities that are tied by score for the last places of the top k.
+
+        If the last entity inside the top k and the first entity outside have equal scores, the mask is True for all
+        entities with this score. The mask has the shape (N,).
+        """
         view = self._view()
         places = ranks_of(view.scores, np.arange(len(view.entities)), name_places(view.entities), view.tie).place
         order = np.argsort(view.rank)
@@ -248,23 +259,31 @@ class TopKPlanner(Planner):
         return np.asarray((places == last) & (last == next_))
 
     def _as_probable(self) -> Bools:
-        """Return True for each entity whose posterior is tied (within 0.005) across the top-k boundary, (N,)."""
+        """Return a mask of the entities that are tied by posterior probability across the boundary of the top k.
+
+        An entity is tied if an entity on the other side of the boundary has almost the same posterior probability: the
+        two probabilities differ by less than 0.005. The mask has the shape (N,).
+        """
         inside, posterior = self._view().rank <= self.k, self.posterior()
         least, most = posterior[inside].min(), posterior[~inside].max()
         return np.asarray(np.where(inside, posterior < most + AS_PROBABLE, posterior > least - AS_PROBABLE), dtype=bool)
 
     def ranking(self) -> list[str]:
-        """Return all entities, best first; decisions.md S6 gives the order of ties."""
+        """Return the names of all entities, best first. The order of tied entities is given in docs/decisions.md, S6.
+        """
         return [self.bundle.entities[v] for v in np.argsort(self._view().rank)]
 
     def posterior(self) -> Floats:
-        """Return the posterior probability of each entity, (N,), in the order of the bundle.
+        """Return the posterior probability of each entity in the order of the bundle, as an array of shape (N,).
 
-        The posterior is the softmax of prior log-odds plus log P(x_obs | v). Each entity's model has its own normaliser
-        (eq:clamped-marginal for more than two entities, decisions.md S7). The probabilities sum to 1, as if exactly one
-        entity were present. Unlike in the ranking by score, a usual value (0) counts against entities that predict
-        another value. Under the `explicit` closure, entities have separate probabilities if several can be present. If
-        the patient can have none of the entities, the probabilities sum to less than 1.
+        The probabilities are the softmax of the prior log-odds plus log P(x_obs | v), where the model of each entity
+        has its own normaliser (eq:clamped-marginal for more than two entities; docs/decisions.md, S7). They sum to 1,
+        because exactly one entity is assumed to be present. In contrast to the ranking by score, a usual value (0)
+        counts against entities that predict another value.
+
+        There are two exceptions under the `explicit` closure. If several entities can be present, the probability of
+        each entity is computed separately. If it is possible that no entity is present, the probabilities sum to less
+        than 1.
         """
         log = self._state.log_evidence()
         if self.holds == "several":
@@ -272,7 +291,7 @@ class TopKPlanner(Planner):
         return np.asarray(softmax(np.append(log, 0.0) if self.holds == "one or none" else log)[: len(log)])
 
     def probabilities(self) -> dict[str, float]:
-        """Return a mapping from each entity to its posterior probability.
+        """Return a mapping from the name of each entity to its posterior probability.
 
         Examples
         --------
@@ -285,11 +304,11 @@ class TopKPlanner(Planner):
         return dict(zip(self.bundle.entities, self.posterior().tolist(), strict=True))
 
     def none(self) -> tuple[float, float]:
-        """Return the smallest and the largest probability that no entity is present (docs/decisions.md, F6).
+        """Return a lower and an upper bound on the probability that no entity is present (docs/decisions.md, F6).
 
-        Both probabilities are equal if at most one entity can be present. Both probabilities are 0 if exactly one
-        entity is present. Raise a `PlannerError` if the bundle has directions but no probabilities, because the result
-        is then undefined.
+        If at most one entity can be present, both bounds are equal to this probability. If exactly one entity is
+        present, both bounds are 0. If the closure is not `explicit`, this probability is undefined, and a
+        `PlannerError` is raised.
         """
         if self.holds is None:
             step = "ask one entity at a time: afa.BinaryPlanner"
@@ -301,18 +320,21 @@ class TopKPlanner(Planner):
         return left, left
 
     def none_is_likelier(self) -> bool:
-        """Return True if the posterior of every entity is below 1/2.
+        """Return True if the patient probably has none of the entities.
 
-        If at most one entity can be present, return True if the sum of all posteriors is below 1/2.
+        If several entities can be present, return True if every posterior probability is below 1/2. If one entity or
+        none can be present, return True if the posterior probabilities sum to less than 1/2. If exactly one entity is
+        present, return False.
         """
         if self.holds == "several":
             return bool((self.posterior() < 0.5).all())
         return self.holds == "one or none" and self.none()[0] > 0.5
 
     def resolved(self) -> list[tuple[str, str]]:
-        """Return the resolved duels as pairs of names (winner, loser).
+        """Return the resolved duels (comparisons of two entities) as pairs of names: the winner and the loser.
 
-        No values of unobserved features can change the winner (tight `l1` bracket).
+        A duel is resolved if no values of the unobserved features can change the winner. The tight `l1` score bounds
+        show this.
         """
         lead, names = self._state.lead(), self.bundle.entities
         settled = ((p, self._state.pairs[p]) for p in np.flatnonzero(self._state.resolved()))
@@ -321,35 +343,35 @@ class TopKPlanner(Planner):
     def certified(self) -> bool:
         """Return True if `top_k` is certain to equal the set of the k best entities at full observation.
 
-        `top_k` is certain if each entity a in the top k is certain to win its duel with each entity b outside the top
-        k. The tight `l1` bracket contains D_ab(x) for every completion x of the unobserved features. Therefore S_a(x) >
-        S_b(x) for every completion x. At full observation, a therefore wins at least N - k duels, against all entities
-        outside the top k. In the same way, b loses at least k duels and wins at most N - 1 - k. Therefore neither a
-        tie-break nor another duel can exchange a and b. The order within the top k may change.
+        `top_k` is certain if each entity a in the top k is certain to beat each entity b outside the top k. In this
+        case, the tight `l1` score bounds show that S_a(x) > S_b(x) for every completion x (all values of the unobserved
+        features). At full observation, each a therefore beats at least N - k entities, which are all entities outside
+        the top k. Each b loses against at least k entities, so it beats at most N - 1 - k. Therefore, a has more wins
+        than b, and no tie between a and b has to be broken. The order of the entities within the top k may change.
 
-        The condition on brackets is sufficient but not necessary: a bracket can be wider than the range of possible
-        scores. `top_k` is certain with respect to the ranking by the scores S_v. At full observation, every score
-        except `kl_nonzero` ranks entities as S_v does. With `linearity`, `wald` and `stack_a`, a certain `top_k` also
-        stays the same at every step until full observation. The reason is that, in a resolved duel, Lambda_ab already
-        has the sign of the winner. The mean of D_ab under any distribution of completions also has the sign of the
-        winner.
+        The condition is sufficient but not necessary, because the score bounds can be wider than the range of possible
+        scores. The statement is about the ranking by the scores S_v at full observation. At full observation, every
+        score except `kl_nonzero` gives the same ranking as S_v. With the scores `linearity`, `wald` and `stack_a`, a
+        certain `top_k` also stays the same at every step until full observation. The reason is that if a is certain to
+        beat b, Lambda_ab and the mean of S_a - S_b under any distribution of completions are already positive.
 
         With the option `layer0`, `top_k` is certain only among the entities that Layer 0 did not exclude. Only the
-        `sound` certificates guarantee that no `eliminated` entity is among the k best.
+        certificates `sound` guarantee that no excluded entity is among the k best.
         """
         return self._view().certified
 
     certain = certified
 
     def boundary_probability(self) -> float:
-        """Return the smallest probability that the current winner of a duel across the top-k boundary stays the winner.
+        """Return the smallest probability that a top-k entity beats an entity outside the top k at full observation.
 
-        The probability of a duel is the probability that D_ab at full observation has its current sign. The probability
-        is computed from the duel's predictive distribution with the Gaussian approximation of `stack_a` (eq:fsp). The
-        probability is 1 for a resolved duel and 1/2 for a tie. The probability is below 1/2 if a guiding score other
-        than `linearity` and `stack_a` prefers the other entity. Under the `explicit` closure, the result is the
-        probability that the winner is present, given that exactly one of the two entities is present. With the score
-        `background`, return `top_probability` instead.
+        For each entity a in the top k and each entity b outside, the probability that S_a(x) > S_b(x) at full
+        observation is computed from a Gaussian approximation, as in the score `stack_a` (eq:fsp). The probability is 1
+        if the winner is certain, and 1/2 if the mean of S_a - S_b is 0. It can be below 1/2 if the guiding score is
+        neither `linearity` nor `stack_a`, because such a score can rank a above b although the mean favours b.
+
+        Under the `explicit` closure, the probability is instead the probability that a is present, given that exactly
+        one of a and b is present. With the score `background`, return the result of `top_probability` instead.
         """
         if self.guide == BACKGROUND:
             return self.top_probability()

@@ -1,7 +1,7 @@
-"""Convert entered values to codes. An entered value is a code, a word, or a number in the feature's unit.
+"""Convert entered values to codes. An entered value is a code, a word, or a number in the unit of the feature.
 
-The codes -1, 0 and +1 mean below, within and above the usual range. The terminal, the page, the JSON lines and the
-planners all read values with this module.
+The codes -1, 0 and +1 mean below, within and above the usual range. Planners, the terminal, the page and the command
+with JSON lines use this module to read values.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from afa.model.mrf import VALUES
 
 WORDS = {"low": -1, "usual": 0, "normal": 0, "high": 1}
 FINDING = {"no": 0, "yes": 1}
-"""Additional words for features of kind `binary`, beside `WORDS`."""
+"""Words that are accepted for features of kind `binary` in addition to `WORDS`."""
 TYPED_CODES = {"-": -1, "+": 1}
 CODES_WITHOUT_A_RANGE = {"-1": -1, "0": 0, "1": 1, "+1": 1}
-"""Texts that are codes only for a feature without a range; with a range, `0` is the number."""
+"""Texts that are codes if the feature has no range. If it has a range, `0`, `1` and `-1` are numbers."""
 _NUMBER = re.compile(r"[-+]?(\d+[.,]?\d*|[.,]\d+)([eE][-+]?\d+)?", re.ASCII)
 _UNIT = re.compile(r"[^\W\d_xX][^\d,;:]*|[%°µ$€].*")
 
 
 class Scale(NamedTuple):
-    """Store the row of one feature in `features.csv`.
+    """The kind, unit, definition and cut points of a feature, from its row in `features.csv`.
 
-    The cut points `low` and `high` are in the unit `unit`; None means that a cut point is missing.
+    The cut points `low` and `high` are in the unit of the feature. A missing cut point is None.
     """
 
     kind: str
@@ -45,12 +45,15 @@ class Scale(NamedTuple):
 
     @property
     def has_range(self) -> bool:
-        """Return True if the feature's numbers are encoded by cut points."""
+        """Return True if the numbers of the feature are encoded by cut points."""
         return self.kind != "binary" and not (self.low is None and self.high is None)
 
 
 class ReadValue(NamedTuple):
-    """Store the code of an entered value and, if the value was entered as a number, the number and its unit."""
+    """The code of an entered value.
+
+    If the value was entered as a number, the number and its unit are also stored.
+    """
 
     code: int
     number: float | None = None
@@ -58,7 +61,10 @@ class ReadValue(NamedTuple):
 
 
 def scale_of(bundle: Bundle, feature: str) -> Scale:
-    """Return a feature's row in `features.csv`, or an empty `Scale` if there is no row."""
+    """Return the `Scale` of a feature, from its row in `features.csv`.
+
+    If there is no row, return a `Scale` without unit and cut points.
+    """
     table = None if bundle.rates is None else bundle.rates.table
     row = None if table is None else _rows(table).get(feature)
     if table is None or row is None:
@@ -73,9 +79,9 @@ def _rows(table: Features) -> dict[str, int]:
 
 
 def usual_range(bundle: Bundle, feature: str) -> str:
-    """Return the usual range of a feature in words, such as `usual: 4 to 10 K`.
+    """Return the usual range of a feature as a text, such as `usual: 4 to 10 K`.
 
-    If the feature has no range, the text is empty.
+    If the feature has no range, return an empty text.
     """
     scale = scale_of(bundle, feature)
     if not scale.has_range:
@@ -97,44 +103,50 @@ def written(value: float, unit: str = "") -> str:
 def word_of(bundle: Bundle, feature: str, code: int) -> str:
     """Return the word for a code: `low`, `usual` or `high`.
 
-    For a feature of kind `binary`, the word is `no` or `yes`.
+    If the feature is binary, the word is `no` or `yes`.
     """
     names = {0: "no", 1: "yes"} if scale_of(bundle, feature).kind == "binary" else {-1: "low", 0: "usual", 1: "high"}
     return names[code]
 
 
 def grades_of(bundle: Bundle, feature: str) -> str:
-    """Return the text in features.csv that explains the numbers of an ordinal feature, or an empty text."""
+    """Return the text in features.csv that explains the numbers of an ordinal feature.
+
+    If the feature is not ordinal or has no row in features.csv, return an empty text.
+    """
     table = None if bundle.rates is None else bundle.rates.table
     row = None if table is None else _rows(table).get(feature)
     return table.codings[row] if table is not None and row is not None and table.kinds[row] == "ordinal" else ""
 
 
 def meanings_of(bundle: Bundle, feature: str) -> tuple[str, str] | None:
-    """Return the words that features.csv gives for `no` and `yes` of a binary feature, such as `good` and `poor`.
+    """Return the two words in features.csv that replace `no` and `yes` for a binary feature.
 
-    Return None if features.csv gives no words.
+    An example is `good` and `poor`. If features.csv has no such words, return None.
     """
     table = None if bundle.rates is None else bundle.rates.table
     return None if table is None or feature not in table.names else table.meanings(feature)
 
 
 def words_of(bundle: Bundle, feature: str) -> list[str]:
-    """Return the words for a feature's possible codes, in the order of the codes."""
+    """Return the words for the possible codes of a feature, in the order of the codes."""
     possible = bundle.possible[bundle.features.index(feature)]
     return [word_of(bundle, feature, code) for code in compress(VALUES, possible)]
 
 
 def with_number(bundle: Bundle, feature: str, code: int, measured: float | None) -> str:
-    """Return a value in words: `12.5 K (high)` if the number is known, else `high`."""
+    """Return a value as a text, such as `12.5 K (high)`.
+
+    If the number is unknown, the text contains only the word, such as `high`.
+    """
     word = word_of(bundle, feature, code)
     return word if measured is None else f"{written(measured, scale_of(bundle, feature).unit)} ({word})"
 
 
 def code_of(bundle: Bundle, feature: Any, value: Any) -> int:
-    """Return the code of a value that was passed as a code -1, 0 or 1, or as a word.
+    """Return the code of a value that is given as a code -1, 0 or 1, or as a word.
 
-    Numbers are passed separately.
+    The function `read_number` reads numbers.
 
     Raises
     ------
@@ -146,7 +158,7 @@ def code_of(bundle: Bundle, feature: Any, value: Any) -> int:
     code = _word(bundle, feature, value) if isinstance(value, str) else value
     if isinstance(code, bool) or not isinstance(code, Real) or code not in VALUES:
         step = f"give one of these, or {', '.join(words_of(bundle, feature))}"
-        if scale_of(bundle, feature).has_range:  # an example such as 1 could be mistaken for a code, so use 7.2
+        if scale_of(bundle, feature).has_range:  # the example is 7.2, because 1 could be mistaken for a code
             measured = code if isinstance(code, Real) and not isinstance(code, bool) else 7.2
             step += f"; a measured number by its name, number={measured}"
         raise PlannerError(Fault(f"feature {feature}", repr(value), "-1, 0 or 1", step))
@@ -159,9 +171,9 @@ def code_of(bundle: Bundle, feature: Any, value: Any) -> int:
 
 
 def read_number(bundle: Bundle, feature: str, measured: Any) -> ReadValue:
-    """Return the `ReadValue` of a number in the feature's unit.
+    """Return the `ReadValue` of a number in the unit of the feature.
 
-    The code of a number is -1 below `low`, +1 above `high`, and 0 otherwise.
+    The code is -1 for a number below `low`, +1 for a number above `high`, and 0 otherwise.
     """
     scale = scale_of(bundle, feature)
     if not scale.has_range:
@@ -184,10 +196,10 @@ def read_number(bundle: Bundle, feature: str, measured: Any) -> ReadValue:
 def read_typed(bundle: Bundle, feature: str, text: str) -> ReadValue:
     """Return the `ReadValue` of a text that a user typed.
 
-    A typed text is a word, a sign, a number if the feature has a range, or a code if the feature has no range. For a
-    feature with a range, the texts `0`, `1` and `-1` therefore mean measured numbers and not codes. A number may end
-    with the feature's unit and may have a decimal comma. A comma before exactly three digits is ambiguous, because it
-    could separate thousands. Raise a `PlannerError` that asks which number is meant.
+    The text can be a word or a sign. If the feature has a range, the text can also be a number, with a decimal point or
+    a decimal comma and with the unit of the feature; the texts `0`, `1` and `-1` are then numbers and not codes. If the
+    feature has no range, the text can also be a code. In a text such as `1,234`, the comma could be a decimal comma or
+    separate thousands. For such a text, raise a `PlannerError` that asks which number is meant.
     """
     scale, typed = scale_of(bundle, feature), text.strip()
     known = _word(bundle, feature, typed)
@@ -208,9 +220,9 @@ def read_typed(bundle: Bundle, feature: str, text: str) -> ReadValue:
 
 
 def echo(bundle: Bundle, feature: str, read_value: ReadValue) -> str:
-    """Return a text that shows which code an entered value received.
+    """Return a text that shows the code of an entered value.
 
-    Examples are `flow: 0 ml/s is low` for a number and `frost: yes` for a code.
+    An example for a number is `flow: 0 ml/s is low`. An example for a code is `frost: yes`.
     """
     word = word_of(bundle, feature, read_value.code)
     said = word if read_value.number is None else f"{written(read_value.number, read_value.unit)} is {word}"
@@ -218,7 +230,7 @@ def echo(bundle: Bundle, feature: str, read_value: ReadValue) -> str:
 
 
 def same_unit(one: str, other: str) -> bool:
-    """Return True if two texts name the same unit, ignoring case, blanks and the degree sign.
+    """Return True if two texts name the same unit. Upper and lower case, blanks and the degree sign are ignored.
 
     >>> same_unit("°C", "C"), same_unit("µg / l", "μg/l"), same_unit("ms", "s")
     (True, True, False)
@@ -230,17 +242,17 @@ def same_unit(one: str, other: str) -> bool:
 
 
 def _word(bundle: Bundle, feature: str, text: str) -> int | None:
-    """Return the code for a word that this feature accepts, or None for any other text."""
+    """Return the code for a word that is allowed for the feature. For any other text, return None."""
     words = WORDS | FINDING if scale_of(bundle, feature).kind == "binary" else WORDS
-    if meanings := meanings_of(bundle, feature):  # words defined in features.csv replace words such as `normal`
+    if meanings := meanings_of(bundle, feature):  # words in features.csv take precedence over words such as `normal`
         words = words | {meanings[0]: 0, meanings[1]: 1}
     return words.get(text.strip().casefold())
 
 
 def _number_of(typed: str, unit: str, fault: Fault) -> float:
-    """Return the number at the start of a text that may end with a unit.
+    """Return the number at the start of a text. A unit may follow the number.
 
-    Raise a `PlannerError` if the text does not start with a number.
+    Raise a `PlannerError` if the text does not start with a number, or if the unit is wrong.
     """
 
     def refused(step: str, expected: str = fault.expected) -> PlannerError:
@@ -262,7 +274,7 @@ def _number_of(typed: str, unit: str, fault: Fault) -> float:
 
 
 def unknown(features: Collection[str], feature: Any) -> PlannerError:
-    """Return the error for an unknown feature name, which suggests the most similar name."""
+    """Return the error for an unknown name of a feature. The error suggests the most similar name."""
     step = suggestion(feature, features) if isinstance(feature, str) else "give its name"
     step = "see bundle.features" if step.startswith("correct") else step
     return PlannerError(Fault(f"feature {feature!r}", "an unknown name", "a feature of the bundle", step))

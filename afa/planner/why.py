@@ -1,4 +1,7 @@
-"""Explain in words why a feature is suggested, what supports the answer, and what each result would change."""
+"""Texts and tables that explain the suggestions and answers of a planner.
+
+They show why a feature is suggested, what supports the answer, and how each result would change the answer.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +28,20 @@ if TYPE_CHECKING:
     from afa.planner.base import Planner
 
 NUMBERS_AT_ONCE = 5_000_000
-"""Largest number of gains, duels times features, computed for an explanation."""
+"""Largest number of gains (duels times features) that are computed for an explanation."""
 OF_THE_LARGEST = 0.2
-"""An opponent is named if its duel has at least this share of the largest gain."""
+"""An opponent is named if the gain of its duel is at least this fraction of the largest gain."""
 NAMED = 3
-"""Largest number of names in a list; a longer list shows one name fewer and counts the others."""
+"""Largest number of names in a text. If there are more, the last name is replaced by the number of the others."""
 DUELS_AT_ONCE = 1_000
 
 
 def separated_entities(state: PatientState, entities: tuple[str, ...], features: list[int], over: DuelWeights) -> str:
-    """Return in words which entities the given features help to tell apart, such as `a from b and c`.
+    """Return a text that names the entities that the given features help to tell apart, such as `a from b and c`.
 
-    The named entities are those of the duels with the largest weighted gains. The first name is one of the two entities
-    in the duel with the largest gain: the entity with the larger gain summed over all its duels. If no duel has a gain,
-    the text is empty.
+    The first entity is one of the two entities in the duel (comparison of two entities) with the largest weighted gain.
+    Of these two, it is the entity whose gains over all its duels have the larger sum. The entities after `from` are its
+    opponents in duels with a large gain. If no duel has a positive gain, return an empty text.
     """
     apart = separated(state, len(entities), features, over)
     return f"{entities[apart[0]]} from {listed([entities[v] for v in apart[1:]], NAMED)}" if apart else ""
@@ -47,7 +50,8 @@ def separated_entities(state: PatientState, entities: tuple[str, ...], features:
 def separated(state: PatientState, n_entities: int, features: list[int], over: DuelWeights) -> list[int]:
     """Return the indices of the entities that the given features help to tell apart.
 
-    The first index is one entity, and the other indices are its opponents in duels.
+    The first index is the entity that is told apart from the other entities. The result is empty if no duel (comparison
+    of two entities) has a positive gain.
     """
     heaviest = np.argsort(-np.abs(over.weights), kind="stable")[: max(NUMBERS_AT_ONCE // state.packed.n_features, 1)]
     chosen = np.sort(heaviest)
@@ -66,10 +70,10 @@ def separated(state: PatientState, n_entities: int, features: list[int], over: D
 
 
 def posterior_weights(state: PatientState) -> DuelWeights:
-    """Return the weight (w_a + w_b)^2 of each duel (a, b), where w is an entity's posterior probability.
+    """Return the weight (w_a + w_b)^2 for each duel, where w_a and w_b are posterior probabilities.
 
-    To second order, the sum of a feature's gains with these weights equals its mutual information with the entity
-    (F15).
+    A duel compares two entities a and b. To second order, the sum of a feature's gains over all duels with these
+    weights equals the mutual information of the feature and the present entity (docs/decisions.md, F15).
     """
     a, b = sides_of(state.n_entities, np.arange(state.n_duels)).T
     posterior = softmax(state.log_evidence())
@@ -77,10 +81,10 @@ def posterior_weights(state: PatientState) -> DuelWeights:
 
 
 def patients_behind(bundle: Bundle, entities: Mapping[str, str], feature: str) -> str:
-    """Return in words the numbers of labelled patients behind a feature's probabilities, for each entity.
+    """Return a text with the numbers of labelled patients from whom a feature's probabilities were estimated.
 
-    For example, `flu 4 with, 5 without` counts patients with and without flu. Without labelled patients, the text is
-    empty.
+    An example is `flu 4 with, 5 without`: 4 patients with flu and 5 without it. The text contains such numbers for each
+    entity. If there are no labelled patients, return an empty text.
 
     Parameters
     ----------
@@ -94,7 +98,7 @@ def patients_behind(bundle: Bundle, entities: Mapping[str, str], feature: str) -
 
 
 def explained(planner: Planner, most: int) -> pd.DataFrame:
-    """Return the features with the largest gains, as the table of `Planner.explain`."""
+    """Return the table of the features with the largest gains that `Planner.explain` returns."""
     import pandas as pd  # noqa: PLC0415 (slow to import, and not needed for planning)
 
     state, bundle, menu, offer = planner._state, planner.bundle, planner._menu, planner._offer()
@@ -116,12 +120,15 @@ def explained(planner: Planner, most: int) -> pd.DataFrame:
 
 
 def shown_entities(planner: Planner) -> tuple[str, ...]:
-    """Return the display names of the entities that are compared in duels, in order."""
+    """Return the display names of the entities in the order of the planner's bundle."""
     return tuple(map(planner.question_bundle.shown, planner.bundle.entities))
 
 
 def _total_gain(state: PatientState, duels: Ints) -> tuple[Floats, Ints]:
-    """Return two arrays over the given duels: each feature's summed gain and number of positive gains, (M,) each."""
+    """Return, for each feature, the sum of its gains over the given duels, and the number of positive gains.
+
+    A duel is a comparison of two entities. Both results have the shape (M,).
+    """
     total, moved = np.zeros(state.packed.n_features), np.zeros(state.packed.n_features, dtype=np.int64)
     for part in np.split(duels, range(DUELS_AT_ONCE, len(duels), DUELS_AT_ONCE)):
         gains = state.gains(np.isin(np.arange(state.n_duels), part))
@@ -131,7 +138,7 @@ def _total_gain(state: PatientState, duels: Ints) -> tuple[Floats, Ints]:
 
 
 def shares(planner: Planner, entity: str) -> list[dict[str, Any]]:
-    """Return the rows of `Planner.why`, sorted by the magnitude of `share`, largest first."""
+    """Return the rows of the table of `Planner.why`, sorted by the magnitude of `share`, largest first."""
     names = planner.bundle.entities
     if entity not in names:
         step = suggestion(str(entity), names, "see bundle.entities")
@@ -154,7 +161,7 @@ UNCHANGEABLE = "nothing left to measure can change this"
 
 
 def in_words(planner: Planner) -> str:
-    """Return the current answer as the text of `Planner.in_words`."""
+    """Return the current answer as the text that `Planner.in_words` returns."""
     if planner.nothing_unusual() and planner.settings.get("coupling") != "explicit":  # `explicit` counts usual values
         return "none of these: nothing that was measured is unusual"
     shown = planner.question_bundle.shown
@@ -179,9 +186,9 @@ def in_words(planner: Planner) -> str:
 
 
 def listed(names: list[str], most: int) -> str:
-    """Return a list of names as text, such as `a, b and 3 others`.
+    """Return names as a text, such as `a, b and 3 others`.
 
-    At most `most` parts are listed, and the remaining names are counted.
+    If there are more than `most` names, the text contains the first `most` - 1 names and the number of the others.
 
     >>> listed(["a", "b", "c", "d", "e"], 3), listed(["a", "b"], 3)
     ('a, b and 3 others', 'a and b')
@@ -191,7 +198,7 @@ def listed(names: list[str], most: int) -> str:
 
 
 def outcomes(planner: Planner, feature: str) -> list[dict[str, Any]]:
-    """Return one row for each possible value of an unobserved feature, with the columns of `Planner.outcomes`."""
+    """Return the rows of the table of `Planner.outcomes`, one for each possible value of an unobserved feature."""
     rows = list[dict[str, Any]]()
     for value in itertools.compress(VALUES, planner.bundle.possible[planner.bundle.features.index(feature)]):
         after = planner.copy()
