@@ -388,7 +388,7 @@ class Planner(ABC):
         return with_number(self.question_bundle, feature, self._log.observed[feature], self._log.numbers.get(feature))
 
     def skip(self, name: str) -> None:
-        """Mark a feature, or all unobserved features of a panel, as not measurable.
+        """Mark the feature `name`, or all unobserved features of the panel `name`, as not measurable.
 
         A skipped feature is not suggested again. If the answer was certain before the skip, it stays certain, because
         no value of a feature could change it.

@@ -69,9 +69,8 @@ class Stop:
     ----------
     budget : largest total cost, in the units of the costs. Items that cost more than the rest of the budget are
         skipped; the acquisition ends when no item is affordable
-    certain : True to stop when no remaining measurement can change the answer: the tight `l1` bracket resolves all
-        duels across the top-k boundary, or the duel of the two classes. The answer then equals the answer at full
-        observation; it is right for the patient only if the bundle is right
+    certain : True to stop when the tight `l1` score bounds show that no further measurement can change the answer. The
+        answer then equals the answer at full observation; it is right for the patient only if the bundle is right
     posterior : stop when the answer has this posterior probability, above 0 and below 1 (`answer_probability` of the
         planner), and is not a tie. The probability is as good as the models of the bundle; its error rate must be
         measured on data (docs/stopping.md)

@@ -269,7 +269,9 @@ class TopKPlanner(Planner):
         return np.asarray(np.where(inside, posterior < most + AS_PROBABLE, posterior > least - AS_PROBABLE), dtype=bool)
 
     def ranking(self) -> list[str]:
-        """Return the names of all entities, best first. The order of tied entities is given in docs/decisions.md, S6.
+        """Return the names of all entities, best first.
+
+        The order of tied entities is given in docs/decisions.md, S6.
         """
         return [self.bundle.entities[v] for v in np.argsort(self._view().rank)]
 

@@ -230,7 +230,9 @@ class View:
         return np.where(self.observed, 0.0, self.find_frontier())
 
     def ranked(self, members: Sequence[int]) -> list[int]:
-        """Return the given entities, best first, ranked by the duels in which both entities are among the given ones.
+        """Return the given entities, best first.
+
+        The ranking uses only the duels (comparisons of two entities) between the given entities.
         """
         chosen = np.array(members, dtype=np.int64)
         order: list[int] = ranks_of(self.scores, chosen, name_places(self.entities), self.tie).order.tolist()
