@@ -3,15 +3,15 @@
 Elicitation gives only S = log(p_1 / p_0). Here p_1 is the distribution of patients with the entity, and p_0 the
 distribution of patients without it. A *closure* is an assumption that determines p_1 and p_0 from S.
 
-The closure of the paper, `differential`, sets p_1 ~ exp(+S/2) and p_0 ~ exp(-S/2). Both class models then couple the
-same features as S. Therefore, all methods that compare two entities can also compare the two classes
+The closure of the paper, `differential`, sets p_1 ~ exp(+S/2) and p_0 ~ exp(-S/2). Under `differential`, both class
+models couple the same features as S. Therefore, all methods that compare two entities can also compare the two classes
 (tab:mode-mapping). The paper derives `differential` by maximum entropy. Because this derivation is wrong
 (docs/errata.md), the closure is only an assumption.
 
-The closure `shared` is not in the paper. It assumes that coupled features vary together in both classes: p_1 ~
-exp(+alpha.x/2 + x'Psi x/2) and p_0 ~ exp(-alpha.x/2 + x'Psi x/2). Because p_0(x) = p_1(-x), Z_0 equals Z_1, and
-E_Q[sign S] is 0 before any observation; both statements are exact. Under `shared`, S is alpha.x, and couplings only
-help to predict unobserved features.
+The closure `shared` is not in the paper. The closure `shared` assumes that coupled features vary together in both
+classes: p_1 ~ exp(+alpha.x/2 + x'Psi x/2) and p_0 ~ exp(-alpha.x/2 + x'Psi x/2). Because p_0(x) = p_1(-x), Z_0 equals
+Z_1, and E_Q[sign S] is 0 before any observation; both statements are exact. Under `shared`, S is alpha.x, and couplings
+only help to predict unobserved features.
 
 Under `differential` and `shared`, the prior of class 1 is +1/2 times the prior log-odds, and the prior of class 0 is
 -1/2 times the prior log-odds.

@@ -126,7 +126,7 @@ class Features:
     def has_range(self) -> Bools:
         """Return a mask of the features that can be encoded from `features.csv` alone.
 
-        These are the binary features and the features with a cut point.
+        A feature can be encoded from `features.csv` if it is binary or has a cut point.
 
         Returns
         -------
@@ -172,7 +172,7 @@ class Features:
     def missing_codes(self) -> tuple[tuple[str, ...], ...]:
         """Return, for each feature, the codes that mean *not measured*.
 
-        These codes are listed in `missing`, or explained in the coding, such as "9 unknown".
+        Codes for *not measured* are listed in `missing`, or explained in the coding, such as "9 unknown".
         """
         pairs = zip(self.missing, self.codings, strict=True)
         return tuple((*_listed(said), *_coded_as_missing(coding)) for said, coding in pairs)

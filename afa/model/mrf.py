@@ -11,8 +11,8 @@ probabilities, f_j(s) is log P_j(s), and `mu` contains the means of the distribu
 centred on `mu`, they do not change the mean-field marginals before any observation (docs/decisions.md, Base rates). For
 impossible values, f_j(s) is -inf.
 
-Given observations of some features, the distribution of the unobserved features has a model of the same kind. This
-model is exact (App. supp:updatemrf).
+Given observations of some features, the distribution of the unobserved features is exactly described by a model of the
+same kind (App. supp:updatemrf).
 """
 
 from __future__ import annotations
@@ -375,7 +375,7 @@ class Evidence:
     def field(self) -> Floats:
         """Return the effective unary potentials of the unobserved features (eq:reduced-unary).
 
-        They are the unary potentials plus the amounts that observed neighbours add.
+        The effective unary potential of a feature is its unary potential plus the amounts that observed neighbours add.
 
         Returns
         -------
@@ -388,7 +388,7 @@ class Evidence:
     def terms(self) -> Floats:
         """Return the effective terms of the unobserved features.
 
-        They are the terms of the model plus the amounts that observed neighbours add.
+        The effective terms of a feature are its terms in the model plus the amounts that observed neighbours add.
 
         Returns
         -------

@@ -307,7 +307,8 @@ class StudySettings(Strict):
 class Study:
     """A study: its settings and its table of phenotypes (entities).
 
-    The table has the columns phenotype, group and definition. Its rows are in the order of the entities in the bundle.
+    The table has the columns phenotype, group and definition. The order of the phenotypes in the table is the order of
+    the entities in the bundle.
 
     Parameters
     ----------
@@ -345,7 +346,7 @@ class Study:
 def study_files(folder: str | Path) -> dict[str, Path]:
     """Return the paths of the files in a folder that `load_study` reads.
 
-    These files are inputs of the workflow's rules.
+    Rules of the workflow use the returned paths as inputs.
 
     Returns
     -------

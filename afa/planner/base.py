@@ -467,8 +467,9 @@ class Planner(ABC):
         included. The column `duels_moved` is the number of these duels in which the feature has a positive gain. The
         column `share` is the gain of the feature divided by the sum of the gains of all available features. The column
         `tells` names the entities that the feature helps to tell apart. If there are costs or panels, the table also
-        has the columns `item`, `cost` and `gain_per_cost`. These columns describe the panel that contains the feature,
-        or the feature if it is in no panel. The rows are then sorted by `gain_per_cost`, else by `gain`.
+        has the columns `item`, `cost` and `gain_per_cost`. The three columns describe the panel that contains the
+        feature, or the feature if it is in no panel. If there are costs or panels, the rows are sorted by
+        `gain_per_cost`, else by `gain`.
 
         Parameters
         ----------

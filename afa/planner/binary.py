@@ -137,7 +137,7 @@ class BinaryPlanner(Planner):
     def answer_probability(self) -> float:
         """Return the probability of the current answer.
 
-        This is P(entity | x_obs) or, if `decision` is -1, 1 - P(entity | x_obs).
+        The probability is P(entity | x_obs) or, if `decision` is -1, 1 - P(entity | x_obs).
         """
         return 1 - self.probability() if self.decision() < 0 else self.probability()
 

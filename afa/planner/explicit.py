@@ -114,7 +114,7 @@ class ExplicitPatient(PatientState):
     def closed(self) -> Bools:
         """Return a mask of the features that cannot be suggested, as an array of shape (M,).
 
-        These are the observed features, and the features of an exclusive group in which a feature is observed as +1.
+        A feature cannot be suggested if it is observed, or if a feature of its exclusive group is observed as +1.
         """
         closed = self.observed.copy()
         for group in self.packed.groups:

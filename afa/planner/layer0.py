@@ -125,9 +125,9 @@ class Partition:
     def activation(self) -> tuple[float, float]:
         """Return the two l-infinity distances in the paper's activation condition (sec:eval_filter).
 
-        The first distance is the largest distance of a member to its centroid. The second distance is the smallest
-        distance between two centroids, or NaN if there is only one cluster. The condition is that the first distance is
-        far below the second distance.
+        The result contains the largest distance of a member to its centroid, and then the smallest distance between two
+        centroids, or NaN if there is only one cluster. The paper requires that the largest distance to a centroid is
+        far below the smallest distance between centroids.
         """
         between = self.centroid_gaps[:, 1].min() if len(self.clusters) > 1 else np.nan
         return max(cluster.spread for cluster in self.clusters), float(between)

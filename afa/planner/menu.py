@@ -217,7 +217,7 @@ def measurements_of(bundle: Bundle) -> dict[str, tuple[str, ...]]:
 def excluded_by(bundle: Bundle, observed: Mapping[str, int]) -> set[str]:
     """Return the unobserved features that cannot be +1.
 
-    These are the features of exclusive groups in which another feature is observed as +1.
+    A feature cannot be +1 if another feature of its exclusive group is observed as +1.
     """
     groups = ({bundle.features[j] for j in members} for _, members in bundle.exclusive)
     hit = (group for group in groups if any(observed.get(name) == 1 for name in group))

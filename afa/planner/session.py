@@ -145,9 +145,9 @@ def session_text(planner: Planner) -> str:
 def save_session(planner: Planner, path: str | Path) -> None:
     """Write the bundle name, the settings and the steps of a planner to a YAML file.
 
-    The file contains the name and digest of the bundle, but not the bundle. It contains the observed values of the
-    patient. A new file can be read only by its owner. An existing file keeps its permissions and its owner. Raise a
-    `PlannerError` if the file cannot be written.
+    The file contains the observed values of the patient, and the name and digest of the bundle, but not the bundle. A
+    new file can be read only by its owner. An existing file keeps its permissions and its owner. Raise a `PlannerError`
+    if the file cannot be written.
 
     >>> from tempfile import TemporaryDirectory
     >>> from afa.model.bundle import load_bundle

@@ -3,8 +3,9 @@
 A side contains the two models of one hypothesis, which is that an entity is present. The first model describes patients
 with the entity. The score S_v of the hypothesis is the energy of the first model minus the energy of the second model.
 If a patient can have several entities, or if the question is binary, the second model describes patients without the
-entity. Otherwise, the second model has the background probabilities, which cancel in the difference of two scores
-(docs/decisions.md, F3 and F6). In both cases, the duel of two hypotheses a and b compares S_a with S_b.
+entity. If a patient has at most one entity, the second model has the background probabilities, which cancel in the
+difference of two scores (docs/decisions.md, F3 and F6). A duel compares the scores S_a and S_b of two hypotheses a and
+b.
 """
 
 from __future__ import annotations

@@ -178,10 +178,10 @@ class TopKPlanner(Planner):
         """Return the quantity by which `ranking` and `answer` order the entities: `probability` or `score`.
 
         Entities are ordered by `posterior` if the closure is `explicit` (the default if the bundle has probabilities)
-        and the score is `two_elbo` (the default under this closure). Otherwise, as in the paper, entities are ordered
-        by duels (comparisons of two entities) with the preference score. The order by duels can differ from the order
-        by `posterior`, because `posterior` also depends on usual values and on the normaliser of each entity's model
-        (docs/decisions.md, S7).
+        and the score is `two_elbo` (the default under this closure). Under other closures or with other scores,
+        entities are ordered by duels (comparisons of two entities) with the preference score, as in the paper. The
+        order by duels can differ from the order by `posterior`, because `posterior` also depends on usual values and on
+        the normaliser of each entity's model (docs/decisions.md, S7).
         """
         return "probability" if self.holds is not None and self.guide == "two_elbo" else "score"
 
@@ -241,7 +241,7 @@ class TopKPlanner(Planner):
     def settled_probability(self) -> float:
         """Return `answer_probability`, or 0 if it is undecided which entities are in the top k.
 
-        This is the case if an entity inside and an entity outside the top k have equal scores, or posterior
+        The top k is undecided if an entity inside it and an entity outside it have equal scores, or posterior
         probabilities that differ by less than 0.005.
         """
         return 0.0 if (self._tied_by_score() | self._as_probable()).any() else self.answer_probability()
@@ -279,13 +279,13 @@ class TopKPlanner(Planner):
         """Return the posterior probability of each entity in the order of the bundle, as an array of shape (N,).
 
         The probabilities are the softmax of the prior log-odds plus log P(x_obs | v), where the model of each entity
-        has its own normaliser (eq:clamped-marginal for more than two entities; docs/decisions.md, S7). They sum to 1,
-        because exactly one entity is assumed to be present. In contrast to the ranking by score, a usual value (0)
-        counts against entities that predict another value.
+        has its own normaliser (eq:clamped-marginal for more than two entities; docs/decisions.md, S7). The
+        probabilities sum to 1, because exactly one entity is assumed to be present. In contrast to the ranking by
+        score, a usual value (0) counts against entities that predict another value.
 
-        There are two exceptions under the `explicit` closure. If several entities can be present, the probability of
-        each entity is computed separately. If it is possible that no entity is present, the probabilities sum to less
-        than 1.
+        Under the `explicit` closure, a patient can also have several entities or none. If several entities can be
+        present, the probability of each entity is computed separately. If one entity or none can be present, the
+        probabilities sum to less than 1.
         """
         log = self._state.log_evidence()
         if self.holds == "several":
@@ -345,17 +345,19 @@ class TopKPlanner(Planner):
     def certified(self) -> bool:
         """Return True if `top_k` is certain to equal the set of the k best entities at full observation.
 
-        `top_k` is certain if each entity a in the top k is certain to beat each entity b outside the top k. In this
-        case, the tight `l1` score bounds show that S_a(x) > S_b(x) for every completion x (all values of the unobserved
-        features). At full observation, each a therefore beats at least N - k entities, which are all entities outside
-        the top k. Each b loses against at least k entities, so it beats at most N - 1 - k. Therefore, a has more wins
-        than b, and no tie between a and b has to be broken. The order of the entities within the top k may change.
+        `top_k` is certain if each entity a in the top k is certain to beat each entity b outside the top k. If a is
+        certain to beat b, the tight `l1` score bounds show that S_a(x) > S_b(x) for every completion x (all values of
+        the unobserved features). At full observation, each a therefore beats at least N - k entities, which are all
+        entities outside the top k. Each b loses against at least k entities, so it beats at most N - 1 - k. Therefore,
+        a has more wins than b, and no tie between a and b has to be broken. The order of the entities within the top k
+        may change.
 
-        The condition is sufficient but not necessary, because the score bounds can be wider than the range of possible
-        scores. The statement is about the ranking by the scores S_v at full observation. At full observation, every
-        score except `kl_nonzero` gives the same ranking as S_v. With the scores `linearity`, `wald` and `stack_a`, a
-        certain `top_k` also stays the same at every step until full observation. The reason is that if a is certain to
-        beat b, Lambda_ab and the mean of S_a - S_b under any distribution of completions are already positive.
+        The score bounds can be wider than the range of possible scores. Therefore, the result can be False although no
+        further observation can change `top_k`. The k best entities are those in the ranking by the scores S_v at full
+        observation. At full observation, every score except `kl_nonzero` gives the same ranking as S_v. With the scores
+        `linearity`, `wald` and `stack_a`, a certain `top_k` also stays the same at every step until full observation.
+        The reason is that if a is certain to beat b, Lambda_ab and the mean of S_a - S_b under any distribution of
+        completions are already positive.
 
         With the option `layer0`, `top_k` is certain only among the entities that Layer 0 did not exclude. Only the
         certificates `sound` guarantee that no excluded entity is among the k best.
@@ -369,8 +371,8 @@ class TopKPlanner(Planner):
 
         For each entity a in the top k and each entity b outside, the probability that S_a(x) > S_b(x) at full
         observation is computed from a Gaussian approximation, as in the score `stack_a` (eq:fsp). The probability is 1
-        if the winner is certain, and 1/2 if the mean of S_a - S_b is 0. It can be below 1/2 if the guiding score is
-        neither `linearity` nor `stack_a`, because such a score can rank a above b although the mean favours b.
+        if the winner is certain, and 1/2 if the mean of S_a - S_b is 0. The probability can be below 1/2 if the guiding
+        score is neither `linearity` nor `stack_a`, because such a score can rank a above b although the mean favours b.
 
         Under the `explicit` closure, the probability is instead the probability that a is present, given that exactly
         one of a and b is present. With the score `background`, return the result of `top_probability` instead.

@@ -1,6 +1,6 @@
 """Texts and tables that explain the suggestions and answers of a planner.
 
-They show why a feature is suggested, what supports the answer, and how each result would change the answer.
+The module explains why a feature is suggested, what supports the answer, and how each result would change the answer.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ DUELS_AT_ONCE = 1_000
 def separated_entities(state: PatientState, entities: tuple[str, ...], features: list[int], over: DuelWeights) -> str:
     """Return a text that names the entities that the given features help to tell apart, such as `a from b and c`.
 
-    The first entity is one of the two entities in the duel (comparison of two entities) with the largest weighted gain.
-    Of these two, it is the entity whose gains over all its duels have the larger sum. The entities after `from` are its
-    opponents in duels with a large gain. If no duel has a positive gain, return an empty text.
+    The first entity of the text comes from the duel (comparison of two entities) with the largest weighted gain. Of the
+    two entities in this duel, the first entity is the one whose gains over all its duels have the larger sum. The
+    entities after `from` are its opponents in duels with a large gain. If no duel has a positive gain, return an empty
+    text.
     """
     apart = separated(state, len(entities), features, over)
     return f"{entities[apart[0]]} from {listed([entities[v] for v in apart[1:]], NAMED)}" if apart else ""
@@ -83,7 +84,7 @@ def posterior_weights(state: PatientState) -> DuelWeights:
 def patients_behind(bundle: Bundle, entities: Mapping[str, str], feature: str) -> str:
     """Return a text with the numbers of labelled patients from whom a feature's probabilities were estimated.
 
-    An example is `flu 4 with, 5 without`: 4 patients with flu and 5 without it. The text contains such numbers for each
+    An example is `flu 4 with, 5 without`: 4 patients with flu and 5 without it. The text contains both numbers for each
     entity. If there are no labelled patients, return an empty text.
 
     Parameters

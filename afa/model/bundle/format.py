@@ -403,8 +403,8 @@ def group_faults(
 ) -> list[Fault]:
     """Return the errors in the definitions of exclusive groups.
 
-    An exclusive group must have at least two features. These features can only have the values 0 and +1, and must not
-    have couplings.
+    An exclusive group must have at least two features. The features of an exclusive group must only have the values 0
+    and +1, and must not have couplings.
     """
     faults, where = [], groups.faults.path
     pairs = pairwise.features[pairwise.value != 0]

@@ -189,10 +189,10 @@ class Bundle:
     def mrf(self, entity: str) -> PairwiseMRF:
         """Return the model of an entity on all M features, including all couplings and the prior (eq:disc_score).
 
-        If no coupling is in both classes (patients with and without the entity), the energy of this model is the
-        entity's score S_v. Otherwise, use `contrast` to get the model whose energy is S_v. For a feature with only two
-        possible values, the term in the energy is linear in the distance of the value from the midpoint of the two
-        values (docs/decisions.md, Base rates).
+        The energy of the returned model is the entity's score S_v only if no coupling is in both classes (patients with
+        and without the entity). In general, use `contrast` to get the model whose energy is S_v. For a feature with
+        only two possible values, the term in the energy is linear in the distance of the value from the midpoint of the
+        two values (docs/decisions.md, Base rates).
         """
         return self._model(self.index(entity), self.couplings(entity))
 
@@ -261,8 +261,9 @@ class Bundle:
         """Return the bundle from which duels (comparisons of two entities) are computed.
 
         The returned bundle has no couplings that are in both classes (patients with and without the entity), because
-        such couplings cancel in S_v = log p_1 - log p_0. If there is no such coupling, return this bundle. Otherwise,
-        the `provenance` of the returned bundle contains the digest of this bundle under the key `restricted_from`.
+        such couplings cancel in S_v = log p_1 - log p_0. If there is no such coupling, return this bundle. If couplings
+        were removed, the `provenance` of the returned bundle contains the digest of this bundle under the key
+        `restricted_from`.
         """
         scope = self.packed.scope
         if scope is None or not (scope == SHARED).any():
@@ -288,8 +289,8 @@ class Bundle:
     def log_odds(self) -> Floats:
         """Return, for each entity, the prior log-odds that the entity is present.
 
-        These log-odds are used when only one entity is in question. They are equal to `priors` unless priors.csv
-        contains probabilities.
+        The prior log-odds are used when only one entity is in question. The prior log-odds are equal to `priors` unless
+        priors.csv contains probabilities.
 
         Returns
         -------
@@ -349,8 +350,9 @@ class Bundle:
     def background(self) -> Floats:
         """Return the probabilities of each feature's values among all people.
 
-        If features.csv gives these background probabilities, they are used. Otherwise, they are pooled from the
-        probabilities without an entity. If these are missing too, all possible values have equal probability.
+        The background probabilities are read from features.csv. If features.csv does not give them, the probabilities
+        of patients without an entity are pooled. If no probabilities are given, all possible values have equal
+        probability.
 
         Returns
         -------
@@ -403,8 +405,9 @@ class Bundle:
     def scoped(self, entity: str) -> tuple[sp.csr_array, sp.csr_array]:
         """Return two matrices of an entity's couplings.
 
-        The first matrix contains the couplings in both classes. The second matrix contains the couplings only in the
-        class with the entity. A row of pairwise.csv without a scope belongs to the second matrix.
+        One matrix contains the couplings that are in both classes (patients with and without the entity), and the other
+        matrix contains the couplings that are only in the class with the entity. A row of pairwise.csv without a scope
+        applies only to the class with the entity.
 
         Returns
         -------

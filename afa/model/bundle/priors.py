@@ -77,9 +77,9 @@ def prior_rows(table: CsvTable, entity: Ints, n_entities: int, holds: Holds) -> 
 
 
 def _ask_back(table: CsvTable, value: Floats) -> None:
-    """Record an error if the log-odds could be probabilities by mistake.
+    """Record an error if the log-odds may be probabilities that were entered by mistake.
 
-    This is the case if all numbers are between 0 and 1 and no number has a plus sign.
+    Log-odds are suspicious if all numbers are between 0 and 1 and no number has a plus sign.
     """
     texts = [text.strip() for text in table.columns["log_odds"]]
     if len(value) and bool(((value > 0) & (value < 1)).all()) and not any(text.startswith("+") for text in texts):

@@ -191,7 +191,8 @@ class Rates:
     def has_background(self) -> Bools:
         """Return a mask of the features whose background probabilities are known.
 
-        They are known if features.csv gives them, or if unary.csv has probabilities of the feature without an entity.
+        The background probabilities of a feature are known if features.csv gives them, or if unary.csv gives the
+        probabilities of the feature in patients without an entity.
 
         Returns
         -------
@@ -274,7 +275,8 @@ class Rates:
     def contents(self) -> list[bytes]:
         """Return, as bytes, the parts that are included in the digest of a bundle.
 
-        These are the parts that affect a model. The encoding and the descriptions of features do not affect a model.
+        The digest includes only parts that affect a model. The encoding and the descriptions of features do not affect
+        a model.
         """
         probability_rows = self.probability_rows
         numbers: list[Floats] = [probability_rows.with_entity, probability_rows.without, np.array([self.floor])]
@@ -360,8 +362,8 @@ def explicit_models(
 ) -> tuple[PairwiseMRF, PairwiseMRF]:
     """Return the models of class 1 and class 0, made from the probabilities of each value.
 
-    All couplings are multiplied by the same factor, which is at most 1. The factor is so small that mean-field
-    inference has one fixed point for all observations. Sections F2 and F3 of docs/decisions.md give the reasons.
+    All couplings are multiplied by the same factor, which is at most 1, so that mean-field inference has one fixed
+    point for all observations. Sections F2 and F3 of docs/decisions.md give the reasons.
 
     Parameters
     ----------
@@ -456,8 +458,9 @@ def hypotheses_of(bundle: Bundle) -> list[tuple[PairwiseMRF, npt.NDArray[np.intp
     As in the models of `bundle_models`, features of exclusive groups have their background distribution.
 
     If an entity couples two features in both classes, every entity whose model covers both features has this coupling.
-    The size of the coupling comes from the entity's own row. If the entity has no row for the two features, the size is
-    the mean over all entities with a row. All couplings of the bundle are multiplied by the same factor.
+    If the entity has a row for the two features in pairwise.csv, the potential in the row is the size of the coupling.
+    If the entity has no row, the size is the mean over all entities with a row. All couplings of the bundle are
+    multiplied by the same factor.
 
     The `prior` of a model is the entity's element of `Bundle.priors`.
     """
@@ -485,8 +488,8 @@ def exclusive_log_odds(
     """Return the log-odds that the observed values of exclusive groups add for an entity (docs/decisions.md, F13).
 
     In an exclusive group, at most one feature can have the value +1. If a feature is observed as +1, the group adds
-    log(P_1(+1) / P_0(+1)) of this feature. Otherwise, the group adds log(P_1 / P_0) of the event that all features
-    observed as 0 have the value 0.
+    log(P_1(+1) / P_0(+1)) of this feature. If no feature is observed as +1, the group adds log(P_1 / P_0) of the event
+    that all features observed as 0 have the value 0.
 
     Parameters
     ----------

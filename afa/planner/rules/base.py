@@ -1,7 +1,7 @@
 """The interface of allocation rules, with the classes `View` (input) and `Choice` (output).
 
-A `View` describes one patient by scores, score bounds and gains. It contains no values of unobserved features and no
-labels.
+A `View` describes one patient by scores, score bounds and gains. A `View` contains no values of unobserved features and
+no labels.
 """
 
 from __future__ import annotations
@@ -269,8 +269,8 @@ def view_of(
 ) -> View:
     """Return the view of one patient in the current state.
 
-    The view contains no values of unobserved features. It must not be used after the next observation. If a feature is
-    observed as +1, the other features of its exclusive group are marked as observed too.
+    The view contains no values of unobserved features. The view must not be used after the next observation. If a
+    feature is observed as +1, the other features of its exclusive group are marked as observed too.
 
     Parameters
     ----------

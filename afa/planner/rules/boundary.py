@@ -10,7 +10,7 @@ from afa.planner.rules.base import Choice, View, heaviest, nothing_to_decide
 class Boundary:
     """Choose the feature that has the largest sum of gains over the unresolved duels across the top-k boundary.
 
-    These duels compare an entity in the top k with an entity outside the top k.
+    A duel across the top-k boundary compares an entity in the top k with an entity outside the top k.
     """
 
     def choose(self, view: View) -> Choice:

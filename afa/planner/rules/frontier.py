@@ -8,8 +8,8 @@ from afa.planner.rules.base import Choice, View, best, fall_back
 class Frontier:
     """Choose the feature that most reduces the variance of score differences across the top-k boundary.
 
-    These are the differences between the score of an entity in the top k and the score of an entity outside. Small
-    differences have larger weights.
+    A score difference across the boundary is the score of an entity in the top k minus the score of an entity outside.
+    Small differences have larger weights.
     """
 
     looks_at = "background"

@@ -33,9 +33,9 @@ def most_contested(view: View) -> int | None:
     """Return the index in `view.pairs` of LUCB's duel, or None if all duels across the top-k boundary are resolved.
 
     A duel across the boundary compares a top-k entity h with an entity l outside the top k. LUCB's duel is the
-    unresolved one with the largest difference upper(l) - lower(h). Resolved duels are not included. Their difference
-    can be larger, because the score bounds of a duel can be narrower than the bounds of its two entities suggest. If
-    differences are equal within rounding error, the name of h decides, and then the name of l.
+    unresolved one with the largest difference upper(l) - lower(h). A resolved duel can have a larger difference,
+    because the score bounds of a duel can be narrower than the score bounds of its two entities suggest. If differences
+    are equal within rounding error, the name of h decides, and then the name of l.
     """
     if not len(view.contested):
         return None

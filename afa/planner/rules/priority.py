@@ -47,10 +47,10 @@ def by_priority(view: View, duels: Ints, what: str) -> Choice:
 def influence(view: View, duels: Ints) -> Floats:
     """Return the weight w_ab of each duel, a number above 0 and at most 1 (eq:w_impl).
 
-    A duel compares two entities a and b. Its weight is smaller if |V_ab| is larger, and if the entity that is nearer to
-    the top-k boundary is farther from it. For an entity of rank r, the distance from the boundary is k - r inside the
-    top k and r - (k + 1) outside. For example, the entities of rank k and k + 1 have the distance 0. The result has the
-    shape (q,).
+    A duel compares two entities a and b. The weight of a duel decreases with |V_ab|. The weight also decreases with the
+    distance from the top-k boundary; of the two entities' distances, the smaller one is used. For an entity of rank r,
+    the distance from the boundary is k - r inside the top k and r - (k + 1) outside. For example, the entities of rank
+    k and k + 1 have the distance 0. The result has the shape (q,).
 
     Parameters
     ----------
