@@ -119,7 +119,7 @@ def parameters(bundle: Bundle, observations: Mapping[str, int] | None = None) ->
 
 
 def distances(bundle: Bundle, observations: Mapping[str, int] | None = None) -> Floats:
-    """Return the l1 distance in nats between the models of each two entities, given observations.
+    """Return the l1 distance in nats between the models of each pair of entities, given observations.
 
     The result has the shape (N, N).
     """

@@ -100,7 +100,7 @@ class Partition:
 
     @cached_property
     def centroid_gaps(self) -> Floats:
-        """Return the l1 distance and the l-infinity distance between each two centroids, in nats.
+        """Return the l1 distance and the l-infinity distance between each pair of centroids, in nats.
 
         The result has one row for each pair of clusters, and two columns.
         """
@@ -184,7 +184,7 @@ class Certificates:
 
 
 def score_distances(entities: Parameters) -> Floats:
-    """Return the l1 distance, in nats, between the log-odds and parameters of each two entities.
+    """Return the l1 distance, in nats, between the log-odds and parameters of each pair of entities.
 
     The scores of two entities differ by at most this distance. The result has the shape (N, N).
     """
@@ -335,7 +335,7 @@ def without_eliminated(
 
 
 def _leads(bundle: Bundle) -> Floats:
-    """Return the difference between the prior log-odds of each two entities, in nats.
+    """Return the difference between the prior log-odds of each pair of entities, in nats.
 
     The result has the shape (N, N).
     """

@@ -1,6 +1,6 @@
 """A planner for the question: which k entities do a patient's features support most?
 
-The planner compares each two entities.
+The planner compares the entities in pairs.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def _attributes(bundle: Bundle) -> dict[str, str]:
 
 
 def _from_json(value: Any) -> Any:
-    """Return the list or mapping that a JSON text contains. Return a value that is not a text unchanged."""
+    """Return the list or mapping that a JSON text contains. Values that are not texts are returned unchanged."""
     try:
         return json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):
