@@ -18,6 +18,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -67,7 +68,7 @@ def strategies_of(
 ) -> Iterator[tuple[str, Callable[[int], Background], Choose, bool]]:
     """Name, background of each patient, choice, and whether the covariance is exact."""
     values = np.asarray(cohort.values)
-    everybody = Background.of_patients(bundle, values, dependence=False)
+    everybody = replace(Background.of_patients(bundle, values), intensity=0)
     halves = [Background.of_patients(bundle, values[half::2]) for half in (1, 0)]
     each = [Background.of_patients(bundle, values, without=p) for p in range(len(values))]
     order = random_orders(bundle.features, cohort.patients, [0])[:, 0]
@@ -81,8 +82,8 @@ def strategies_of(
     yield "sketch: all patients, first order", lambda _: everybody, frontier, False
     yield "other patients", lambda p: each[p], frontier, True
     yield "the other half", lambda p: halves[p % 2], frontier, True
-    apart = [half.independent() for half in halves]
-    yield "independent, the other half", lambda p: apart[p % 2], frontier, True
+    apart = [replace(half, intensity=0) for half in halves]
+    yield "the same intensity for all, the other half", lambda p: apart[p % 2], frontier, True
     for name, other in others.items():
         of_other = Background.of_patients(bundle, other.values, name=f"patients of {name}")
         yield f"patients of {name}", lambda _, b=of_other: b, frontier, True  # type: ignore[misc]

@@ -25,6 +25,7 @@ from afa.planner import Action, BinaryPlanner, Planner, Stop, TopKPlanner
 from afa.planner.menu import Kind, action_of
 from afa.planner.rules import Rule
 from afa.planner.values import ReadValue, code_of, read_number, same_unit, scale_of, word_of, written
+from afa.scores.belief import INTENSITY
 
 FORMAT = 1
 AGAIN = "take its values again (--replay, afa.replay_session)"
@@ -62,9 +63,9 @@ class _StopUsed(Strict):
 
 class _BackgroundUsed(Strict):
     probabilities: list[tuple[float, float, float]]
-    kind: Literal["patients", "mixture"]
+    kind: Literal["patients", "elicited", "mixture", "uniform"]
     words: str
-    covariance: list[str] | None = None
+    intensity: float = Field(INTENSITY, ge=0)
 
 
 class _Settings(Strict):

@@ -1,9 +1,10 @@
 """Compute the mean and covariance of one patient's scores S_v, and the gain of each measurement (docs/frontier.md).
 
-The background is the distribution of each feature among all patients, estimated without labels. If the background has a
-covariance of features, an observation changes the means of the other features by linear regression. Given the
-observations, the scores at full observation are random. Their mean and covariance are sums over features and coupled
-pairs of features, which need no mean-field inference, and are exact if features are independent.
+The background is the distribution of each feature among all patients, estimated without labels. Patients differ in
+their intensity, which shifts all features together. An observation therefore also changes the expected values of the
+other features. Given the observations, the scores at full observation are random. Their mean and covariance are sums
+over features and coupled pairs of features, which need no mean-field inference, and are exact if all patients have the
+same intensity.
 
 `Background` contains the distributions of the features. `ScoreTable` contains the arrays that define the scores of a
 bundle. `Belief` is the state of one patient. A planner calls the methods of `Belief` in this order: `order`,
@@ -43,16 +44,12 @@ NEAR = 100
 entities.
 """
 OF_VALUES = np.array(VALUES, dtype=np.float64)
-TOGETHER = ", and how their features go together"
-"""Last words of `Background.words` if the background has a covariance."""
-MOST_FEATURES = 500
-"""Largest number of features for which a background has a covariance."""
-SHRINKAGE = np.linspace(0.1, 1.0, 10)
-"""Candidate shrinkages. A shrinkage of 0.1 reduces all correlations by 10 %; 1 makes the features independent."""
-FOLDS = 5
-"""Number of folds of the cross-validation that chooses the shrinkage."""
-DIGITS = 6
-"""Number of decimals of a covariance. The rounding ensures that a saved and reloaded session has the same numbers."""
+INTENSITY = 0.5
+"""Default standard deviation of the patients' intensity f. At f = 0 a feature has its background probabilities, and at
+f = -1 its values -1 and +1 are equally probable.
+"""
+RAREST = 0.005
+"""Number that is added to a probability before its logarithm is taken."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,9 +64,8 @@ class Background:
         `patients`, `elicited`, `mixture` or `uniform`.
     words : str
         Source of the background. The text is shown next to each number that depends on the background.
-    covariance : (n_features, n_features) float64 or None
-        Covariance of the features; the diagonal contains the variances under `probabilities`. None if features are
-        treated as independent.
+    intensity : float
+        Standard deviation of the patients' intensity, at least 0 (docs/frontier.md). 0 treats features as independent.
 
     Examples
     --------
@@ -85,7 +81,7 @@ class Background:
     probabilities: Floats
     kind: Kind
     words: str
-    covariance: Floats | None = None
+    intensity: float = INTENSITY
 
     def __post_init__(self) -> None:
         p = np.asarray(self.probabilities, dtype=np.float64)
@@ -97,13 +93,9 @@ class Background:
             )
         p.flags.writeable = False
         object.__setattr__(self, "probabilities", p)
-        if self.covariance is not None:
-            s = _symmetric(self.covariance)
-            if s.shape != (len(p), len(p)) or not (np.abs(np.diag(s) - variances_of(p)) <= 10.0**-DIGITS).all():
-                expected = "(n_features, n_features), its diagonal the variances"
-                raise PlannerError(Fault("covariance of a background", f"shape {s.shape}", expected, "correct it"))
-            s.flags.writeable = False
-            object.__setattr__(self, "covariance", s)
+        if not 0 <= self.intensity < np.inf:
+            expected = "a standard deviation, 0 or more"
+            raise PlannerError(Fault("intensity of a background", repr(self.intensity), expected, "correct it"))
 
     @classmethod
     def given(cls, bundle: Bundle, background: Background | Mapping[str, Any] | str | None) -> Background:
@@ -137,16 +129,25 @@ class Background:
 
     def plain(self) -> str | dict[str, Any]:
         """Return the background as strings, numbers and lists. `given` converts the result back to a `Background`."""
-        if self.kind in ("elicited", "uniform"):
+        if self.kind in ("elicited", "uniform") and self.intensity == INTENSITY:
             return self.kind
-        found = {"probabilities": self.probabilities.tolist(), "kind": self.kind, "words": self.words}
-        if self.covariance is not None:
-            found["covariance"] = [" ".join(map(str, row[: i + 1].tolist())) for i, row in enumerate(self.covariance)]
-        return found
+        found: dict[str, Any] = {"probabilities": self.probabilities.tolist(), "kind": self.kind, "words": self.words}
+        return found | ({} if self.intensity == INTENSITY else {"intensity": self.intensity})
 
-    def independent(self) -> Background:
-        """Return a copy of the background without its covariance."""
-        return Background(self.probabilities, self.kind, self.words.removesuffix(TOGETHER))
+    @property
+    def loadings(self) -> Floats:
+        """Return the derivative of each feature's mean with respect to the intensity, at intensity 0.
+
+        With intensity f, feature j has the probabilities b_j(s) exp(f theta_j s), scaled to sum 1, where theta_j is
+        half the log ratio of b_j(+1) and b_j(-1). The derivative is theta_j times the variance of the feature.
+
+        Returns
+        -------
+        loadings : (n_features,) float64
+
+        """
+        theta = 0.5 * np.log((self.probabilities[:, 2] + RAREST) / (self.probabilities[:, 0] + RAREST))
+        return np.asarray(theta * variances_of(self.probabilities))
 
     @classmethod
     def uniform(cls, bundle: Bundle) -> Background:
@@ -192,13 +193,11 @@ class Background:
         *,
         without: int | None = None,
         name: str = "patients",
-        dependence: bool = True,
     ) -> Background:
         """Return the background that is estimated from patients without labels.
 
         The probabilities are the shares of the values among the patients. If no patient has a value of a feature, all
-        possible values of this feature are equally probable. `shrunk_covariance` estimates the covariance. For bundles
-        with more than 500 features, the background has no covariance.
+        possible values of this feature are equally probable.
 
         Parameters
         ----------
@@ -208,8 +207,6 @@ class Background:
             Row of the patient to plan for. This patient is excluded. None if the patient is not in the table.
         name : str
             Name of the group of patients in `words`.
-        dependence : bool
-            False to treat features as independent.
 
         """
         values = np.asarray(values, dtype=np.float64)
@@ -220,11 +217,7 @@ class Background:
         total = counts.sum(axis=1, keepdims=True)
         alike = cls.uniform(bundle).probabilities
         shares = np.divide(counts, total, out=alike.copy(), where=total > 0)
-        words, covariance = f"{len(values)} {name}", None
-        if dependence and len(shares) <= MOST_FEATURES:
-            covariance = shrunk_covariance(values, shares)
-            words += TOGETHER if covariance is not None else ""
-        return cls(shares, "patients", words, covariance)
+        return cls(shares, "patients", f"{len(values)} {name}")
 
     @classmethod
     def mixture(cls, bundle: Bundle, values: Floats | Codes, *, prior: float = PRIOR_PATIENTS) -> Background:
@@ -282,86 +275,6 @@ def variances_of(probabilities: Floats) -> Floats:
     """
     p = probabilities
     return np.where(p.max(axis=1) == 1, 0.0, np.maximum(p @ OF_VALUES**2 - (p @ OF_VALUES) ** 2, 0.0))
-
-
-def _symmetric(covariance: Any) -> Floats:
-    """Convert an array, or the strings of `Background.plain`, to a covariance matrix (M, M).
-
-    Parameters
-    ----------
-    covariance : a matrix, or M strings. String i contains row i of the lower triangle: i + 1 numbers with blanks
-        between them. If a string has a wrong number of numbers, its row becomes NaN
-
-    """
-    if isinstance(covariance, np.ndarray):
-        return np.array(covariance, dtype=np.float64)
-    lower = np.zeros((len(covariance), len(covariance)))
-    for i, row in enumerate(covariance):
-        numbers = row.split()
-        lower[i, : i + 1] = numbers if len(numbers) == i + 1 else np.nan
-    return np.asarray(lower + np.tril(lower, -1).T)
-
-
-def shrunk_covariance(values: Floats, probabilities: Floats) -> Floats | None:
-    """Return the covariance of features among patients, with shrunk correlations, or None for independent features.
-
-    Cross-validation with `FOLDS` folds chooses the shrinkage: the value in `SHRINKAGE` for which held-out patients have
-    the largest log-likelihood under a normal distribution. The result is None if the shrinkage is 1, if there are fewer
-    than 2 `FOLDS` patients, or if fewer than two features vary.
-
-    Parameters
-    ----------
-    values : (n_patients, n_features) float64
-        -1, 0, +1, or NaN if not measured. NaN is replaced by the mean of the feature.
-    probabilities : (n_features, 3) float64
-        Shares of -1, 0 and +1 among these patients.
-
-    Returns
-    -------
-    covariance : (n_features, n_features) float64
-        Symmetric. The diagonal contains the variances of the features.
-
-    """
-    spread = variances_of(probabilities)
-    varies, n = spread > 0, len(values)
-    if n < 2 * FOLDS or varies.sum() < 2:
-        return None
-    scale = np.sqrt(spread[varies])
-    z = np.nan_to_num((values - probabilities @ OF_VALUES)[:, varies] / scale)
-    part, total = np.arange(n) % FOLDS, np.zeros(len(SHRINKAGE))
-    for fold in range(FOLDS):
-        total += _held_out(z[part != fold], z[part == fold])
-    lost = float(SHRINKAGE[np.argmax(total)])
-    if lost == 1:
-        return None
-    correlation = (1 - lost) * (z.T @ z) / n
-    np.fill_diagonal(correlation, 1.0)
-    covariance = np.zeros((len(spread), len(spread)))
-    covariance[np.ix_(varies, varies)] = np.round(correlation * np.outer(scale, scale), DIGITS)
-    np.fill_diagonal(covariance, spread)
-    return covariance
-
-
-def _held_out(z: Floats, left_out: Floats) -> Floats:
-    """Return for each shrinkage the normal log-likelihood of held-out patients, up to a constant.
-
-    With shrinkage t, the correlation matrix is (1 - t) z'z / n + t I.
-
-    Parameters
-    ----------
-    z : (n, m) float64, standardised values of the patients from whom the correlations are estimated
-    left_out : (n_left_out, m) float64, standardised values of the held-out patients
-
-    """
-    _, size, axes = np.linalg.svd(z, full_matrices=False)
-    along = left_out @ axes.T
-    rest = (left_out**2).sum() - (along**2).sum()
-    found = np.zeros(len(SHRINKAGE))
-    for i, share in enumerate(SHRINKAGE):
-        eigenvalues = (1 - share) * size**2 / len(z) + share
-        log_det = np.log(eigenvalues).sum() + (z.shape[1] - len(size)) * np.log(share)
-        found[i] = -0.5 * (len(left_out) * log_det + (along**2 / eigenvalues).sum() + rest / share)
-    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -640,8 +553,8 @@ class Belief:
     table : ScoreTable
         The scores.
     background : Background
-        Distribution of the unobserved features. The covariance of the background is ignored if there are exclusive
-        groups, or if a score is not linear in a feature (bundles with probabilities).
+        Distribution of the unobserved features. All patients are taken to have the same intensity if there are
+        exclusive groups, or if a score is not linear in a feature (bundles with probabilities).
     exact : bool
         True to include the second-order terms of coupled pairs in the covariance of the scores; False to ignore them.
 
@@ -651,10 +564,14 @@ class Belief:
         Expected score E S_v = S_v(m) of each entity, nats, where m is `middle`.
     middle, spread : (n_features,) float64
         Mean and variance of each feature. The mean of an observed feature is its value, and the variance is 0.
-    joint : (n_features, n_features) float64 or None
-        Covariance of the features. Entries of observed features are 0. None if features are treated as independent.
+    own, loading : (n_features,) float64
+        Variance of each feature at a known intensity, and change of its mean if the intensity increases by 1. Both are
+        0 for observed features.
+    intensity_variance : float
+        Variance of the patient's intensity, given the observed features. The covariance of two unobserved features is
+        this variance times both loadings.
     background : Background
-        The given background, without the covariance if the covariance is ignored.
+        The given background.
     observed : (n_features,) bool
         True for each observed feature, and for a feature that must be 0 because another member of its exclusive group
         is +1.
@@ -678,14 +595,18 @@ class Belief:
         self._linear = np.divide(self._linear, np.sqrt(self.spread[at]), out=slope, where=self.spread[at] > 0)
         self._bend = (of * _curve(p)[at] * table.terms).sum(axis=1)
         self._bend[np.abs(self._bend) <= table.tie] = 0.0
-        with_joint = background.covariance is not None and not table.groups and not self._bend.any()
-        self.background = background if with_joint else background.independent()
-        self.joint: Floats | None = None if self.background.covariance is None else self.background.covariance.copy()
+        self.background, self.intensity_variance, self.loading = background, 0.0, np.zeros(len(p))
+        self.own = self.spread.copy()
+        if not table.groups and not self._bend.any():
+            self.intensity_variance = float(background.intensity) ** 2
+            shared = self.intensity_variance * np.divide(
+                background.loadings**2, self.spread, out=np.zeros(len(p)), where=self.spread > 0
+            )
+            self.loading, self.own = background.loadings / np.sqrt(1 + shared), self.spread / (1 + shared)
         self._add_up()
 
     def _add_up(self) -> None:
         """Compute `mean`, and the contribution of couplings to each slope, from the means of the features."""
-        self._products: Floats | None = None
         table, (first, second) = self.table, self.table.pair_features
         self._pull = np.zeros(len(table.feature))
         for here, there in (table.ends, table.ends[::-1]):
@@ -708,9 +629,8 @@ class Belief:
     def copy(self) -> Belief:
         """Return an independent copy of the belief."""
         other = copy(self)
-        for name in ("middle", "spread", "observed", "mean", "_value", "_expected", "_pull"):
+        for name in ("middle", "spread", "own", "loading", "observed", "mean", "_value", "_expected", "_pull"):
             setattr(other, name, getattr(self, name).copy())
-        other.joint = None if self.joint is None else self.joint.copy()
         return other
 
     def __deepcopy__(self, _: object) -> Belief:
@@ -719,12 +639,12 @@ class Belief:
     def observe(self, feature: int, value: int) -> None:
         """Update the belief with one observed value.
 
-        If the background has a covariance, the means of all other features change by linear regression on the observed
-        feature. If a member of an exclusive group is observed as 0, the probabilities of the other members increase. If
-        it is observed as +1, the other members are set to 0.
+        If patients differ in their intensity, the observed value changes the expected intensity, and thereby the means
+        of all other features. If a member of an exclusive group is observed as 0, the probabilities of the other
+        members increase. If it is observed as +1, the other members are set to 0.
         """
-        if self.joint is not None:
-            self._observe_jointly(feature, value)
+        if self.loading[feature] * self.intensity_variance != 0:
+            self._observe_intensity(feature, value)
             return
         others = [group for group in self.table.groups if feature in group]
         chance = {int(j): self.middle[j] for group in others for j in group if j != feature and not self.observed[j]}
@@ -736,28 +656,22 @@ class Belief:
             self._set(j, p, p * (1.0 - p), None)
             self.observed[j] = value == 1
 
-    def _observe_jointly(self, feature: int, value: int) -> None:
-        """Update a belief that has a covariance of features with one observed value. All scores must be linear in x."""
-        self.middle = self.middle + self._regression(feature) * (value - self.middle[feature])
+    def _observe_intensity(self, feature: int, value: int) -> None:
+        """Update the belief with the value of a feature that depends on the intensity. Scores must be linear in x."""
+        regression = self.loading[feature] * self.intensity_variance / self.spread[feature]
+        self.middle = self.middle + self.loading * regression * (value - self.middle[feature])
         self.middle[feature], self._value[feature], self.observed[feature] = value, value, True
         self._settle(feature)
         self._expected = self._linear * self.middle[self.table.feature]
         self._add_up()
 
-    def _regression(self, feature: int) -> Floats:
-        """Return the change of the mean of each feature if the value of `feature` increases by 1."""
-        assert self.joint is not None
-        own = self.spread[feature]
-        return self.joint[feature] / own if own > 0 else np.zeros(len(self.spread))
-
     def _settle(self, feature: int) -> None:
-        """Set the variance of a feature to 0, and condition the covariance of all other features on this feature."""
-        if self.joint is not None:
-            self._products = None
-            self.joint -= np.outer(self._regression(feature), self.joint[feature])
-            self.joint[feature] = self.joint[:, feature] = 0.0
-            self.spread = np.maximum(np.diag(self.joint), 0.0)
-        self.spread[feature] = 0.0
+        """Set the variance of a feature to 0, and reduce the variance of the intensity as if it had been observed."""
+        if self.loading[feature] != 0:
+            self.intensity_variance *= self.own[feature] / self.spread[feature]
+            self.loading[feature] = 0.0
+            self.spread = self.own + self.loading**2 * self.intensity_variance
+        self.own[feature] = self.spread[feature] = 0.0
 
     def _set(self, feature: int, middle: float, spread: float, value: int | None) -> None:
         """Set the mean and the variance of a feature. If `value` is not None, also set the value of the feature."""
@@ -774,7 +688,8 @@ class Belief:
         there, psi, begin = table.neighbours
         part = slice(begin[feature], begin[feature + 1])
         self._pull[there[part]] += psi[part] * step
-        self.middle[feature], self.spread[feature] = middle, spread
+        self.middle[feature], self.spread[feature], self.own[feature] = middle, spread, spread
+        self.loading[feature] = 0.0
 
     def order(self) -> Ints:
         """Return all entities, sorted by decreasing expected score. Ties are sorted by `ScoreTable.places`.
@@ -788,35 +703,24 @@ class Belief:
         places = np.arange(len(rounded)) if self.table.places is None else self.table.places
         return np.asarray(np.lexsort((places, -rounded)), dtype=np.int64)
 
-    @property
-    def _through(self) -> Floats:
-        """Return the matrix product c Sigma (N, M): the first-order covariance of each score with each feature."""
-        if self._products is None:
-            self._products = np.asarray(self.table.matrix(self.slope) @ self.joint)
-        return self._products
-
-    def _loadings(self) -> list[tuple[Any, Floats]]:
-        """Return pairs (loadings, scales), which give the reduction of a score's variance if a feature is measured.
-
-        Loadings have the shape (N, M), and scales have the shape (M,). If features are independent, a measurement of
-        feature j reduces the variance of a score by c_j^2 s_j, and the pair is (c, s). If features have a covariance
-        Sigma, the reduction is (c Sigma)_j^2 / s_j, and the pair is (c Sigma, 1 / s).
-        """
-        if self.joint is not None:
-            inverse = np.divide(1.0, self.spread, out=np.zeros_like(self.spread), where=self.spread > 0)
-            return [(self._through, inverse)]
-        parts = [(self.table.matrix(self.slope), self.spread)]
+    def _parts(self) -> list[tuple[sp.csr_array, Floats]]:
+        """Return pairs (c, s): slopes (N, M) of the scores, and variances (M,) of independent parts of the features."""
+        parts = [(self.table.matrix(self.slope), self.own)]
         if self._bend.any():
             parts.append((self.table.matrix(self._bend), (~self.observed & (self.spread > 0)).astype(np.float64)))
         return parts
 
+    def _of_intensity(self) -> Floats:
+        """Return the change of each score's mean if the intensity increases by 1, (N,) float64, to first order."""
+        return self.table.by_entity(self.slope * self.loading[self.table.feature])
+
     def covariance(self, entities: Ints | None = None) -> Floats:
         """Return the covariance of each score with the score of each given entity.
 
-        For independent features, the covariance of S_v and S_w is sum_j c_vj c_wj s_j + sum_{j<l} psi_vjl psi_wjl s_j
-        s_l, plus terms for exclusive groups and for the non-linear scores of the closure `explicit`. This result is
-        exact. If features have a covariance Sigma, the first sum is replaced by c_v Sigma c_w, and the second sum is an
-        approximation.
+        The covariance of S_v and S_w is sum_j c_vj c_wj d_j + rho L_v L_w + sum_{j<l} psi_vjl psi_wjl s_j s_l, where
+        d_j is `own`, s_j is `spread`, rho is `intensity_variance`, and L_v is the sum of c_vj times `loading` of j. To
+        it come terms for exclusive groups and for the non-linear scores of the closure `explicit`. The result is exact
+        if rho is 0, and otherwise an approximation.
 
         Parameters
         ----------
@@ -828,15 +732,12 @@ class Belief:
 
         """
         chosen = np.arange(len(self.mean)) if entities is None else entities
-        if self.joint is not None:
-            total = self._through @ _rows(self.table.matrix(self.slope), chosen).T
-            return total + self._covariance_of_pairs(chosen) if self.exact else total
-        total = np.zeros((len(self.mean), len(chosen)))
-        loadings = self._loadings()
-        for matrix, s in loadings:
+        of_intensity, parts = self._of_intensity(), self._parts()
+        total = self.intensity_variance * np.outer(of_intensity, of_intensity[chosen])
+        for matrix, s in parts:
             total += matrix @ (_rows(matrix, chosen) * s).T
         for group in self._open_groups():
-            own = loadings[0][0][:, group].toarray() * self.middle[group]
+            own = parts[0][0][:, group].toarray() * self.middle[group]
             total += own @ own[chosen].T - np.outer(own.sum(axis=1), own[chosen].sum(axis=1))
         return total + self._covariance_of_pairs(chosen) if self.exact else total
 
@@ -869,15 +770,12 @@ class Belief:
 
         """
         table = self.table
-        if self.joint is None:
-            total = table.by_entity(self.slope**2 * self.spread[table.feature])
-        else:
-            shared = self._through[table.entity, table.feature]
-            total = np.maximum(table.by_entity(self.slope * shared), 0.0)
+        total = table.by_entity(self.slope**2 * self.own[table.feature])
+        total += self.intensity_variance * self._of_intensity() ** 2
         if self._bend.any():
             total += table.by_entity(self._bend**2 * (~self.observed & (self.spread > 0))[table.feature])
         for group in self._open_groups():
-            part = self._loadings()[0][0][:, group].toarray() * self.middle[group]
+            part = self._parts()[0][0][:, group].toarray() * self.middle[group]
             total += (part**2).sum(axis=1) - part.sum(axis=1) ** 2
         if self.exact:
             shared = self.spread[table.distinct_pairs[0]].prod(axis=0)[table.distinct_pairs[1]]
@@ -897,8 +795,9 @@ class Belief:
     def frontier(self, k: int) -> Floats:
         """Return the gain of a measurement of each feature, for the current top k.
 
-        If features are independent, a measurement of feature j reduces the variance of D_ab by (c_aj - c_bj)^2 s_j. The
-        gain is the sum of these reductions over all entities a inside and b outside the top k, with the weights w_ab of
+        A measurement of feature j reduces the variance of D_ab by the squared covariance of D_ab and x_j, divided by
+        the variance s_j of x_j. If features are independent, the reduction is (c_aj - c_bj)^2 s_j. The gain is the sum
+        of these reductions over all entities a inside and b outside the top k, with the weights w_ab of
         `Differences.weights`.
 
         Returns
@@ -909,10 +808,23 @@ class Belief:
         return self._settled(self.differences(k))
 
     def _settled(self, of: Differences) -> Floats:
-        total = np.zeros(len(self.middle))
-        for matrix, s in self._loadings():
-            linear = self.joint is None and matrix.data is not self._bend
-            total += _taken_out(of, self._with_groups(matrix) if linear else matrix, s)
+        """Return the gains of `frontier` for given differences, (M,) float64."""
+        (slopes, own), *bends = self._parts()
+        linear = self._with_groups(slopes)
+        share = np.divide(own, self.spread, out=np.zeros_like(own), where=self.spread > 0)
+        total = _taken_out(of, linear, own * share)
+        if self.intensity_variance > 0:
+            of_intensity, weights = self._of_intensity(), of.weights()
+            steps = weights * (of_intensity[of.inside][:, None] - of_intensity[of.outside])
+            each = np.zeros(len(self.mean))
+            each[of.inside], each[of.outside] = steps.sum(axis=1), -steps.sum(axis=0)
+            rise = self.intensity_variance * self.loading
+            total += 2 * share * rise * (linear.T @ each)
+            squares = (steps * (of_intensity[of.inside][:, None] - of_intensity[of.outside])).sum()
+            total += np.divide(rise**2, self.spread, out=np.zeros_like(own), where=self.spread > 0) * squares
+            total = np.maximum(total, 0.0)
+        for matrix, s in bends:
+            total += _taken_out(of, matrix, s)
         # set gains below the rounding error to 0
         return np.where(self.observed | (total <= RELATIVE_TIE * total.max(initial=0.0)), 0.0, total)
 
@@ -1058,7 +970,7 @@ def _rows(matrix: sp.csr_array, rows: Ints) -> Floats:
     return dense
 
 
-def _taken_out(of: Differences, loadings: sp.csr_array | Floats, s: Floats) -> Floats:
+def _taken_out(of: Differences, loadings: sp.csr_array, s: Floats) -> Floats:
     """Return for each feature j the sum of w_ab (c_aj - c_bj)^2 s_j over all entities a inside and b outside the top k.
 
     Parameters
@@ -1068,10 +980,6 @@ def _taken_out(of: Differences, loadings: sp.csr_array | Floats, s: Floats) -> F
 
     """
     weights, n = of.weights(), loadings.shape[0]
-    if isinstance(loadings, np.ndarray):
-        inside, outside = loadings[of.inside], loadings[of.outside]
-        single = weights.sum(axis=1) @ inside**2 + weights.sum(axis=0) @ outside**2
-        return np.asarray(np.maximum(single - 2 * ((weights @ outside) * inside).sum(axis=0), 0.0) * s)
     every, against = np.zeros(n), np.zeros((n, len(of.inside)))
     every[of.inside], every[of.outside] = weights.sum(axis=1), weights.sum(axis=0)
     against[of.outside] = weights.T
