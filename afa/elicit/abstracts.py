@@ -1,7 +1,7 @@
 """Prepare abstracts of publications as plain text for prompts, and cache abstracts and searches on disk.
 
-Markup and runs of dashes are removed from an abstract, so that its text cannot imitate the surrounding lines of a
-prompt. Each abstract is stored under the hash of its content, and each search under its query and date.
+Markup is removed from an abstract. A run of dashes becomes one dash, because lines of dashes separate the abstracts in
+a prompt. The file name of a saved abstract is the hash of its content, and the file name of a saved search is its date.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _DASH = "[\N{HYPHEN-MINUS}\N{ARMENIAN HYPHEN}\N{HYPHEN}-\N{HORIZONTAL BAR}\N{HYP
     "\N{SMALL EM DASH}\N{SMALL HYPHEN-MINUS}\N{FULLWIDTH HYPHEN-MINUS}]"
 )
 _DASHES = re.compile(rf"{_DASH}(?: ?{_DASH})+")
-# Only known element names count as markup, so that "p<0.05 and n>3" is not removed.
+# Only tags with these element names are removed: a text such as "p<0.05 and n>3" is kept.
 _NAMES = "a|abstract|b|bold|br|div|em|h[1-6]|i|inf|italic|li|ol|p|sc|sec|span|strong|sub|sup|title|u|ul"
 _ATTRIBUTE = r"""\s+[\w:.-]+\s*=\s*(?:"[^"]*"|'[^']*')"""
 _TAG = re.compile(rf"</?(?:{_NAMES}|(?:jats|mml):[\w-]+)(?:{_ATTRIBUTE})*\s*/?>|<!--.*?-->", re.IGNORECASE | re.DOTALL)
@@ -47,7 +47,7 @@ _HEADING = re.compile(
     r"<(h[1-6]|(?:jats:)?title)>\s*(.{0,200}?)\s*:?\s*</\1>\s*(?:<(?:jats:)?p>)?", re.IGNORECASE | re.DOTALL
 )
 _BLOCK = re.compile(r"</?(?:br|div|li|(?:jats:)?p|(?:jats:)?sec)\s*/?>", re.IGNORECASE)
-# Greek letters become the Latin letters that official gene symbols use.
+# Official gene symbols contain Latin letters instead of Greek letters, such as B for beta in IL1B.
 _GREEK = str.maketrans({"α": "a", "β": "b", "γ": "g", "δ": "d", "ε": "e", "κ": "k"})
 _ACCENT = re.compile("[\u0300-\u036f]")
 _WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
@@ -96,7 +96,7 @@ class Abstract:
 
     @property
     def document(self) -> dict[str, Any]:
-        """Return the abstract as a mapping, in the form in which abstracts are saved."""
+        """Return the fields of the abstract as a dictionary, from which the saved JSON is made."""
         return asdict(self)
 
     @property
@@ -110,7 +110,7 @@ STORED = TypeAdapter(Abstract)
 
 
 def quoted(abstracts: Iterable[Abstract]) -> list[dict[str, str]]:
-    """Return title, source and text of each abstract, as a prompt shows them."""
+    """Return a dictionary for each abstract, with the title, the source and the text that a prompt shows."""
     return [{"title": each.title, "source": each.cited_as, "text": each.text} for each in abstracts]
 
 
@@ -122,7 +122,7 @@ def written(document: Any) -> str:
 def without_markup(text: str) -> str:
     """Return the plain text of HTML or JATS markup. Each heading begins a line and ends in a colon."""
     text = _HEADING.sub(r"\n\2: ", text[:LONGEST_MARKUP])
-    # Some abstracts contain tags that were escaped twice; such tags appear only after the first pass.
+    # A tag may be escaped twice (`&amp;lt;p&amp;gt;`). Therefore, unescape the text twice, and remove tags each time.
     for _ in range(2):
         text = html.unescape(_TAG.sub("", _BLOCK.sub("\n", text)))
     return _TAG.sub("", text)
@@ -140,7 +140,7 @@ def one_line(text: str) -> str:
 def words(text: str) -> list[str]:
     """Return the words of a text in lower case without accents.
 
-    For a hyphenated word, the result contains the parts and the joined word.
+    A hyphenated word adds its parts and the word without hyphens.
 
     >>> words("Mucosal IL-1β")
     ['mucosal', 'il', '1b', 'il1b']
@@ -154,9 +154,10 @@ def words(text: str) -> list[str]:
 
 
 def names_gene(abstract: Abstract, names: Iterable[str]) -> bool:
-    """Return True if an abstract's title or text contains one of the gene names `names` as a word or sequence of words.
+    """Return True if the title or the text of an abstract contains one of the gene names in `names`.
 
-    Names of capital letters only, such as CAT, must occur in capitals.
+    A name must match whole words. A name that consists of capital letters only, such as CAT, must be in capitals in the
+    abstract.
     """
     text = f"{abstract.title}\n{abstract.text}"
     known = f" {' '.join(words(text))} "
@@ -167,7 +168,7 @@ def _is_in(name: str, text: str, known: str) -> bool:
     if name.isalpha() and name.isupper():
         return re.search(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])", text) is not None
     parts = words(name)
-    # For a hyphenated name, only the joined word is sought, which is the last element of `words(name)`.
+    # For a hyphenated name, search only for the name without hyphens, which is the last element of `words(name)`.
     sought = parts[-1:] if "-" in name and " " not in name else parts
     return bool(sought) and f" {' '.join(sought)} " in known
 
@@ -186,9 +187,9 @@ def _shortened(text: str, longest: int) -> str:
 
 @dataclass(frozen=True)
 class Search:
-    """One literature search in one source, with its result.
+    """A literature search in one source, and its result.
 
-    The search requested at most `most` records, on the date `retrieved` (ISO).
+    The search was made on the date `retrieved` (ISO format) and requested at most `most` records.
 
     Parameters
     ----------
@@ -208,7 +209,7 @@ class Search:
 
 @dataclass(frozen=True)
 class _SavedSearch(Search):
-    """A search in its saved form, which contains the digests of its abstracts instead of their texts."""
+    """A saved search, in which the field `abstracts` contains the digest of each abstract instead of the abstract."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -222,7 +223,10 @@ class AbstractCache:
         self.folder = folder
 
     def keep(self, search: Search) -> None:
-        """Save a search after its abstracts, so that every saved search has all its abstracts."""
+        """Save the abstracts of a search, then the search.
+
+        If the process is killed, no saved search lacks an abstract.
+        """
         for abstract in search.abstracts:
             path = self._abstract_path(abstract.digest)
             if not path.exists():

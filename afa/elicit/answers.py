@@ -1,4 +1,4 @@
-"""The questions of a study, the schemas of answers, and the strict parser for the text of a model."""
+"""Create the questions of a study, define the schemas of the answers, and parse the text that a model returns."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ Probability = Annotated[float, Field(ge=0, le=1)]
 
 
 def unary_questions(study: Study) -> list[Question]:
-    """Return one question for each voter and phenotype, voter by voter."""
+    """Return one question for each pair of a voter and a phenotype, in the order of the voters."""
     return [Question(UNARY, {"phenotype": name}, voter) for voter in study.settings.voters for name in study.names]
 
 
 def pair_questions(study: Study, kept: pd.DataFrame, mode: PairMode | None = None) -> list[Question]:
-    """Return the questions on all unordered pairs of a phenotype's genes.
+    """Return questions on all pairs of genes that are kept for the same phenotype.
 
-    The anchor of a pair is its first gene by name.
+    The anchor of a pair is the gene whose name is first in alphabetical order.
 
     Parameters
     ----------
@@ -70,9 +70,9 @@ def pair_questions(study: Study, kept: pd.DataFrame, mode: PairMode | None = Non
 
 
 def cut_questions(study: Study) -> list[Question]:
-    """Return one question for each voter on all features that are not binary.
+    """Return one question for each voter: the cut points of all features that are not binary.
 
-    If all are binary, there is no question.
+    If all features are binary, the list is empty.
     """
     features = known_features(study)
     numbers = [name for name, binary in zip(features.names, features.is_binary, strict=True) if not binary]
@@ -81,9 +81,9 @@ def cut_questions(study: Study) -> list[Question]:
 
 
 def rate_questions(study: Study, ends: dict[str, Ends]) -> list[Question]:
-    """Return one question for each voter and entity on all features.
+    """Return one question for each pair of a voter and an entity: the probabilities of all features.
 
-    The question contains the voter's own cut points.
+    The question contains the cut points that the same voter gave.
     """
     return [
         Question(RATES, {"phenotype": name, "features": json.dumps(ends[voter])}, voter)
@@ -93,15 +93,15 @@ def rate_questions(study: Study, ends: dict[str, Ends]) -> list[Question]:
 
 
 def known_features(study: Study) -> Features:
-    """Return the features that a study asks about by name. A study without features raises an `ElicitationError`."""
+    """Return the features that a study defines. Raise an `ElicitationError` if the study defines none."""
     if study.features is None:
         found, step = "no features.csv and no dictionary.csv", "add one: feature, kind, unit, values, definition"
         raise ElicitationError(Fault(f"study {study.settings.name}", found, "the features to ask about", step))
     return study.features
 
 
-# The docstrings of these classes are descriptions in the JSON schema that a model is given.
-# The docstrings are part of each prompt's digest: changing a word makes the recorded answers unusable.
+# The JSON schema that a model receives contains the docstrings of these classes. The digest of each prompt covers the
+# schema: if a word of a docstring changes, recorded answers no longer match their prompt.
 
 
 class Answer(BaseModel):
@@ -280,15 +280,16 @@ A = TypeVar("A", bound=Answer)
 
 
 def read_answer(schema: type[A], text: str) -> A:
-    """Return the answer in a model's text. If there is none, a `ValueError` has a one-line reason."""
+    """Return the answer that a model's text contains. Raise a `ValueError` that states the reason if there is none."""
     return read_wrapped(schema, text)[0]
 
 
 def read_wrapped(schema: type[A], text: str) -> tuple[A, list[str]]:
-    """Return the answer in a model's text, and notes on the text that was ignored.
+    """Return the answer that a model's text contains, and notes on ignored parts of the text.
 
-    The parser ignores thoughts, words around the only object, and a code fence around it. The parser also ignores keys
-    outside the schema, and characters beyond the largest length of a text. Nothing else is changed or guessed.
+    The parser ignores the model's thoughts, words before and after the JSON object, and a code fence around the object.
+    The parser removes keys that are not in the schema, and cuts texts that are longer than the schema allows. Any other
+    deviation from the schema is an error.
 
     Raises
     ------
@@ -307,7 +308,7 @@ def read_wrapped(schema: type[A], text: str) -> tuple[A, list[str]]:
         except ValueError as error:
             reasons.append(error)
     if not spans:
-        return _read_object(schema, inner[max(inner.find("{"), 0) :])  # raises an error with the position of the fault
+        return _read_object(schema, inner[max(inner.find("{"), 0) :])  # raises a `ValueError` with the error's position
     if not found:
         # If several objects are invalid, report the error of the longest object.
         raise reasons[max(range(len(spans)), key=lambda i: spans[i][1] - spans[i][0])]
@@ -331,7 +332,7 @@ MOST_OBJECTS = 1000
 
 
 def _objects(text: str) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each outermost JSON object in a text. At most `MOST_OBJECTS` objects are found."""
+    """Yield the start and end of each outermost JSON object in a text. Stop after `MOST_OBJECTS` objects."""
     end = 0
     for _ in range(MOST_OBJECTS):
         begun = _BEGIN.search(text, end)
@@ -341,16 +342,16 @@ def _objects(text: str) -> Iterator[tuple[int, int]]:
             _, end = _PLAIN.raw_decode(text, begun.start())
             yield begun.start(), end
         except json.JSONDecodeError as error:
-            # Continue after the position of the error, because parts of an invalid object are not answers.
+            # Continue at the position of the error, because an object inside an invalid object is no answer.
             end = max(error.pos, begun.start() + 1)
         except RecursionError:
             return
 
 
 def _read_object(schema: type[A], text: str) -> tuple[A, list[str]]:
-    """Return the answer in an object, and notes on what was removed.
+    """Return the answer that the JSON object `text` contains, and notes on removed keys and shortened texts.
 
-    If there is no answer, a `ValueError` has the reason.
+    Raise a `ValueError` that states the reason if the object is no valid answer.
     """
     try:
         document = json.loads(text, object_pairs_hook=unique_keys)
@@ -369,7 +370,7 @@ def _read_object(schema: type[A], text: str) -> tuple[A, list[str]]:
 
 
 def _around(before: str, after: str) -> list[str]:
-    """Return notes on the text around an answer."""
+    """Return notes on ignored text before and after an answer."""
     notes = []
     if (fence := _FENCE.search(before)) and after.lstrip().startswith("```"):
         before, after, notes = before[: fence.start()], after.lstrip()[3:], ["fence set aside"]
@@ -378,7 +379,7 @@ def _around(before: str, after: str) -> list[str]:
 
 
 def _fitted(document: Any, place: Sequence[int | str], longest: int | None) -> str:
-    """Remove one value of a document, or shorten the value. Return a note on the change."""
+    """Remove the value at `place`, or cut the value to `longest` characters. Return a note on the change."""
     *path, last = place
     for step in path:
         document = document[step]
@@ -392,7 +393,7 @@ def _fitted(document: Any, place: Sequence[int | str], longest: int | None) -> s
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object from its pairs. A repeated key raises a `ValueError` that names it."""
+    """Return the pairs of a JSON object as a dictionary. Raise a `ValueError` that names a repeated key."""
     document = dict(pairs)
     if len(document) < len(pairs):
         twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
@@ -401,9 +402,9 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def beside_the_question(answer: Answer, values: Mapping[str, str]) -> str:
-    """Return a one-line reason if an answer does not belong to the question with these `values`.
+    """Return a text that says why an answer does not match the question with the given `values`.
 
-    If the answer belongs to the question, return an empty text.
+    If the answer matches the question, return an empty text.
     """
     if isinstance(answer, (UnaryAnswer, RatesAnswer)) and _words(answer.phenotype) != _words(values["phenotype"]):
         return f"phenotype: an answer on {answer.phenotype[:80]!r}"
@@ -419,7 +420,7 @@ def beside_the_question(answer: Answer, values: Mapping[str, str]) -> str:
 
 
 def _beside_the_names(what: str, asked: Collection[str], given: Sequence[str]) -> str:
-    """Return a reason that names missing, unexpected or repeated names. Without such names, return an empty text."""
+    """Return a text that lists missing, unexpected or repeated names, or an empty text if there are none."""
     if lacking := [name for name in asked if name not in given]:
         return f"{what}: none with {', '.join(lacking)}"
     if others := [name for name, times in Counter(given).items() if times > 1 or name not in asked]:
@@ -428,9 +429,9 @@ def _beside_the_names(what: str, asked: Collection[str], given: Sequence[str]) -
 
 
 def _of_no_side(answer: RatesAnswer, ends: Mapping[str, Sequence[float | None] | None]) -> str:
-    """Return a reason if a side (low or high) that does not exist has a probability above 0.
+    """Return an error text if an answer gives a probability above 0 to a value that the feature cannot have.
 
-    If there is no such side, return an empty text.
+    Without such an error, return an empty text. For example, a feature without a low cut point cannot be low.
     """
     for each in answer.features:
         low, high = ends[each.feature] or (None, None)
@@ -442,8 +443,8 @@ def _of_no_side(answer: RatesAnswer, ends: Mapping[str, Sequence[float | None] |
 
 
 def _words(name: str) -> str:
-    """Return a name without the parts that models change.
+    """Return a name in lower case, without blanks, signs, and a definition in brackets.
 
-    The parts left out are capitals, blanks, signs, and a definition in brackets.
+    Models often change these parts of a name in their answers.
     """
     return "".join(filter(str.isalnum, name.partition("(")[0].casefold()))

@@ -1,9 +1,10 @@
 """Limit the number and cost of requests to language models.
 
-Caps on requests, tokens and money apply to all processes and runs of a record (a folder of recorded answers) together.
-Before each request, its largest possible number of tokens is written to a `.tries` file of the record. After the reply,
-a second line is written with the tokens that the endpoint counted. If the process was killed and the second line is
-missing, the largest number is used. Only one process at a time sends requests for a record (`Budget.alone`).
+A record is a folder of recorded answers. Each cap (on requests, tokens or money) limits the sum over all processes and
+runs that use the same record. Before a request is sent, its largest possible number of tokens is written to a `.tries`
+file of the record. After the reply, the number of tokens that the endpoint counted is written to a second line. If the
+process is killed before it writes the second line, the request counts with its largest possible number of tokens. Only
+one process at a time sends requests for a record (`Budget.alone`).
 """
 
 from __future__ import annotations
@@ -61,13 +62,13 @@ class Prices:
     currency: str = "USD"
 
     def of(self, prompt: int, answer: int) -> float:
-        """Return the price of `prompt` and `answer` tokens."""
+        """Return the price of `prompt` tokens of prompts and `answer` tokens of answers."""
         return (prompt * self.prompt + answer * self.answer) / 1e6
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Number, tokens and cost of requests, which are actual values or upper bounds."""
+    """Number of requests, number of tokens, and cost. The numbers are actual values or upper bounds."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -94,12 +95,12 @@ class _Call:
 
 
 class Budget:
-    """Caps and prices for a folder of recorded answers, and the tokens and cost so far.
+    """Caps, prices, and the numbers of requests and tokens used so far, for one folder of recorded answers.
 
     Several threads may share a `Budget`.
 
-    The upper bound on a prompt's tokens is one token per byte. No token is shorter than a byte, so that the caps hold
-    for any endpoint that counts correctly.
+    A prompt counts as one token per byte, plus `OVERHEAD` tokens, before the endpoint has counted its tokens. This
+    number is an upper bound, because no token is shorter than one byte.
     """
 
     def __init__(self, record: Record, caps: Caps = NO_CAPS, prices: Prices = NO_PRICES) -> None:
@@ -113,7 +114,7 @@ class Budget:
     def used(self) -> Usage:
         """Return the number, tokens and cost of all recorded requests, including requests of other processes.
 
-        For a request without a reply, the largest possible number of tokens is counted.
+        A request without a reply counts with its largest possible number of tokens.
         """
         with self._mutex:
             self._read()
@@ -126,7 +127,7 @@ class Budget:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the record's lock. The `with` block begins after other processes have released the lock."""
+        """Hold the lock of the record during a `with` block. If another process holds the lock, wait first."""
         self.record.folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.record.folder / LOCK)
         try:
@@ -143,7 +144,8 @@ class Budget:
     def begin(self, key: str, expected: Usage) -> str:
         """Record a request before it is sent, and return the request's name for `end`.
 
-        If a cap is reached only because unfinished requests count with their upper bounds, the function waits.
+        Unfinished requests count with their upper bounds. If the new request exceeds a cap only for this reason, wait
+        until unfinished requests end.
 
         Raises
         ------
@@ -156,21 +158,21 @@ class Budget:
                 fault = self._passed(used + expected)
                 if not fault:
                     return self._write(key, expected)
-                # Unfinished requests may turn out to use no tokens, but still count as requests.
+                # An unfinished request may turn out to use no tokens, but still counts as one request.
                 least = self._sum((0, 0) if each.is_open else each.tokens for each in calls)
                 if self._passed(least + self._used_before_calls() + expected):
                     raise BudgetError(fault)
             time.sleep(POLL)
 
     def end(self, name: str, tokens: tuple[int, int] | None) -> None:
-        """Record the tokens of a finished request.
+        """Record the number of tokens that a finished request used.
 
-        If `tokens` is None, the largest possible number of tokens of the request is counted.
+        If `tokens` is None, the request counts with its largest possible number of tokens.
         """
         with self._mutex:
             given = self._calls[name]
             given.is_open, given.tokens = False, tokens or given.tokens
-            # If a power failure loses the line, the largest possible number of tokens is used.
+            # If a power failure loses this line, the request counts with its largest possible number of tokens.
             self._lines.append({"try": name, "used": tokens}, durable=False)
 
     def _write(self, key: str, expected: Usage) -> str:
@@ -205,7 +207,7 @@ class Budget:
     def _used_before_calls(self) -> Usage:
         """Return tokens and cost of recorded answers whose requests were not recorded.
 
-        For an answer without a number of tokens, the largest possible number is counted.
+        An answer with an unknown number of tokens counts as the largest number of tokens that an answer may have.
         """
         if self._before is None:
             first: dict[str, str] = {}
@@ -213,7 +215,7 @@ class Budget:
                 first[each.key] = min(each.time, first.get(each.key, each.time))
             spent = []
             for entry in self.record.entries():
-                # As a text, the time `unknown` is sorted after all dates.
+                # The time `unknown` compares as a text and is greater than "9" and all dates.
                 if entry.time < first.get(entry.key, "9"):
                     asked = {} if isinstance(entry.parameters, str) else entry.parameters
                     spent.append((0, asked.get("most_tokens", 0)) if isinstance(entry.tokens, str) else entry.tokens)
@@ -221,7 +223,7 @@ class Budget:
         return self._before
 
     def _passed(self, after: Usage) -> Fault | None:
-        """Return the fault for the first cap that the calls, tokens or cost in `after` exceed, or None."""
+        """Return a `Fault` for the first cap that the numbers in `after` exceed, or None if they exceed no cap."""
         caps = (
             ("calls", self.caps.calls, after.calls),
             ("tokens", self.caps.tokens, after.prompt_tokens + after.answer_tokens),
@@ -238,9 +240,10 @@ class Budget:
 def account_table(record: Record, prices: Prices) -> pd.DataFrame:
     """Return a table of the tokens and cost of recorded answers, with the columns `ACCOUNT_COLUMNS`.
 
-    The table has one row for each prompt, run, model and outcome. The last row, `tries`, contains the sums that are
-    compared with the caps, including failed requests. A request without a token count adds its largest possible number
-    of tokens. The column `uncounted` is the number of attempts for which the endpoint gave no token count.
+    The table has one row for each combination of prompt, run, model and outcome. The column `uncounted` is the number
+    of attempts for which the endpoint gave no token count; these attempts add no tokens to their row. The last row,
+    `tries`, sums over all requests, including failed requests, and its sums are compared with the caps. In this last
+    row, a request without a token count adds its largest possible number of tokens.
     """
     rows = []
     for entry in record.entries():

@@ -1,6 +1,7 @@
-"""Send one request, limited in time and size, to a chat endpoint with the `openai` client, and parse the reply.
+"""Send requests to a chat endpoint with the `openai` client, and parse the replies.
 
-Only this module imports the `openai` client, which `pip install 'afa[elicitation]'` installs.
+The time and the size of each reply are limited. The package `openai` is imported only in this module. The command
+`pip install 'afa[elicitation]'` installs the package.
 """
 
 from __future__ import annotations
@@ -57,14 +58,14 @@ class Reply:
 
 
 class Chat:
-    """Client of one chat endpoint, which several threads may share.
+    """Client of one chat endpoint. Several threads may share a client.
 
-    Failed requests are not repeated, and redirects are not followed. The environment variables of the `openai` client
-    are ignored, so that only our own key and headers are sent.
+    Failed requests are not repeated, and redirects are not followed. Only the key of `endpoint` and fixed headers are
+    sent. Keys and headers in the environment variables of the package `openai` are ignored.
     """
 
     def __init__(self, endpoint: Endpoint, bounds: Bounds) -> None:
-        # The two loggers write the headers of replies, in which an endpoint may repeat the key.
+        # At level DEBUG, these two loggers write the headers of replies. An endpoint may repeat the key in a header.
         for name in ("httpcore", "httpcore2"):
             logging.getLogger(name).setLevel(logging.WARNING)
         self._bounds = bounds
@@ -81,9 +82,9 @@ class Chat:
             raise ElicitationError(Fault(endpoint.base_url, found, "an address to ask", step)) from None
 
     def called(self, document: Mapping[str, Any]) -> HttpReply:
-        """Send one request, and return the reply whatever its HTTP status.
+        """Send one request, and return the reply, even if its HTTP status reports an error.
 
-        A reply that exceeds the limits of time or size raises a `ReplyError`.
+        Raise a `ReplyError` if the reply exceeds the limit of time or of size.
         """
         late = _late(self._bounds)
         return within(self._bounds.deadline, lambda: self._called(document, late), late)
@@ -114,7 +115,7 @@ class _Bounded(openai.DefaultHttpxClient):
     def send(self, request: Any, **options: Any) -> Any:
         own = {
             "Content-Type": "application/json",
-            # A compressed reply could unpack to more bytes than the limit allows.
+            # Ask for an uncompressed reply: a small compressed reply could unpack to more bytes than the limit.
             "Accept-Encoding": "identity",
             # Each request uses a new connection, because an endpoint may have closed an idle connection.
             "Connection": "close",
@@ -147,10 +148,11 @@ def _late(bounds: Bounds) -> ReplyError:
 
 
 def read_reply(text: str) -> Reply:
-    """Return the parsed body of the reply to a request.
+    """Parse the body of a reply.
 
-    The body is one JSON document or server-sent events, and contains an answer or an error. If the body is not a
-    completion, `error` is the body's error message or, without a message, the body's kind and first characters.
+    The body is one JSON document or server-sent events, and contains an answer or an error. If the body is no chat
+    completion, `error` contains the error message in the body. If the body has no error message, `error` describes the
+    body and quotes its first characters.
     """
     text = text.removeprefix("\ufeff").strip()
     reply, arguments, is_completion = Reply(), "", False
@@ -177,7 +179,7 @@ def read_reply(text: str) -> Reply:
         if is_completion:
             return reply if reply.text.strip() or not arguments else replace(reply, text=arguments)
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
-        pass  # the body is not a completion; the error below reports this
+        pass  # the error below says that the body is no chat completion
     error, code = reason_of(text)
     return replace(reply, error=f"no chat completion ({error})", code=code)
 
@@ -185,7 +187,7 @@ def read_reply(text: str) -> Reply:
 def reason_of(text: str) -> tuple[str, str]:
     """Return the error message and the error code in the body of a reply.
 
-    For a body of unknown form, the message consists of the body's kind and first characters.
+    If the body has no error message, the returned message describes the body and quotes its first characters.
     """
     what, start = "JSON without a message", text.strip()[:FIRST]
     try:
@@ -202,7 +204,7 @@ def reason_of(text: str) -> tuple[str, str]:
 
 
 def _documents(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON document of a body, or of each server-sent event.
+    """Yield the JSON document in a body, or one JSON document for each server-sent event in the body.
 
     Comments and empty events of a stream are skipped.
     """
@@ -216,7 +218,7 @@ def _documents(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _words(content: Any) -> str:
-    """Return the text of a message, whose content is a text or a list of parts. Parts with thoughts are excluded."""
+    """Return the text of a message's `content`, a text or a list of parts. Parts that contain thoughts are excluded."""
     if isinstance(content, list):
         parts = [{"text": part} if isinstance(part, str) else part for part in content]
         return "".join(part.get("text") or "" for part in parts if part.get("type") not in THOUGHTS)
@@ -228,7 +230,7 @@ def _words(content: Any) -> str:
 def _arguments(message: Mapping[str, Any]) -> str:
     """Return the arguments of the first tool call of a message.
 
-    If the message has no text, the arguments of the tool call are the answer.
+    If a message has no text, the arguments of its tool call are read as the answer.
     """
     calls = [call["function"] for call in message.get("tool_calls") or () if not call.get("index")][:1]
     given = (calls[0] if calls else message.get("function_call") or {}).get("arguments") or ""
@@ -236,9 +238,9 @@ def _arguments(message: Mapping[str, Any]) -> str:
 
 
 def _reason(document: Any) -> tuple[str, str]:
-    """Return the error message and the error code in any form that endpoints use.
+    """Return the error message and the error code that a JSON document contains.
 
-    Without an error, return two empty texts.
+    Endpoints use various keys for the message. If there is no error, return two empty texts.
     """
     if isinstance(document, list):
         document = document[0] if document else None
@@ -254,7 +256,7 @@ def _reason(document: Any) -> tuple[str, str]:
 
 
 def _tokens(usage: Any) -> tuple[int, int] | None:
-    """Return the numbers of prompt tokens and answer tokens, or None if the endpoint did not count both."""
+    """Return the numbers of prompt tokens and answer tokens, or None if one of the two numbers is missing."""
     try:
         tokens = int(usage["prompt_tokens"]), int(usage["completion_tokens"])
     except (KeyError, TypeError, ValueError, OverflowError):

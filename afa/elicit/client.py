@@ -1,4 +1,4 @@
-"""Ask one language model behind an OpenAI-compatible endpoint, and record every attempt."""
+"""Ask one language model at an OpenAI-compatible endpoint, and record every attempt."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ class Client:
 
     @cached_property
     def _chat(self) -> Chat:
-        """Return the chat client, which is created at the first question.
+        """Return the chat client. The chat client is created when it is first used.
 
-        The import of `openai` is slow, and a run that only estimates costs needs no chat client.
+        The package `openai` is slow to import, and a run that only estimates costs sends no request.
         """
         from afa.elicit.chat import Chat  # noqa: PLC0415
 
@@ -68,13 +68,13 @@ class Client:
         return Chat(self.endpoint, bounds)
 
     def key(self, request: Request) -> str:
-        """Return the key under which the request is recorded."""
+        """Return the key under which the attempts at a request are recorded."""
         return key_of(request, self.endpoint.model, self.manner)
 
     def recorded(self, request: Request) -> Entry | None:
-        """Return the recorded answer.
+        """Return the recorded answer to a request.
 
-        If no attempt was answered, return the last reply if no further attempt is allowed, else None.
+        If no answer is recorded, return the last reply if at least `Manner.answers` replies are recorded, else None.
         """
         return self.record.settled(self.key(request), self.manner.answers)
 
@@ -87,9 +87,9 @@ class Client:
     def ask(self, request: Request, *, stop: threading.Event | None = None) -> Entry | None:
         """Return the recorded answer to a request, or ask the model for an answer.
 
-        If there is no answer, return the last attempt. Attempts of earlier runs count towards `Manner.answers`, but
-        failures of the endpoint do not. After `stop` is set, nothing more is sent; the result is then the last attempt,
-        or None if no attempt was made.
+        If the model gives no answer, return the last attempt. `Manner.answers` limits the number of replies, including
+        the replies to earlier runs, but not the number of failures of the endpoint. After `stop` is set, no further
+        request is sent. The function then returns the last attempt, or None if no attempt was made.
 
         Raises
         ------
@@ -108,10 +108,10 @@ class Client:
         return known
 
     def _attempt(self, request: Request, stop: threading.Event) -> Entry | None:
-        """Make and record one more attempt. If `stop` is set before anything is sent, return None.
+        """Make one more attempt at a request, and record it. If `stop` is set before a request is sent, return None.
 
-        The prompt quotes the fault of the last answer. The prompt is sent up to `Manner.calls` times, until the
-        endpoint replies without an error.
+        If the last answer was invalid, the prompt quotes the error in that answer. The prompt is sent up to
+        `Manner.calls` times, until the endpoint replies without an error.
         """
         chat, key, prompt = self._chat, self.key(request), request.question.prompt
         earlier = self.record.replies(key)
@@ -141,7 +141,7 @@ class Client:
                 continue
             self.budget.end(name, reply.tokens)
             self._failures = 0
-            # The text is parsed as it will be recorded, so that every recorded answer can be parsed again.
+            # Change the text as for the record before parsing: the recorded text then gives the same answer.
             reply = replace(reply, text=self._writable(reply.text))
             outcome, detail = judged(reply, ANSWERS[prompt], request.question.values)
             said = reply.text or reply.refusal or ""
@@ -151,7 +151,7 @@ class Client:
         return self._recorded(request, len(earlier) + 1, "failed", failure.found, failure.body)
 
     def _count(self, failure: ReplyError) -> None:
-        """Count a failed request, and make all threads wait as long as the endpoint asks.
+        """Count a failed request. If the endpoint asks for a waiting time, make all threads wait.
 
         Raises
         ------
@@ -176,7 +176,7 @@ class Client:
             raise ElicitationError(Fault(self.endpoint.base_url, found, "an answer", step))
 
     def _wait_for_endpoint(self, stop: threading.Event) -> None:
-        """Wait as long as the endpoint has asked any thread to wait."""
+        """Wait until the end of the waiting time for which the endpoint asked, if there is one."""
         with self._lock:
             until = self._closed_until
         if (wait := until - time.monotonic()) > 0:
@@ -187,7 +187,7 @@ class Client:
     def _reply(self, chat: Chat, prompt: str, messages: Messages) -> Reply:
         """Send the prompt once and return the reply.
 
-        A failure of the endpoint raises a `ReplyError` with the endpoint's error message.
+        If the endpoint fails, raise a `ReplyError` with the endpoint's error message.
         """
         from afa.elicit.chat import read_reply, reason_of  # noqa: PLC0415
 
@@ -203,10 +203,10 @@ class Client:
         return self._failed(came, reply, body)
 
     def _failed(self, came: HttpReply, reply: Reply, body: str) -> Reply:
-        """Return the reply of an endpoint that refuses the question.
+        """Return the reply as a refusal if the endpoint refuses this question, else raise a `ReplyError`.
 
-        A failure other than a refusal raises a `ReplyError`. A status below 500 means that the request was refused and
-        nothing was computed. After a time-out or another failure of a gateway, the model may have used tokens.
+        A status from 300 to 499, except 408 (time-out), means that the model computed nothing: the request counts with
+        0 tokens. After any other failure, the model may have used tokens.
         """
         status, detail = came.status, self._shown(reply.error)
         if is_refusal := REDIRECTS <= status < INTERNAL and status != TIMED_OUT:
@@ -271,7 +271,7 @@ class Client:
         return entry
 
     def _shown(self, text: str) -> str:
-        """Return a text on one line of at most `LONGEST_DETAIL` characters, without the key."""
+        """Return the first `LONGEST_DETAIL` characters of a text, on one line and with the key removed."""
         return " ".join(self._writable(text).split())[:LONGEST_DETAIL]
 
     def _writable(self, text: str) -> str:
@@ -280,7 +280,7 @@ class Client:
 
 
 def judged(reply: Reply, schema: type[Answer], values: Mapping[str, str]) -> tuple[Outcome, str]:
-    """Return the outcome of a reply, and a note on a missing answer or on ignored text around the answer.
+    """Return the outcome of a reply, and a note: why there is no answer, or which parts of the text were ignored.
 
     Parameters
     ----------
@@ -294,7 +294,7 @@ def judged(reply: Reply, schema: type[Answer], values: Mapping[str, str]) -> tup
     try:
         answer, notes = read_wrapped(schema, reply.text)
     except ValueError as error:
-        # Some endpoints do not say why an answer ended, so an answer that can be parsed counts as complete.
+        # If the endpoint gives no reason for the end of the text, a text that cannot be parsed counts as incomplete.
         return ("incomplete", "the answer broke off") if reply.finish is None else ("unparsable", str(error))
     other = beside_the_question(answer, values)
     return ("unparsable", other) if other else ("answered", "; ".join(notes))
@@ -303,6 +303,7 @@ def judged(reply: Reply, schema: type[Answer], values: Mapping[str, str]) -> tup
 def _back_off(turn: int) -> float:
     """Return the waiting time before the next request, in seconds.
 
-    The waiting time doubles with each request, and is random so that clients do not send requests at the same moment.
+    The waiting time doubles with each failed request. A random factor keeps several clients from sending requests at
+    the same moment.
     """
     return float(2**turn * random.uniform(0.5, 1.0))  # noqa: S311 (not used for secrets)

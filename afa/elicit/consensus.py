@@ -1,4 +1,4 @@
-"""Select genes by the agreement of several voters (models or runs) and by literature, and pool probabilities (F7)."""
+"""Select genes that several voters (models or runs) and the literature support, and pool probabilities (F7)."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ SAME_MODEL = "The voters are runs of one model, so that their agreement is weak 
 def consensus(
     answers: pd.DataFrame, *, min_agree: int, runs: Collection[str] | None = None
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return two tables: genes that at least `min_agree` runs name with the same direction, and all dropped genes.
+    """Return two tables: the genes that at least `min_agree` runs name with the same direction, and all other genes.
 
-    A gene is dropped for a phenotype if two runs give it opposite directions. The potential of a kept gene is +1 for
-    Upregulated and -1 for Downregulated. The confidence is the mean `lit_prob` of the runs that name the gene.
+    A gene is dropped for a phenotype if two runs give opposite directions for the gene. The potential of a kept gene is
+    +1 for Upregulated and -1 for Downregulated. The confidence in a kept gene is the mean of `lit_prob` over the runs
+    that name the gene.
 
     Parameters
     ----------
@@ -72,7 +73,7 @@ def consensus(
 
 
 def check_voters(models: Mapping[str, str], study: Study) -> None:
-    """Raise an `ElicitationError` if two voters are the same model, unless the study sets `same_model`.
+    """Raise an `ElicitationError` if two voters are the same model, unless the study's setting `same_model` is true.
 
     Parameters
     ----------
@@ -95,12 +96,12 @@ def check_voters(models: Mapping[str, str], study: Study) -> None:
 def agreement(named: pd.DataFrame, study: Study) -> pd.DataFrame:
     """Return a table of how often the voters name the same genes, with the columns `AGREEMENT_COLUMNS`.
 
-    There is one row for each phenotype, and one row for all phenotypes. The column `voters` names the voters that a row
-    compares, which are all voters or two voters. `genes` is the number of genes that at least one voter of the row
-    names. `agreed` is the number of genes that all voters of the row name with the same direction. `share` is `agreed`
-    divided by `genes`. `kappa` is Fleiss' kappa over all genes in the study's answers, with the categories *up*, *down*
-    and *not named*. For random answers, `kappa` is about 0. If all voters give all genes the same category, `kappa` is
-    empty.
+    A row compares the voters that are named in the column `voters`: all voters, or two of the voters. For each such
+    group of voters, there is one row for each phenotype and one row for all phenotypes together. `genes` is the number
+    of genes that at least one voter of the row names. `agreed` is the number of genes that all voters of the row name
+    with the same direction. `share` is `agreed` divided by `genes`. `kappa` is Fleiss' kappa over all genes in the
+    study's answers, with the categories *up*, *down* and *not named*. For random answers, `kappa` is about 0. If only
+    one category occurs in the answers, `kappa` is empty.
     """
     voters, genes = study.settings.voters, sorted(named["gene"].unique())
     signs = np.zeros((len(study.names), len(voters), len(genes)), dtype=np.int64)
@@ -141,11 +142,11 @@ def fleiss_kappa(signs: Ints) -> float:
 def evidence_filter(
     kept: pd.DataFrame, named: pd.DataFrame, references: pd.DataFrame, *, kinds: Sequence[Kind]
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Return the genes of `kept` that literature supports (paragraph "Consensus-and-evidence filtering").
+    """Select the genes of `kept` that cited literature supports (paragraph "Consensus-and-evidence filtering").
 
-    A gene is supported by an answer that gives `literature` as the source of the gene and cites a retrieved abstract.
-    The cited publication must be of one of the `kinds`, and its title or abstract must contain the gene's symbol or an
-    alias.
+    A gene is kept if an answer states `literature` as the source for this gene and cites a retrieved abstract. The kind
+    of the cited publication must be one of `kinds`, and its title or abstract must contain the gene's symbol or an
+    alias of the gene.
 
     Parameters
     ----------
@@ -182,7 +183,7 @@ def evidence_filter(
 
 
 def _verdict(row: Any, kinds: Sequence[Kind]) -> str:
-    """Return `SUPPORTS` if a reference supports its gene, else a text on the first condition that fails."""
+    """Return `SUPPORTS` if a reference supports its gene, else a text that names the first failed condition."""
     if row.evidence_source != "literature":
         return f"the answer says {row.evidence_source}"
     if not row.number:
@@ -208,7 +209,7 @@ def among(table: pd.DataFrame, others: pd.DataFrame) -> Bools:
 
 
 def _agreed(signs: Ints) -> Iterator[float]:
-    """Yield the values of the columns genes, agreed, share and kappa in `AGREEMENT_COLUMNS`.
+    """Yield the values of the columns `genes`, `agreed`, `share` and `kappa` of the table `agreement`.
 
     Parameters
     ----------
@@ -242,7 +243,7 @@ SHARES = ("p_high_with", "p_high_without", "p_low_with", "p_low_without")
 def pool_cuts(cuts: pd.DataFrame, names: Sequence[str], kinds: Sequence[str]) -> pd.DataFrame:
     """Return the median cut points of each feature.
 
-    A low or high cut point is NaN unless more than half of the voters give a cut point.
+    A low (or high) cut point is NaN if at most half of the voters give a low (or high) cut point for the feature.
 
     Parameters
     ----------
@@ -268,9 +269,9 @@ def pool_cuts(cuts: pd.DataFrame, names: Sequence[str], kinds: Sequence[str]) ->
 
 
 def cuts_apart(cuts: pd.DataFrame) -> list[str]:
-    """Return a sentence on cut points that differ between voters, given a table of `pool_cuts`.
+    """Return a list with one sentence on the cut points that differ between voters.
 
-    If all voters agree on the cut points, the list is empty.
+    If all voters give the same cut points, the list is empty. `cuts` is a table that `pool_cuts` returned.
     """
     found = [
         f"{feature} {side} {row[f'{side}_least']:g} to {row[f'{side}_most']:g}"
@@ -282,7 +283,7 @@ def cuts_apart(cuts: pd.DataFrame) -> list[str]:
 
 
 def answers_in_doubt(unary: pd.DataFrame, entities: Sequence[str], features: Sequence[str]) -> list[str]:
-    """Return a sentence on unanswered questions, and a sentence on directions that contradict their probabilities.
+    """Return up to two sentences: on questions without an answer, and on directions that contradict the probabilities.
 
     Parameters
     ----------
@@ -304,7 +305,7 @@ def answers_in_doubt(unary: pd.DataFrame, entities: Sequence[str], features: Seq
 
 
 def read_voters(folder: str | Path, unary: pd.DataFrame) -> pd.DataFrame:
-    """Read the probabilities of several voters from a folder with one CSV file for each voter.
+    """Read the probabilities of several voters from a folder that contains one CSV file for each voter.
 
     Parameters
     ----------
@@ -350,7 +351,7 @@ def read_voters(folder: str | Path, unary: pd.DataFrame) -> pd.DataFrame:
 
 
 def pooled_shares(voters: pd.DataFrame, pairs: pd.MultiIndex, possible: Bools) -> pd.DataFrame:
-    """Return the probabilities (`SHARES`) of each pair of an entity and a feature, pooled over voters (F7).
+    """Pool the probabilities (`SHARES`) of all voters for each pair of an entity and a feature (F7).
 
     The `SHARES` are NaN for pairs without an answer.
 

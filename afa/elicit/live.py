@@ -1,4 +1,4 @@
-"""Ask live models the questions of a study, several questions at once, and estimate the cost of the study."""
+"""Ask language models the questions of a study, with several requests at once, and estimate the cost."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LONGEST_NUMBER = -1.2345678901234567e-300
 
 @dataclass(frozen=True)
 class Terms:
-    """Limits of a run that asks live models: caps, prices, and the largest number of simultaneous requests.
+    """Limits of a run that sends requests to language models: caps, prices, and number of simultaneous requests.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Terms:
 
 
 class Live:
-    """Source of answers that asks the models of a study's voters.
+    """Source of answers that sends each question to the language model of its voter.
 
     All models share one folder of recorded answers and one budget.
 
@@ -114,7 +114,7 @@ class Live:
         return str(self.budget.record.folder)
 
     def answers(self, questions: Sequence[Question]) -> list[Entry | None]:
-        """Ask all questions, voter by voter, and return the recorded entry of each question."""
+        """Ask all questions, one voter after another, and return the recorded entry of each question."""
         for run in dict.fromkeys(question.run for question in questions):
             client, requests = self.clients[run], self._requests(questions, run)
             at_most = shown(estimate(requests, client), self.budget.prices)
@@ -131,12 +131,13 @@ class Live:
     def outlook(self, *, min_agree: int) -> pd.DataFrame:
         """Return upper bounds on the tokens and cost of the unanswered questions, with one row for each prompt.
 
-        The columns are `OUTLOOK_COLUMNS`. Before all genes are named, the number of pairs is the largest number that
-        the study allows. A study of features instead of genes has one row for cut points, and one row for
-        probabilities.
+        The columns are `OUTLOOK_COLUMNS`. As long as questions on genes are unanswered, the number of pairs is unknown,
+        and the largest possible number is used. If the study asks about features instead of genes, one row is on cut
+        points, and one row is on probabilities.
 
-        The column `pairs` is the mode of asking about pairs of genes. A `*` marks the mode of the study. The column
-        `calls` counts one request for each unanswered question, without repeated requests.
+        The column `pairs` contains a mode of asking about pairs of genes; `*` marks the mode that the study uses. The
+        column `calls` counts one request for each unanswered question. Repeated requests after failures are not
+        counted.
         """
         if self.study.features is not None:
             return self._outlook_of_rates(self.study.features)
@@ -184,7 +185,7 @@ class Live:
         return known if len(known) == len(found) else None
 
     def _most_kept(self, min_agree: int) -> pd.DataFrame:
-        """Return the largest possible table of kept genes, for the phenotype with the longest text."""
+        """Return a table with the largest possible number of kept genes, for the phenotype with the longest text."""
         settings = self.study.settings
         longest = max(self.study.names, key=lambda name: len(name) + len(self.study.definition(name)))
         genes = [f"GENE{place:06d}" for place in range(len(settings.voters) * settings.most_genes // min_agree)]
@@ -197,9 +198,9 @@ class Live:
 def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4, progress: bool = True) -> list[Entry]:
     """Return one result for each request, in the same order: the answer or, without an answer, the last attempt.
 
-    Requests with a recorded answer are not sent again, and equal requests are sent once. Whenever the function ends,
-    all answers so far are recorded, so that a rerun sends only the unanswered requests. If another process sends
-    requests for the same record, the function waits until the other process ends.
+    Requests with a recorded answer are not sent again, and equal requests are sent once. Each answer is recorded at
+    once. After an interruption, a rerun sends only the unanswered requests. If another process is sending requests for
+    the same record, the function first waits for that process to finish.
 
     Parameters
     ----------
@@ -246,7 +247,7 @@ def shown(used: Usage, prices: Prices) -> str:
 def reasons(attempts: Iterable[Sequence[Entry]]) -> Iterator[str]:
     """Yield a line for each kind of failure, with the number of failures and an example.
 
-    Failures are of one kind if their reasons differ only in numbers. Kinds of failures are sorted by frequency.
+    Two failures are of the same kind if their reasons differ only in numbers. The most frequent kind is first.
 
     Parameters
     ----------
@@ -266,14 +267,14 @@ def reasons(attempts: Iterable[Sequence[Entry]]) -> Iterator[str]:
 
 
 def _split(keyed: Iterable[tuple[str, Request]], client: Client) -> tuple[dict[str, Entry], dict[str, Request]]:
-    """Return two mappings by key: the results of recorded requests, and the requests still to send."""
+    """Return two dictionaries by request key: the recorded results, and the requests that are still to be sent."""
     requests = dict(keyed)
     known = {key: entry for key, each in requests.items() if (entry := client.recorded(each)) is not None}
     return known, {key: each for key, each in requests.items() if key not in known}
 
 
 def _asked(waiting: dict[str, Request], client: Client, concurrency: int) -> Generator[tuple[str, Entry], None, None]:
-    """Yield each request's key and result, in the order of completion. The first error stops the other requests."""
+    """Yield the key and the result of each request as soon as the result arrives. An error stops all requests."""
     work: queue.SimpleQueue[tuple[str, Request]] = queue.SimpleQueue()
     done: queue.SimpleQueue[tuple[str, Entry] | BaseException] = queue.SimpleQueue()
     stop = threading.Event()
@@ -294,7 +295,7 @@ def _asked(waiting: dict[str, Request], client: Client, concurrency: int) -> Gen
             stop.set()
             done.put(error)
 
-    # Threads are daemons, so that after a second interrupt the interpreter does not wait for a slow endpoint.
+    # Daemon threads do not keep Python from ending: after a second interrupt, Python does not wait for a slow endpoint.
     count = min(concurrency, len(waiting))
     threads = [threading.Thread(target=ask_or_stop, daemon=True) for _ in range(count)]
     patience = float("inf")

@@ -1,6 +1,6 @@
-"""Render the prompts of a study. A prompt consists of a template, the schema of its answer, and a digest.
+"""Render the prompts of a study. Each prompt has a template, a schema for its answer, and a digest of both.
 
-Only the function `request` combines a template with the words of a study.
+Templates do not depend on the study: the function `request` fills in the words of a study.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LINE_BREAK = re.compile("[ \t]*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029][\\s\x1c-\x1e
 
 
 def request(question: Question, study: Study, abstracts: Abstracts) -> Request:
-    """Return a question of a study with its rendered prompt."""
+    """Render the prompt of a question, and return a `Request` with the question and its prompt."""
     settings, phenotype = study.settings, question.values.get("phenotype", "")
     values = {
         **settings.model_dump(include=OF_A_STUDY),
@@ -52,7 +52,7 @@ def request(question: Question, study: Study, abstracts: Abstracts) -> Request:
 
 
 def feature_rows(study: Study, ends: Mapping[str, Sequence[float | None] | None]) -> list[dict[str, str]]:
-    """Return the texts on each feature that a prompt asks about, with a voter's cut points if there are any."""
+    """Return a dictionary of texts for each feature in `ends`: name, unit, values, definition and cut points."""
     if study.features is None:
         return []
     table = study.features.to_frame().set_index("feature").loc[list(ends)]
@@ -72,13 +72,13 @@ def feature_rows(study: Study, ends: Mapping[str, Sequence[float | None] | None]
 
 
 def no_abstracts(question: Question) -> Sequence[Mapping[str, Any]]:
-    """Return no abstracts, as an empty tuple, for studies that do not retrieve abstracts."""
+    """Return an empty tuple: the abstracts for a question of a study that does not retrieve abstracts."""
     del question
     return ()
 
 
 def with_fault(messages: Messages, detail: str) -> Messages:
-    """Return the prompt with the fault `detail` of the last answer added, or unchanged if `detail` is empty."""
+    """Return the prompt, followed by the error `detail` of the last answer. If `detail` is empty, change nothing."""
     if not detail:
         return messages
     said = _on_one_line(detail[:300]).rstrip(".")
@@ -88,7 +88,7 @@ def with_fault(messages: Messages, detail: str) -> Messages:
 def render(name: str, values: Mapping[str, Any]) -> Messages:
     """Return the prompt `name` with its values filled in.
 
-    Line breaks in values become blanks, so that a value cannot imitate the lines of the prompt.
+    A line break in a value becomes a blank, so that a value cannot add a line to the prompt.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def prompt_digest(name: str) -> str:
 
 
 def key_of(request: Request, model: str, manner: Manner) -> str:
-    """Return the key of a request in a record, which depends on prompt, model and call settings."""
+    """Return the key under which a request is recorded. The key depends on prompt, model and call settings."""
     digest = prompt_digest(request.question.prompt)
     return request_key(request.question, model, manner.parameters, digest, request.messages.digest)
 

@@ -1,8 +1,9 @@
 """Store the questions and replies of an elicitation as JSON lines in append-only files.
 
-The folder, called a record, contains attempts to answer (entries, `*.jsonl`), rendered prompts (`*.wordings`) and
-requests (`*.tries`, see `afa.elicit.budget`). Each process writes its own files and reads all files. Several people's
-records can therefore be put into one folder, and an interrupted run resumes where it stopped.
+A record is a folder of attempts to answer questions (entries, `*.jsonl`), rendered prompts (`*.wordings`) and requests
+(`*.tries`, see `afa.elicit.budget`). Each process writes only its own files, and reads the files of all processes.
+Files of several people can be copied into one folder. After an interruption, a rerun sends only the unanswered
+questions.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ RESTORE = "restore the file, or take it out of the folder"
 
 
 class JsonLines:
-    """The JSON-lines files with one suffix in a folder, of which all are read and one is appended to.
+    """All files of JSON lines in a folder with a given suffix.
+
+    All files are read; new lines are appended to a new file.
 
     An incomplete last line, which a killed process may leave, is skipped.
     """
@@ -49,8 +52,8 @@ class JsonLines:
         with self._lock:
             path = self._mine or self.folder / f"{uuid.uuid4().hex}{self.suffix}"
             path.parent.mkdir(parents=True, exist_ok=True)
-            # A failure may leave half a line, which must remain the last line of its file. The next line is therefore
-            # written to a new file.
+            # A failure may leave an incomplete line, and only the last line of a file may be incomplete. Therefore, the
+            # next line is written to a new file.
             self._mine = None
             with path.open("ab") as stream:
                 stream.write(line)
@@ -60,9 +63,9 @@ class JsonLines:
             self._mine = path
 
     def new(self, faults: list[Fault]) -> Iterator[tuple[str, bytes]]:
-        """Yield every JSON line that was added since `new` was last called, with the line's place.
+        """Yield the place (file and line number) and the text of every JSON line added since the last call of `new`.
 
-        Lines that are not JSON are added to `faults`.
+        For each line that is not JSON, a `Fault` is added to `faults`.
         """
         if self.folder.exists() and not self.folder.is_dir():
             faults.append(Fault(str(self.folder), "a file", "a folder of the record", "name another folder"))
@@ -86,7 +89,7 @@ class JsonLines:
                 yield f"{path}, line {number + 1}", tail
 
     def forget(self) -> None:
-        """Forget how far files were read, so that `new` reads all files from the start."""
+        """Make the next call of `new` read all files from the start."""
         self._read.clear()
 
 
@@ -99,7 +102,7 @@ def _bytes_from(path: Path, start: int) -> bytes:
 
 
 def _trouble(line: bytes) -> str:
-    """Return why a line is not JSON, or an empty text for a blank or valid line."""
+    """Return the reason why a line is not JSON, or an empty text if the line is valid or blank."""
     try:
         if line.strip():
             json.loads(line.decode())
@@ -122,7 +125,7 @@ ASKED = ["prompt", "phenotype", "gene1", "gene2"]
 
 @dataclass(frozen=True)
 class Question:
-    """A question without its text, which consists of the prompt's name, identifying values, and the voter (`run`).
+    """A question, given by the name of its prompt, the values that identify the question, and the voter (`run`).
 
     Parameters
     ----------
@@ -142,7 +145,7 @@ class Question:
     def name(self) -> tuple[object, ...]:
         """Return a key that identifies the question.
 
-        A question on a pair has the same key in either order of the genes.
+        The order of the two genes of a pair does not change the key.
         """
         genes = frozenset(self.values[key] for key in ("gene1", "gene2") if key in self.values)
         others = tuple(sorted((key, value) for key, value in self.values.items() if key not in ("gene1", "gene2")))
@@ -152,14 +155,14 @@ class Question:
     def asked(self) -> tuple[str, str, str, str]:
         """Return the values of the columns `ASKED`: prompt, phenotype and the two genes.
 
-        A value that the question lacks is empty.
+        If a question has no phenotype or no gene, this value is an empty text.
         """
         phenotype, gene1, gene2 = (self.values.get(key, "") for key in ASKED[1:])
         return self.prompt, phenotype, gene1, gene2
 
     @property
     def document(self) -> dict[str, Any]:
-        """Return the question as a mapping, in the form in which questions are recorded."""
+        """Return the question as a dictionary, which is recorded as JSON."""
         return {"prompt": self.prompt, "values": self.values, "run": self.run}
 
     def __str__(self) -> str:
@@ -168,14 +171,14 @@ class Question:
 
 @dataclass(frozen=True)
 class Messages:
-    """A rendered prompt, which consists of a system part and a user part."""
+    """A rendered prompt: a system part and a user part."""
 
     system: str
     user: str
 
     @property
     def digest(self) -> str:
-        """Return the SHA-256 of the system and user parts, as in `Entry.messages`."""
+        """Return the SHA-256 of the system part and the user part. `Entry.messages` is such a digest."""
         return _sha256(json.dumps([self.system, self.user]))
 
 
@@ -229,16 +232,16 @@ class Entry:
 
     @property
     def document(self) -> dict[str, Any]:
-        """Return the entry as a mapping, in the form in which entries are recorded.
+        """Return the entry as a dictionary, which is recorded as JSON.
 
-        An unknown endpoint is omitted, as in earlier records.
+        An unknown endpoint is omitted, because records of earlier versions have no endpoint.
         """
         document = {**vars(self), "question": self.question.document}
         return {name: document[name] for name in document if name != "endpoint" or self.endpoint != UNKNOWN}
 
     @property
     def digest(self) -> str:
-        """Return the SHA-256 of request and answer, which does not depend on time, attempt, tokens and endpoint."""
+        """Return the SHA-256 of request and answer, without the time, the attempt, the tokens and the endpoint."""
         passing = {"attempt", "time", "tokens", "served_model", "endpoint"}
         lasting = {name: value for name, value in self.document.items() if name not in passing}
         return _sha256(json.dumps(lasting, sort_keys=True, ensure_ascii=False))
@@ -247,7 +250,7 @@ class Entry:
 def request_key(
     question: Question, model: str, parameters: Mapping[str, Any] | str, prompt_digest: str, messages: str
 ) -> str:
-    """Return the SHA-256 of everything that an answer may depend on."""
+    """Return the SHA-256 of a request: question, model, parameters, template and rendered prompt."""
     parts = [question.document, model, parameters, prompt_digest, messages]
     return _sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False))
 
@@ -255,18 +258,18 @@ def request_key(
 def first_answer(entries: Sequence[Entry]) -> Entry | None:
     """Return the first entry with an answer, else the last entry, or None if there are no entries.
 
-    Later answers never replace the first answer.
+    If several answers are recorded, only the first answer is used.
     """
     answered = (entry for entry in entries if entry.outcome == "answered")
     return next(answered, entries[-1] if entries else None)
 
 
 class Record:
-    """Recorded attempts (entries) and prompts in a folder, which are read when first needed.
+    """A folder of recorded attempts (entries) and prompts. The files are read when they are first needed.
 
     Several threads and processes may use the folder.
 
-    An entry that occurs in several files counts once. One `ElicitationError` lists all lines that are not entries.
+    An entry that is in several files is used once. If lines are not entries, one `ElicitationError` lists these lines.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -289,16 +292,19 @@ class Record:
             self._known(again=True)
 
     def attempts(self, key: str) -> list[Entry]:
-        """Return all attempts at a request, in the order of time."""
+        """Return all attempts at a request, sorted by time."""
         with self._lock:
             return list(self._known().get(key, ()))
 
     def replies(self, key: str) -> list[Entry]:
-        """Return the model's replies to a request, without failures of the endpoint."""
+        """Return all attempts at a request to which the model replied. Failures of the endpoint are excluded."""
         return [entry for entry in self.attempts(key) if entry.outcome != "failed"]
 
     def settled(self, key: str, most: int) -> Entry | None:
-        """Return the answer to a request, or else the last reply, or None if there are fewer than `most` replies."""
+        """Return the answer to a request.
+
+        Without an answer, return the last reply if there are `most` replies, else None.
+        """
         replies = self.replies(key)
         answered = (entry for entry in replies if entry.outcome == "answered")
         return next(answered, replies[-1] if len(replies) >= most else None)
@@ -311,7 +317,7 @@ class Record:
     def keep(self, messages: Messages) -> None:
         """Save a rendered prompt.
 
-        Each part of the prompt is saved once, under its SHA-256. The prompt is saved as the digests of its parts.
+        Each part of the prompt is saved once, together with its SHA-256. The prompt itself is saved as the two digests.
         """
         parts = {"system": _sha256(messages.system), "user": _sha256(messages.user)}
         lines = [(parts["system"], {"text": messages.system}), (parts["user"], {"text": messages.user})]
@@ -343,9 +349,9 @@ class Record:
 
 
 class Recorded:
-    """Source of answers that looks up recorded answers by question.
+    """Source of answers that looks up the recorded answer to each question.
 
-    For each question, all recorded answers must come from one model and reply to one wording of the question.
+    All recorded answers to a question must come from the same model, and belong to the same rendered prompt.
 
     Parameters
     ----------
@@ -362,7 +368,7 @@ class Recorded:
                 self._entries.setdefault(entry.question.name, []).append(entry)
 
     def answers(self, questions: Sequence[Question]) -> list[Entry | None]:
-        """Return the recorded entry of each question. A question on a pair is found in either order of the genes.
+        """Return the recorded entry of each question. The order of the two genes of a pair does not matter.
 
         Raises
         ------
@@ -390,8 +396,8 @@ class Recorded:
 def merge(records: Sequence[Path], destination: Path, *, model: str = "", prompt: str = "") -> int:
     """Write the recorded attempts of several folders into one folder, and return the number of attempts.
 
-    The order of the records does not matter. The requests of all attempts are merged, even if only some attempts are
-    selected, so that caps still count all requests.
+    The result does not depend on the order of `records`. The recorded requests (`*.tries`) of all attempts are merged,
+    even if only some attempts are selected, because caps count all requests.
 
     Parameters
     ----------

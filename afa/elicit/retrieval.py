@@ -1,7 +1,7 @@
 """Retrieve abstracts for the prompt of a question (paragraph "Retrieval-grounded prompting").
 
-Articles and preprints are searched, the results are cached, and the abstracts are ranked. Cached searches are read from
-disk without a network. Abstracts are ranked by BM25, a standard weighting of sparse word vectors.
+This module searches for articles and preprints, caches the results, and ranks the abstracts. A cached search needs no
+network. The abstracts are ranked by BM25, a standard score in text search.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Retrieved:
-    """Abstracts retrieved for a question, in the order of their numbers in the prompt, which start at 1.
+    """Abstracts retrieved for a question, best first. The prompt numbers the abstracts in this order, from 1.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Retrieved:
 class Literature:
     """Retriever of the `most` best abstracts for a question.
 
-    The abstracts are chosen from up to `candidates` abstracts of each source, and cached in memory.
+    The best abstracts are chosen from up to `candidates` records of each source. They are cached in memory.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class Literature:
     _known: dict[tuple[tuple[str, str], ...], Retrieved] = field(default_factory=dict, repr=False, compare=False)
 
     def retrieved(self, question: Question) -> Retrieved:
-        """Return the abstracts for a question, which are the same for every voter.
+        """Return the abstracts for a question. All voters get the same abstracts.
 
         Raises
         ------
@@ -98,7 +98,7 @@ class Literature:
     def expected(self, question: Question) -> list[dict[str, str]]:
         """Return the abstracts that the prompt of a question shows.
 
-        Before retrieval, return placeholders of the largest possible length.
+        If the abstracts cannot be retrieved, return placeholders with the largest possible length.
         """
         try:
             return self.shown(question)
@@ -107,10 +107,11 @@ class Literature:
             return [longest] * self.most
 
     def check(self, questions: Iterable[Question], entries: Iterable[Entry], study: Study) -> None:
-        """Raise an `ElicitationError` for an answer that was given to a prompt with other abstracts.
+        """Raise an `ElicitationError` if the abstracts of a recorded prompt differ from the retrieved abstracts.
 
-        In such an answer, the reference numbers refer to other publications. Answers to an earlier template are not
-        checked, because the earlier template can no longer be rendered.
+        If the abstracts differ, the reference numbers in the answer would be read as numbers of the wrong publications.
+        Prompts that were made from an earlier template are not checked, because such a prompt can no longer be
+        rendered.
         """
         for question, entry in zip(questions, entries, strict=True):
             is_rendered = entry.prompt_digest == prompt_digest(question.prompt)
@@ -128,8 +129,8 @@ class Literature:
     def _found(self, question: Question) -> Retrieved:
         """Search for publications on a question's phenotype and the study's disease, and return the best abstracts.
 
-        For a pair, publications must also name both genes. If too few publications are found for a pair, publications
-        on the genes and the disease are ranked too.
+        If the question is on a pair of genes, the publications must also name both genes. If fewer than `most` such
+        publications are found, publications that name the genes and the disease, but not the phenotype, are added.
         """
         genes = [question.values[key] for key in ("gene1", "gene2") if question.values.get(key)]
         names = [(gene, *self.aliases.get(gene, ())) for gene in genes]
@@ -195,10 +196,10 @@ def literature(study: Study, folder: Path, record: Path, *, online: bool) -> Lit
 
 
 def ranked(abstracts: Iterable[Abstract], phrases: Iterable[str], most: int) -> Ranking:
-    """Return the `most` abstracts that best match the words of the phrases, best first.
+    """Return the `most` abstracts that match the words in `phrases` best, with the best match first.
 
-    Abstracts without a match are excluded. The result does not depend on the order of abstracts or phrases. Abstracts
-    with equal scores are sorted by source and number.
+    Abstracts that contain none of the words are excluded. The result does not depend on the order of abstracts or
+    phrases. Abstracts with equal scores are sorted by source and id.
     """
     texts = sorted(abstracts, key=lambda each: (each.source, each.id))
     asked = sorted({word for phrase in phrases for word in words(phrase)})
@@ -238,7 +239,8 @@ def abstract_table(retrievals: Iterable[Retrieved]) -> pd.DataFrame:
 def search_table(retrievals: Iterable[Retrieved]) -> pd.DataFrame:
     """Return one row for each search, with the columns `SEARCH_COLUMNS`.
 
-    `total` is the number of records at the source. `taken` is the number of records with an abstract.
+    `total` is the number of records at the source that match the query. `taken` is the number of abstracts that the
+    search returned.
     """
     rows = []
     for each in retrievals:

@@ -1,8 +1,8 @@
 """Search Europe PMC for publications on a phenotype, a disease and genes.
 
-A query includes all names of a gene. The REST service of Europe PMC provides abstracts from PubMed, and preprints from
-bioRxiv, medRxiv and other servers. The service could not be reached when this module was written. The module was tested
-only with a local server that sends the documented replies and errors.
+A query searches for all names of a gene. The REST service of Europe PMC provides abstracts from PubMed, and preprints
+from bioRxiv, medRxiv and other servers. This module was tested only with a local server that sends replies and errors
+as documented, because Europe PMC could not be reached.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from afa.io.web import USUAL, Bounds, Clock, ReplyError, Web, json_object
 
 SOURCES: Mapping[SourceName, str] = {"pubmed": "MED", "preprint": "PPR"}
 """Source of abstracts -> its code in Europe PMC."""
-# Characters that Europe PMC might interpret in a quoted phrase are replaced by blanks.
+# Characters that may have a special meaning for Europe PMC inside a quoted phrase become blanks.
 _PLAIN = re.compile(r"[^\w\-/.+' ]|_")
 
 
@@ -39,7 +39,7 @@ class Query:
         return tuple(dict.fromkeys(phrase for group in self.groups for phrase in group))
 
     def written(self, source: SourceName) -> str:
-        """Return the query in Europe PMC's syntax, on titles and abstracts of a source."""
+        """Return the query in Europe PMC's syntax. The query searches titles and abstracts of one source."""
         groups = (" OR ".join(f'TITLE_ABS:"{phrase}"' for phrase in group) for group in self.groups)
         return " AND ".join([*(f"({group})" for group in groups), f"(SRC:{SOURCES[source]})"])
 
@@ -51,7 +51,7 @@ class Keywords:
         self._names = {plain(name).casefold(): tuple(map(plain, phrases)) for name, phrases in names.items()}
 
     def phrases(self, name: str) -> tuple[str, ...]:
-        """Return the search phrases for a name. For an unknown name, return the name."""
+        """Return the search phrases for a name. If no phrases are known for the name, return only the name."""
         own = plain(name)
         return self._names.get(own.casefold(), (own,))
 
@@ -59,7 +59,7 @@ class Keywords:
 def read_keywords(path: str | Path) -> Keywords:
     """Read a CSV with the columns `name` and `keyword`, one row for each phrase.
 
-    One `ElicitationError` lists all faults.
+    One `ElicitationError` lists all errors in the file.
     """
     table = read_table(path, required=("name", "keyword"))
     for column, texts in table.columns.items():
@@ -73,7 +73,9 @@ def read_keywords(path: str | Path) -> Keywords:
 
 
 def query_on(genes: Sequence[Sequence[str]], phenotype: Sequence[str], disease: Sequence[str]) -> Query:
-    """Return a query for publications on all genes, the phenotype and the disease. Genes and phenotype may be empty.
+    """Return a query for publications that name all genes, the phenotype and the disease.
+
+    `genes` and `phenotype` may be empty.
 
     Parameters
     ----------
@@ -85,7 +87,7 @@ def query_on(genes: Sequence[Sequence[str]], phenotype: Sequence[str], disease: 
 
 
 def plain(name: str) -> str:
-    """Return a name for a quoted search phrase, with blanks in place of signs other than - / . + and '.
+    """Return a name for use in a quoted search phrase. All signs except - / . + and ' become blanks.
 
     A name without letters and digits raises an `ElicitationError`.
     """
@@ -132,7 +134,7 @@ class Found(NamedTuple):
 class EuropePmc:
     """Client of Europe PMC.
 
-    By default, the address is `AFA_EUROPEPMC_URL` if this variable is set, else the public address.
+    The default address is the value of the environment variable `AFA_EUROPEPMC_URL`, else the public address.
     """
 
     def __init__(self, url: str = "", *, bounds: Bounds = USUAL, clock: Clock = time) -> None:
@@ -165,7 +167,7 @@ class EuropePmc:
 
 
 def _page(body: bytes) -> tuple[int, list[Any], str]:
-    """Return the total number of publications, the records of a result page, and the cursor of the next page.
+    """Return three values of a result page: the total number of publications, the records, and the next page's cursor.
 
     On the last page, the cursor is an empty text.
     """
@@ -179,7 +181,7 @@ def _page(body: bytes) -> tuple[int, list[Any], str]:
 
 
 def _abstract(source: SourceName, record: Any) -> Abstract | str:
-    """Return the abstract of a record, or the reason why it is excluded."""
+    """Return the abstract of a record, or the reason why the record is excluded."""
     if not isinstance(record, dict) or record.get("source") != SOURCES[source]:
         return OTHER_FORM
     number, doi = _field(record, "id"), _field(record, "doi").lower()

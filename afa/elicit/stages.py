@@ -1,8 +1,8 @@
 """Run the stages of an elicitation, from questions to a bundle (appendix `supp:llm-elicitation`).
 
-The stages exchange tables by name. The stages `unary` and `pairwise` ask questions, or look up recorded answers. The
-stages `consensus` and `evidence` filter the genes that `unary` found. The last stage writes the bundle, which contains
-the kept genes, the answered pairs of kept genes and the provenance.
+Each stage returns named tables, which later stages use. The stages `unary` and `pairwise` ask questions, or look up
+recorded answers. The stages `consensus` and `evidence` filter the genes that `unary` found. The last stage writes the
+bundle: the kept genes, the couplings between kept genes, and the provenance.
 """
 
 from __future__ import annotations
@@ -95,7 +95,9 @@ def unary_stage(study: Study, source: Source, literature: Literature | None) -> 
 
 
 def rates_stage(study: Study, source: Source, out: str | Path) -> pd.DataFrame:
-    """Ask every voter for cut points and probabilities; write `cuts_<voter>.csv` and `unary_<voter>.csv` into `out`.
+    """Ask every voter for cut points and probabilities, and write the answers into the folder `out`.
+
+    The files are `cuts_<voter>.csv` and `unary_<voter>.csv`, for each voter.
 
     Returns
     -------
@@ -149,8 +151,8 @@ def consensus_stage(study: Study, named: pd.DataFrame, *, min_agree: int) -> Tab
 def evidence_stage(study: Study, named: pd.DataFrame, kept: pd.DataFrame, references: pd.DataFrame) -> Tables:
     """Select genes by the cited literature, and return the tables `kept`, `dropped` and `references`.
 
-    The table `references` says for each reference whether it supports its gene, or why not. If the study does not
-    filter by references, all genes are kept.
+    In the table `references`, the column `verdict` says whether a reference supports its gene, or why it does not. If
+    the study's setting `references` is false, all genes are kept.
 
     Raises
     ------
@@ -196,9 +198,9 @@ def bundle_stage(
 ) -> tuple[Bundle, pd.DataFrame]:
     """Write the bundle that results from the stages `unary`, `consensus`, `evidence` and `pairwise`.
 
-    Equal answers give a bundle with equal bytes. Unary potentials are +1 and -1. Pairwise potentials are +1 and -1, or
-    log ratios if the study asks for conditional probabilities. An `unclear` pair has no potential, which is equivalent
-    to a potential of 0. The provenance counts these pairs.
+    The same answers give the same bundle, byte for byte. Unary potentials are +1 and -1. Pairwise potentials are +1 and
+    -1, or log ratios if the study asks for conditional probabilities. An `unclear` pair has no potential, which is
+    equivalent to a potential of 0. The number of unclear pairs is in the provenance.
 
     Parameters
     ----------
@@ -245,7 +247,7 @@ def bundle_stage(
 
 
 def all_stages(study: Study, source: Source, literature: Literature | None, *, min_agree: int) -> dict[str, Tables]:
-    """Run every stage before `bundle_stage`, in order, and return the tables of each stage."""
+    """Run the stages `unary`, `consensus`, `evidence` and `pairwise`, and return the tables of each stage."""
     unary = unary_stage(study, source, literature)
     agreed = consensus_stage(study, unary["named"], min_agree=min_agree)
     supported = evidence_stage(study, unary["named"], agreed["kept"], unary["references"])
@@ -254,10 +256,11 @@ def all_stages(study: Study, source: Source, literature: Literature | None, *, m
 
 
 def of_one_voter(study: Study, stages: Mapping[str, Tables], voter: str) -> tuple[Study, dict[str, Tables]]:
-    """Return two arguments of `bundle_stage`, the study and its stages' tables, with only one voter's answers.
+    """Return the study and the tables of its stages, restricted to the answers of one voter.
 
-    All genes that the voter names are kept. The voters were asked only about pairs of genes on which they agree, so a
-    gene without agreement has no coupling. A coupling is kept if the voter names both genes.
+    The function `bundle_stage` accepts the two results as its first arguments. All genes that the voter names are kept,
+    except genes that the evidence filter drops. Questions on pairs were asked only about genes on which enough voters
+    agree; all other genes have no coupling. A coupling is kept if both its genes are kept.
 
     Parameters
     ----------
@@ -281,11 +284,11 @@ def of_one_voter(study: Study, stages: Mapping[str, Tables], voter: str) -> tupl
 def build_recorded_bundle(
     folder: str | Path, destination: str | Path, *, min_agree: int, probabilities: str | Path | None = None
 ) -> tuple[Bundle, pd.DataFrame]:
-    """Write the bundle of a study from its recorded answers, with the genes on which `min_agree` runs agree.
+    """Write the bundle of a study from its recorded answers, with the genes on which at least `min_agree` runs agree.
 
-    Equal recorded answers give a bundle with equal bytes. The name of the bundle ends in `min_agree` and the number of
-    runs, as in `recorded-2of3`. The second result is the table of dropped genes, with the columns phenotype, gene and
-    reason.
+    The same recorded answers give the same bundle, byte for byte. The name of the bundle contains `min_agree` and the
+    number of runs, as in `recorded-2of3` for 2 of 3 runs. The second result is the table of dropped genes, with the
+    columns phenotype, gene and reason.
 
     Parameters
     ----------
@@ -304,15 +307,15 @@ def build_recorded_bundle(
 
 
 def recorded_answers(study: Study, record: Path) -> Recorded:
-    """Return the source of the answers recorded in a folder.
+    """Return a `Recorded` object, which looks up the answers recorded in a folder.
 
-    If the study names the model of a voter, only answers of this model count for the voter.
+    If the study names the model of a voter, only answers of this model are used for the voter.
     """
     return Recorded(Record(record).entries(), study.settings.known_models, str(record))
 
 
 def literature_of(study: Study, folder: Path, record: Path, *, online: bool) -> Literature | None:
-    """Return the `Literature` of the study in `folder`, or None if the study asks without retrieval."""
+    """Return the `Literature` of the study in `folder`, or None if the study retrieves no abstracts."""
     if not study.settings.abstracts:
         return None
     from afa.elicit.retrieval import literature  # noqa: PLC0415 (only retrieval needs the package bm25s)
@@ -328,7 +331,7 @@ def _check_kept(kept: pd.DataFrame, where: str, step: str) -> None:
 def _asked(source: Source, questions: Sequence[Question]) -> tuple[list[Entry], pd.DataFrame]:
     """Return the answers to the questions, and a table with the outcome of each question.
 
-    Missing answers raise an `ElicitationError` with their number.
+    If answers are missing, raise an `ElicitationError` that states how many.
     """
     entries = source.answers(questions)
     asked = outcomes(questions, entries)
@@ -341,7 +344,7 @@ def _retrieved(
 ) -> tuple[list[Sequence[Abstract]], Tables]:
     """Return the abstracts in the prompt of each question, and the tables `abstracts` and `searches`.
 
-    If `literature` is None, abstracts and tables are empty.
+    If `literature` is None, there are no abstracts and no tables.
     """
     if literature is None:
         return [()] * len(questions), {}
@@ -360,7 +363,7 @@ def _mechanisms(named: pd.DataFrame, kept: pd.DataFrame, voters: int) -> list[st
 def _provenance(study: Study, asked: pd.DataFrame, counts: Mapping[str, int], min_agree: int) -> dict[str, Any]:
     """Return the provenance of a bundle.
 
-    Entries under `provenance` in study.yaml replace entries that are derived from the answers.
+    A text under `provenance` in study.yaml replaces the text derived from the answers (model, prompts, date, evidence).
     """
     settings = study.settings
     days = sorted({time[:10] for time in asked["time"] if time != UNKNOWN})

@@ -1,12 +1,12 @@
 """Convert answers to tables of question outcomes, named genes and pairs of genes.
 
-The tables are also written and read as CSV files. Fixed rules, which do not depend on the results, decide which named
-genes are used:
-(1) A symbol must have the form of HGNC: capital letters, digits and hyphens, beginning with a letter (`C9orf72` keeps
-  its lower-case letters). Surrounding blanks are removed. Symbols are not changed otherwise, nor replaced by aliases.
+This module also writes and reads the tables as CSV files. Three rules decide which genes are used, and do not depend on
+the results: (1) A symbol must have the form of HGNC: capital letters, digits and hyphens, beginning with a letter
+(`C9orf72` keeps
+  its lower-case letters). Surrounding blanks are removed. No other change is made; an alias is not replaced.
 (2) In each answer, only the first genes are used, up to the requested number.
-(3) A gene named twice in one answer is used once. If the two directions differ, the gene is dropped for its phenotype
-    in every run.
+(3) A gene named twice in one answer is used once. If one answer names a gene with both directions, the gene is dropped
+    for this phenotype in every run.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ REPLACED = "\N{REPLACEMENT CHARACTER}"
 
 
 def outcomes(questions: Sequence[Question], entries: Sequence[Entry | None]) -> pd.DataFrame:
-    """Return the outcome of every question, one row each. The columns are `OUTCOME_COLUMNS`.
+    """Return a table with the outcome of each question in one row. The columns are `OUTCOME_COLUMNS`.
 
-    The column `answer` is `Entry.digest`, or empty if the question was not asked.
+    The column `answer` contains the digest of the entry (`Entry.digest`), or is empty if the question was not asked.
     """
     rows = []
     for question, entry in zip(questions, entries, strict=True):
@@ -113,8 +113,8 @@ def check_answered(table: pd.DataFrame, place: str) -> None:
 def genes_named(entries: Sequence[Entry | None], place: str = RECORD) -> pd.DataFrame:
     """Return one row for each gene in the answers, with the columns `GENE_COLUMNS`.
 
-    Rows are in the order of entries and answers. All named genes are included; `usable_genes` selects the genes that
-    are used.
+    Rows are in the order of `entries`, and in the order of the genes in an answer. The table also includes genes that
+    are not used; `usable_genes` removes these genes.
 
     The column `references` contains the numbers of the cited abstracts, separated by blanks, or `UNKNOWN` if references
     were not recorded.
@@ -131,12 +131,12 @@ def genes_named(entries: Sequence[Entry | None], place: str = RECORD) -> pd.Data
 def reference_table(
     entries: Iterable[Entry | None], abstracts: Iterable[Sequence[Abstract]], study: Study
 ) -> pd.DataFrame:
-    """Return the abstracts that answers to the prompt `unary` cite for each gene.
+    """Return a table of the abstracts that answers to the prompt `unary` cite for each gene.
 
-    The table has one row for each gene and each abstract number that the gene's answer cites. The columns are
-    `REFERENCE_COLUMNS`. A gene without citations has a single row, in which `number` is empty. If no abstract with the
-    cited number was retrieved, `kind` and `id` are empty. `names_gene` is yes if the abstract contains the gene's
-    symbol or an alias of the study.
+    The table has one row for each abstract number that an answer cites for a gene. The columns are `REFERENCE_COLUMNS`.
+    A gene without citations has a single row, in which `number` is empty. If no abstract with the cited number was
+    retrieved, `kind`, `id` and `names_gene` are empty. `names_gene` is yes if the abstract contains the gene's symbol
+    or one of the aliases that the study lists for the gene.
     """
     rows = []
     for entry, own in zip(entries, abstracts, strict=True):
@@ -157,7 +157,7 @@ def reference_table(
 
 
 def retrieved_references(references: str, shown: int) -> str:
-    """Return the numbers in a text that are at most `shown`, the number of abstracts in the prompt.
+    """Remove abstract numbers above `shown`, the number of abstracts in the prompt, from the text `references`.
 
     `UNKNOWN` is returned unchanged.
     """
@@ -167,7 +167,7 @@ def retrieved_references(references: str, shown: int) -> str:
 
 
 def pairs_judged(entries: Sequence[Entry | None], place: str = RECORD) -> pd.DataFrame:
-    """Return one row for each pair of genes that a voter answered, whichever prompt asked about the pair.
+    """Return a table with one row for each answered pair of genes, for all prompts that ask about pairs.
 
     The columns are `PAIR_COLUMNS`. The column `sign` is the sign of `coupling`: +1 (same), -1 (opposite) or 0. For
     conditional probabilities, `coupling` is ln(p_with / p_without), with both probabilities clipped to [`RAREST`, 1 -
@@ -221,7 +221,7 @@ def usable_genes(
 
 
 def write_stage(folder: str | Path, tables: Mapping[str, pd.DataFrame]) -> None:
-    """Write all tables of a stage into a folder, each as `<name>.csv`, completely or not at all.
+    """Write each table of a stage into a folder as `<name>.csv`. If an error occurs, no table is written.
 
     An existing folder is replaced only if a stage wrote it.
     """
@@ -235,7 +235,7 @@ def write_stage(folder: str | Path, tables: Mapping[str, pd.DataFrame]) -> None:
 def read_stage(folder: str | Path, *names: str) -> dict[str, pd.DataFrame]:
     """Read the tables named in `names` from the folder of a stage.
 
-    One `ElicitationError` lists the faults of all files.
+    One `ElicitationError` lists the errors in all files.
     """
     faults: list[Fault] = []
     tables = {}
@@ -254,7 +254,7 @@ def read_stage(folder: str | Path, *names: str) -> dict[str, pd.DataFrame]:
 def cut_points(
     features: Features, voter: str, entries: Iterable[Entry], place: str
 ) -> dict[str, tuple[float | None, float | None]]:
-    """Return a voter's cut points of all features. A binary feature is high if it is present."""
+    """Return a voter's cut points of all features. A binary feature has one cut point: values above 0.5 are high."""
     given: dict[str, tuple[float | None, float | None]] = dict.fromkeys(features.names, (None, 0.5))
     for entry in entries:
         if entry.question.run == voter:
@@ -263,7 +263,7 @@ def cut_points(
 
 
 def answer_of(entry: Entry, place: str = RECORD) -> Any:
-    """Return an answer parsed by the schema of its prompt, or by the schema of imported records.
+    """Parse a recorded answer by the schema of its prompt, or by a schema in `RECORDED` if the record was imported.
 
     Raises
     ------
@@ -282,7 +282,7 @@ def answer_of(entry: Entry, place: str = RECORD) -> Any:
 
 
 def plain(text: str) -> str:
-    """Replace NUL and lone surrogates in a text, and put an apostrophe in front of a formula."""
+    """Replace NUL and lone surrogates in a text, and put an apostrophe before a text that a spreadsheet would run."""
     text = "".join(REPLACED if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in text)
     return f"'{text}" if text.startswith(FORMULA) else text
 
@@ -315,6 +315,6 @@ def _references(answer: Any) -> str:
 
 
 def _shown(gene: str) -> str:
-    """Return an invalid gene symbol, shortened or escaped, for a table."""
+    """Return a gene symbol as a text for a table. A symbol with unprintable characters is shortened and escaped."""
     shown = gene[:LONGEST_SHOWN].encode("ascii", "backslashreplace").decode() if not gene.isprintable() else gene
     return plain(shown)
