@@ -70,7 +70,7 @@ def pair_questions(study: Study, kept: pd.DataFrame, mode: PairMode | None = Non
 
 
 def cut_questions(study: Study) -> list[Question]:
-    """Return one question for each voter: the cut points of all features that are not binary.
+    """Return, for each voter, one question on the cut points of all features that are not binary.
 
     If all features are binary, the list is empty.
     """
@@ -81,7 +81,7 @@ def cut_questions(study: Study) -> list[Question]:
 
 
 def rate_questions(study: Study, ends: dict[str, Ends]) -> list[Question]:
-    """Return one question for each pair of a voter and an entity: the probabilities of all features.
+    """Return, for each pair of a voter and an entity, one question on the probabilities of all features.
 
     The question contains the cut points that the same voter gave.
     """

@@ -196,7 +196,9 @@ class Live:
 
 
 def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4, progress: bool = True) -> list[Entry]:
-    """Return one result for each request, in the same order: the answer or, without an answer, the last attempt.
+    """Return one entry for each request, in the order of `requests`.
+
+    The entry contains the answer. If there is no answer, the entry contains the last attempt.
 
     Requests with a recorded answer are not sent again, and equal requests are sent once. Each answer is recorded at
     once. After an interruption, a rerun sends only the unanswered requests. If another process is sending requests for

@@ -354,7 +354,7 @@ def _retrieved(
 
 
 def _mechanisms(named: pd.DataFrame, kept: pd.DataFrame, voters: int) -> list[str]:
-    """Return a text for each kept gene: how many runs named the gene, and the mechanism that the first run gave."""
+    """Return a text for each kept gene: how many runs name it, and the mechanism that the first of these runs gives."""
     first = named.drop_duplicates(["phenotype", "gene"])
     merged = kept.merge(first, on=["phenotype", "gene"], how="left", validate="one_to_one")
     return [f"named by {row.n_runs} of {voters} runs; {row.run}: {row.mechanism}" for row in merged.itertuples()]

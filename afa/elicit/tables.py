@@ -97,7 +97,10 @@ def outcomes(questions: Sequence[Question], entries: Sequence[Entry | None]) -> 
 
 
 def check_answered(table: pd.DataFrame, place: str) -> None:
-    """Raise an `ElicitationError` that counts and names the unanswered questions."""
+    """Raise an `ElicitationError` if questions are unanswered.
+
+    The message states the number of unanswered questions and names the first one.
+    """
     lacking = table[table["outcome"] != "answered"]
     if lacking.empty:
         return

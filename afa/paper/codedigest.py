@@ -1,15 +1,15 @@
 """Digests of the code that a job runs: the functions that the job calls, and all code of afa that these functions use.
 
-Snakemake runs a job again if its rule has changed, but not if an imported module has changed. Each rule therefore has
-two parameters: the digest of the functions that its command calls, and the versions of the packages on which the
-numbers depend (`versions`). A digest covers a function and all names of its module that the function uses. A digest
-also covers the whole of every module that is imported before the function runs.
+Snakemake runs a job again if its rule has changed, but not if an imported module has changed. Therefore, each rule has
+two parameters: the digest of the functions that its command calls, and the versions of the packages that affect the
+numbers (`versions`). The digest of a function covers the function and everything in its module that the function uses.
+The digest also covers all code of every module that is imported before the function runs.
 
 Digests exclude text for people: comments, docstrings, `help=` of an option, and the words of a `Fault` (see
 `_words_of_errors`). Imports under `if TYPE_CHECKING:` are ignored, because they do not run. Modules that afa itself
 imports with `importlib.import_module` are also ignored. `afa.cli.stage` uses `import_module` only for the declarations
-of stages and the models of the settings. A changed declaration or setting still runs the rule again, because it is a
-parameter of the rule.
+of stages and the models of the settings. Declarations and settings are also parameters of the rule: if one changes,
+Snakemake runs the rule again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def versions() -> str:
 
 
 class Piece(NamedTuple):
-    """One top-level statement of a Python source, or one name of a top-level import.
+    """One top-level statement of a Python source, or one name that a top-level import statement imports.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class Piece(NamedTuple):
 
 
 class Code:
-    """The Python sources of the package. Each source file is read at most once, when a digest first needs it.
+    """The Python sources of the package `afa`. Each source file is read only once, when a digest first needs the file.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Code:
         self._modules: dict[str, tuple[str, set[str]]] = {}
 
     def digest(self, *roots: str) -> str:
-        """Return the SHA-256 of all code that `roots` use, shortened to `DIGEST_LENGTH` digits."""
+        """Return the first `DIGEST_LENGTH` digits of the SHA-256 of all code that `roots` use."""
         digest = hashlib.sha256()
         for name, part in sorted(self.parts(*roots).items()):
             digest.update(f"{name}\0{part}\0".encode())
@@ -100,7 +100,8 @@ class Code:
 
         A root is a module (`afa.cohort.encode`), a function (`afa.paper.experiments.sign:run`), or the path of a
         notebook (`notebooks/chaos.ipynb`). For a notebook, the result contains only the modules that the notebook
-        imports. The text of the notebook is excluded, because the notebook is an input of its rule.
+        imports. The code in the notebook is excluded, because the notebook is an input of its rule: Snakemake notices
+        its changes.
 
         Raises
         ------
@@ -131,7 +132,7 @@ class Code:
         if self._known is not None and self._new:
             entries = [*self._before.items(), *self._new.items()][-MOST_SOURCES:]
             text = json.dumps({key: [[*map(_listed, piece)] for piece in pieces] for key, pieces in entries})
-            with suppress(OSError), atomic_file(self._known) as path:  # a dry run may have no permission to write
+            with suppress(OSError), atomic_file(self._known) as path:  # a dry run may not be allowed to write
                 path.write_text(text, encoding="utf-8")
 
     def _module(self, module: str) -> tuple[str, set[str]]:
@@ -143,7 +144,7 @@ class Code:
         return self._modules[module]
 
     def _function(self, module: str, name: str) -> tuple[dict[str, str], set[str]]:
-        """Return {name: digest} of a function, and the modules that are imported before the function runs.
+        """Return two results: {name: digest} of a function, and the modules that are imported before the function runs.
 
         If the module only imports the function (`from afa.module import run`), the digest is computed in the module
         that defines the function.
@@ -189,7 +190,7 @@ def _listed(value: object) -> object:
 
 
 def _read(known: Path) -> dict[str, tuple[Piece, ...]]:
-    """Return the parsed sources of a cache file, or an empty result if the file is missing or incomplete."""
+    """Return the parsed sources in a cache file. If the file is missing or incomplete, return an empty dictionary."""
     try:
         return {
             key: tuple(
@@ -203,10 +204,10 @@ def _read(known: Path) -> dict[str, tuple[Piece, ...]]:
 
 
 def needed(pieces: Sequence[Piece], name: str) -> list[Piece]:
-    """Return the statements of a module on which a name depends, in order.
+    """Return all statements of a module that a name depends on, in the order of the source.
 
-    The result contains the statements that set the name, and all statements on which these statements depend in turn. A
-    statement that sets no name, such as a top-level call, always runs, so that every name depends on it.
+    The result contains the statements that set the name, and all statements that these statements depend on. Every name
+    depends on the statements that set no name, such as a top-level call, because such statements always run.
     """
     binding: dict[str, list[int]] = {}
     for number, piece in enumerate(pieces):
@@ -225,7 +226,7 @@ def needed(pieces: Sequence[Piece], name: str) -> list[Piece]:
 
 
 def pieces_of(source: bytes, file: Path) -> tuple[Piece, ...]:
-    """Split a Python source into pieces, the top-level statements that run at import.
+    """Split a Python source into its top-level statements, without the statements that do nothing at import.
 
     Raises
     ------
@@ -323,7 +324,7 @@ def _bound(node: ast.AST, *, changed: bool = True) -> Iterator[str]:
 
 
 def _used(node: ast.AST) -> set[str]:
-    """Return the names in a syntax node that may be global names of the module, not local names of functions."""
+    """Return the names that a syntax node uses, without the local names of functions."""
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         names = {node.id} if isinstance(node, ast.Name) else set()
         return names.union(*map(_used, ast.iter_child_nodes(node)))
@@ -346,7 +347,7 @@ def _piece(statement: ast.stmt, binds: frozenset[str], *, is_import: bool) -> Pi
 
 
 def _write(node: ast.AST, omitted: set[int], words: list[str]) -> None:
-    """Append the syntax tree below a node to `words`, as text, without line numbers, docstrings and `omitted` nodes."""
+    """Append the syntax tree below a node to `words` as text. Skip line numbers, docstrings and `omitted` nodes."""
     words.append(type(node).__name__)
     for field in node._fields:
         value = getattr(node, field, None)
@@ -361,13 +362,13 @@ def _write(node: ast.AST, omitted: set[int], words: list[str]) -> None:
 
 
 def _words_of_errors(statement: ast.stmt, nodes: Sequence[ast.AST]) -> set[int]:
-    """Return the `id` of every constant in a statement that is only text for people, such as an error message.
+    """Return the `id` of every string constant that is only read by people, such as a part of an error message.
 
-    Strings in the arguments of `Fault(...)` and of `help=` are text for people: whole strings, constant parts of
-    f-strings, both branches of a conditional, and both parts of a sum. If a function uses a name only in arguments of
-    `Fault(...)` and `help=`, the value or default of the name is also text for people, as is the return value of
-    `Fault.__str__`. A digest covers the texts of other exceptions: if a `ValueError` refuses an answer of a language
-    model, the model receives the error's text.
+    Strings in arguments of `Fault(...)` and in `help=` are text for people, also inside f-strings, conditionals and
+    sums. If a function uses a name only in such arguments, the value or the default of the name is also text for
+    people. The return value of `Fault.__str__` is text for people. The texts of other exceptions are covered by the
+    digest, because a language model may receive them: if an answer of a model is invalid, the next prompt quotes the
+    `ValueError`.
     """
     spoken: list[ast.expr] = []
     for node in nodes:
@@ -389,7 +390,7 @@ def _words_of_errors(statement: ast.stmt, nodes: Sequence[ast.AST]) -> set[int]:
 
 
 def _leaves(node: ast.expr) -> Iterator[ast.expr]:
-    """Yield the strings and names in an expression that builds a text with conditionals, sums and f-strings."""
+    """Yield the strings and names from which an expression builds a text by conditionals, sums and f-strings."""
     if isinstance(node, ast.IfExp):
         yield from chain(_leaves(node.body), _leaves(node.orelse))
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
@@ -401,7 +402,10 @@ def _leaves(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _values_of_names(function: ast.FunctionDef | ast.AsyncFunctionDef, in_place: set[int]) -> Iterator[ast.expr]:
-    """Yield the values and defaults of names that a function uses only in error texts (`in_place`)."""
+    """Yield the values and defaults of names that a function uses only in text for people.
+
+    `in_place` contains the `id` of every name and string in such texts.
+    """
     nodes = list(ast.walk(function))
     used = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
     spoken = {node.id for node in used if id(node) in in_place} - {node.id for node in used if id(node) not in in_place}
@@ -449,7 +453,7 @@ def _calls_import_module(node: ast.AST) -> TypeGuard[ast.Call]:
 
 
 def user_files(module: str) -> list[Path]:
-    """Return the files of a user's module and of all modules that this module imports.
+    """Return the files of a user's module, and the files of all modules that it imports directly or indirectly.
 
     The list is empty if the module does not exist.
 
@@ -464,7 +468,7 @@ def user_files(module: str) -> list[Path]:
     pending = [module]
     while pending:
         name = pending.pop()
-        # Find the package first, because Python imports the package to find a module inside it.
+        # Find the top-level package first: to find a module inside a package, Python would import the package.
         top, _ = _found(name.partition(".")[0])
         file, package = (None, None) if top is not None and _is_installed(top) and name != module else _found(name)
         if file is None or name in files:

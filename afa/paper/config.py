@@ -46,7 +46,7 @@ class Asking(Section):
 
     @property
     def terms(self) -> str:
-        """Return the command-line options with the caps of a live run, or "" if no model is asked."""
+        """Return the command-line options that set the caps and prices of a live run, or "" if no model is asked."""
         given = {name: getattr(self, name) for name in Asking.model_fields if name != "live"}
         words = [f"--{name.replace('_', '-')} {value}" for name, value in given.items() if value is not None]
         return " ".join(words) if self.live else ""
@@ -132,7 +132,7 @@ class Baselines(Asking):
 
     @property
     def folder(self) -> Path | None:
-        """Return the folder with the recorded answers, to which new answers are added, or None if no model is asked."""
+        """Return the folder of recorded answers, or None if no model is asked. New answers are added to this folder."""
         if isinstance(self.record, Path):
             return self.record
         return Path("data/llm_baselines") if self.live else None
@@ -187,10 +187,10 @@ def check_run_config(document: dict[str, Any]) -> RunConfig:
 
 
 def cohort_file(settings: RunConfig, *folders: Path) -> Path:
-    """Return the file of a run's cohort from the first folder that contains it.
+    """Return the path of the file that describes a run's cohort, in the first folder that contains such a file.
 
-    `folders` are the folders `config/cohorts` of the workflow and of the user. The folder `resources/fields` next to
-    each `config` is searched as well. If no folder contains the file, raise a `ConfigError` that lists the known
+    `folders` are the folders `config/cohorts` of the workflow and of the user. The folders `resources/fields` beside
+    the folders `config` are searched too. If no folder contains the file, raise a `ConfigError` that lists the known
     cohorts.
     """
     paths = [folder / f"{settings.cohort}.yaml" for folder in folders]
@@ -217,13 +217,12 @@ def bundled_extract(settings: RunConfig, series: str, home: Path = Path()) -> Pa
 
 
 def language_models(settings: RunConfig, home: Path = Path()) -> dict[str, Baselines]:
-    """Return {table of the summary: settings of its language models}. No model is asked if the result is empty.
+    """Return {table of the summary: settings of its language models}. If the result is empty, no model is asked.
 
-    The table `llm_baselines` has the settings of the run. If `record` is `carried`, the answers bundled with the
-    project are used, with the settings with which these answers were made: answers for given orders of features in
-    `llm_baselines`, and answers of models that chose features in the table `llm_choosing`. For the bundled answers, all
-    settings that affect the prompts had default values. If a setting that affects the prompts has another value, the
-    bundled answers are not used.
+    The project contains recorded answers for two tables. In `llm_baselines`, the order of the features was given to the
+    models. In `llm_choosing`, the models chose the features. These answers are used if `record` is `carried`, `live` is
+    false, and all settings that affect the prompts have their default values. The settings of the models are then read
+    from the folders of the answers. Otherwise, the only table is `llm_baselines`, with the settings of the run.
 
     Parameters
     ----------
@@ -244,7 +243,7 @@ def language_models(settings: RunConfig, home: Path = Path()) -> dict[str, Basel
 
 
 def own_rule_files(settings: RunConfig) -> list[Path]:
-    """Return the files of modules with user-defined rules, and the files of all modules that these modules import.
+    """Return the files of all modules with user-defined rules, and of all modules that these modules import.
 
     Raise a `ConfigError` if a module does not exist.
     """

@@ -1,8 +1,8 @@
-"""Detection of source and input files that change while the jobs of a run use them.
+"""Detect source files and input files that change while the jobs of a run use them.
 
-Before its first job, a run records the digest of every file of the package, and of every input file of a rule in the
-project. When a job ends, it computes again the digests of the files that it used. The job fails if a digest has
-changed. Thus, every saved result was computed from the files with the recorded digests.
+Before its first job, a run records the digests of all files of the package and of all input files in the project. When
+a job ends, the job computes the digests of the files that it used again. The job fails if a digest has changed.
+Therefore, every saved result was computed from files with the recorded digests.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ LARGEST = 10_000_000
 
 
 def sources(inputs: Iterable[str | Path] = ()) -> dict[str, str]:
-    """Return {path: SHA-256} for every file of the package and for every input that is a file."""
+    """Return {path: SHA-256} for all files of the package and all files in `inputs`.
+
+    Files above `LARGEST` are skipped.
+    """
     package = [path for path in PACKAGE.rglob("*") if "__pycache__" not in path.parts]
     files = [path for path in (*package, *map(Path, inputs)) if path.is_file() and path.stat().st_size <= LARGEST]
     return {str(path): sha256_of(path) for path in files}
 
 
 def note_sources(found: dict[str, str], file: str | Path) -> None:
-    """Write the digests that `sources` returned to a file, at the start of a run."""
+    """Save the digests `found` (a result of `sources`) in a file, at the start of a run."""
     with atomic_file(Path(file)) as path:
         path.write_text(json.dumps(found), encoding="utf-8")
 
@@ -39,8 +42,8 @@ def note_sources(found: dict[str, str], file: str | Path) -> None:
 def check_sources(words: Sequence[str]) -> None:
     """Raise an error if a file used by this process has changed since the run began.
 
-    Files used by a process are its imported modules, the data files beside them, and the inputs that the command line
-    names, directly or by their folder.
+    A process uses its imported modules, the data files in the folders of their packages, and the inputs that its
+    command line names. An input is also used if the command line names its folder.
 
     Parameters
     ----------
@@ -66,7 +69,7 @@ def check_sources(words: Sequence[str]) -> None:
 
 
 def _is_used(path: Path, packages: set[Path], named: set[Path]) -> bool:
-    """Return True if a process uses a file: data of one of the `packages`, or a file at or below a path in `named`."""
+    """Return True if a file is a data file of one of the `packages`, is in `named`, or is in a folder in `named`."""
     if not path.is_relative_to(PACKAGE):
         return path in named or not named.isdisjoint(path.parents[:-1])
     inside = next((folder for folder in path.parents if (folder / "__init__.py").is_file()), PACKAGE)

@@ -1,9 +1,9 @@
-"""Tasks that Snakemake leaves to a run: removing locks and leftovers of killed runs, and finding the workflow's folder.
+"""Remove locks and leftovers of killed runs, and find the workflow's folder. Snakemake does not do this itself.
 
 Snakemake's own lock is a file that does not name its owner and remains after Snakemake is killed. In addition, every
 run and every job (`workflow/scripts/job.sh`) holds a shared kernel lock on the file `.snakemake/alive`. The kernel
-releases this lock when the process ends. If a process can lock `.snakemake/alive` exclusively, no run is alive, and an
-existing lock of Snakemake belongs to a dead run.
+releases the lock of a process when the process ends. If a process gets an exclusive lock on `.snakemake/alive`, no
+other run is alive. A lock of Snakemake that exists then was left by a run that has ended.
 """
 
 from __future__ import annotations
@@ -34,23 +34,24 @@ def has_profile(words: Sequence[str], snakefile: str | Path) -> bool:
 
 
 def remove_shards(run: Path) -> None:
-    """Remove the shards of every stage with joined tables. No job needs these shards any more.
+    """Remove the shards of every stage whose tables are joined. No job needs these shards any more.
 
-    Snakemake removes shards after the job that joins their tables, but leaves empty folders. If a run is killed before
-    Snakemake removes the shards, all shards remain.
+    After the job that joins the tables of the shards, Snakemake removes the shards but leaves empty folders. If a run
+    is killed before that, the shards remain.
     """
     for shards in (run / "shards").glob("*"):
         if any((run / "tables" / shards.name).glob("*")):
             shutil.rmtree(shards)
-    with suppress(OSError):  # the folder is missing, or a stage has not yet joined its shards
+    with suppress(OSError):  # the folder is missing, or it contains shards that are not joined yet
         (run / "shards").rmdir()
 
 
 def workflow_folder(rules: SourceFile, state: str | Path) -> Path:
     """Return the folder of the workflow whose rules are in `rules`.
 
-    If the workflow is in a git repository, Snakemake reads single files and creates no folder. Therefore, this function
-    unpacks the whole commit once into a folder in `state`. The folder is named after the commit.
+    If the workflow is in a git repository, Snakemake reads single files from the repository, and there is no folder of
+    the workflow. Therefore, this function unpacks all files of the commit into a folder in `state`, which is named
+    after the commit.
 
     Parameters
     ----------
@@ -78,23 +79,23 @@ def workflow_folder(rules: SourceFile, state: str | Path) -> Path:
         packed = io.BytesIO()
         repository.archive(packed, treeish=commit)
         packed.seek(0)
-        # Another process may have unpacked the same commit, with the same files, in the meantime.
+        # Another process may write the same folder at the same time. This is harmless, because the files are the same.
         with atomic_folder(folder, ["*"]) as unpacked, tarfile.open(fileobj=packed) as archive:
             archive.extractall(unpacked, filter="data")
     return folder
 
 
-LOCK_FILE = "alive"  # file in `.snakemake` with the name of the machine on which runs are alive
+LOCK_FILE = "alive"    # file in `.snakemake` that names the machine of the runs that are alive
 
-_joined: dict[Path, IO[str]] = {}  # files stay open, and therefore locked, until this process ends
+_joined: dict[Path, IO[str]] = {}  # each file stays open until this process ends, which keeps the lock
 
 
 def hold_run_lock(state: str | Path) -> str | None:
     """Hold a shared lock in the folder `state` (`.snakemake`) until this process ends.
 
-    If only a dead run can have left Snakemake's lock, the function removes this lock. Otherwise, the function returns
-    the reason for keeping Snakemake's lock. On a file system without kernel locks, nothing is done, and Snakemake's
-    lock is kept.
+    If Snakemake's lock was certainly left by a run that has ended, the function removes Snakemake's lock. If a live run
+    may own Snakemake's lock, the function returns a message about possible owners. If the file system has no kernel
+    locks, Snakemake's lock is kept, and the function returns None.
 
     Raises
     ------
@@ -118,14 +119,14 @@ def hold_run_lock(state: str | Path) -> str | None:
         except BlockingIOError:
             alone = False
         message = _remove_dead_lock(folder, file, alone=alone)
-        # The exclusive lock is now replaced by a shared lock.
+        # Replace the exclusive lock by a shared lock.
         fcntl.flock(file, fcntl.LOCK_SH)
         return message
     return None
 
 
 def _remove_dead_lock(folder: Path, file: IO[str], *, alone: bool) -> str | None:
-    """Remove Snakemake's lock. If a live run may own the lock, return a message about possible owners instead."""
+    """Remove Snakemake's lock. If a live run may own this lock, keep it and return a message about possible owners."""
     locks = list((folder / "locks").glob("*.lock"))
     here = socket.gethostname()
     file.seek(0)
@@ -136,7 +137,7 @@ def _remove_dead_lock(folder: Path, file: IO[str], *, alone: bool) -> str | None
             f"{folder}/locks: found the lock of a run, and processes at work here ({pids}); expected no other run on"
             " the same files. Next step: if Snakemake stops now, wait for them or end them, then type the same again."
         )
-    # On a network file system with separate locks for each machine, processes on other machines are invisible.
+    # If a network file system keeps separate locks for each machine, locks of processes on other machines are not seen.
     if locks and last != here:
         place = last or "an unknown machine"
         return (

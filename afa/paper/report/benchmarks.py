@@ -1,7 +1,8 @@
 """Read and store the time and memory of the jobs of a run, as measured by Snakemake.
 
-On a cluster, the workflow computes its requests of memory and time from stored runs, and doubles a request at each
-further attempt of the job. At its start, the workflow prints how long a stored run took.
+On a cluster, the workflow requests memory and time for each job. The requested values are computed from stored runs,
+and are doubled each time a job is repeated after a failure. When a run starts, the workflow prints how long a stored
+run took.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def read_jobs(folder: Path, *, shards: int | None = None) -> pd.DataFrame:
     Rows are sorted by rule and job. The name of a job consists of the wildcards of its rule, such as `f_target/3-of-4`,
     and is empty for a rule without wildcards. `seconds` is wall time. `max_rss_mb` is the largest resident set in MiB.
     `max_rss_mb` is missing for a job that ended before Snakemake measured it. `cpu_seconds` is read from a file that
-    the job's shell writes. Without such a file, `cpu_seconds` is read from Snakemake's samples, or is missing.
+    the job's shell writes. If this file is missing, `cpu_seconds` is Snakemake's measurement, or is missing too.
 
     Parameters
     ----------
@@ -63,7 +64,9 @@ def read_jobs(folder: Path, *, shards: int | None = None) -> pd.DataFrame:
 
 
 def by_rule(jobs: pd.DataFrame) -> pd.DataFrame:
-    """Return the time and memory of the jobs of each workflow rule, sorted by total time, longest first.
+    """Return a table of time and memory with one row for each workflow rule.
+
+    The rule with the longest total time is first.
 
     `seconds` and `cpu_seconds` are sums over the rule's jobs. `longest_seconds` and `max_rss_mb` are maxima over the
     jobs.
@@ -118,7 +121,7 @@ class StoredRun:
 
 
 def read_stored(folder: str | Path) -> list[StoredRun]:
-    """Return the runs that `store_run` wrote into a folder as `<cohort>.csv`.
+    """Return the stored runs in a folder. Each run is a file `<cohort>.csv` that `store_run` wrote.
 
     Any other CSV file in the folder raises a `ReportError`.
     """
@@ -138,18 +141,18 @@ def read_stored(folder: str | Path) -> list[StoredRun]:
 
 @dataclass(frozen=True)
 class Need:
-    """Memory of a rule's largest job in MiB, and time of the rule's longest job in seconds."""
+    """The largest memory (in MiB) and the longest time (in seconds) of any job of a rule."""
 
     max_rss_mb: float
     longest_seconds: float
 
     def mem_mb(self, attempt: int) -> int:
-        """Return the memory in MB to request for a job. The request doubles at each attempt (1, 2, ...)."""
+        """Return the memory to request for a job, in MB. The value doubles with each attempt (1, 2, ...)."""
         asked = (WORKFLOW_MB + MARGIN * self.max_rss_mb) * 2.0 ** (attempt - 1)
         return STEP_MB * math.ceil(asked / STEP_MB)
 
     def runtime(self, attempt: int) -> int:
-        """Return the minutes to request for a job. The request doubles at each attempt (1, 2, ...)."""
+        """Return the time to request for a job, in minutes. The value doubles with each attempt (1, 2, ...)."""
         return max(LEAST_MINUTES, math.ceil(SLOWER * self.longest_seconds / 60)) << (attempt - 1)
 
 
@@ -158,22 +161,25 @@ UNMEASURED = Need(max_rss_mb=1_000, longest_seconds=180)
 
 
 def read_needs(folder: str | Path) -> dict[str, Need]:
-    """Return a mapping of each rule to the largest memory and time of its jobs over the stored runs in `folder`."""
+    """Return {rule: `Need`}.
+
+    A `Need` is the largest memory and time of the rule's jobs in all stored runs in `folder`.
+    """
     runs = read_stored(folder)
     if not runs:
         return {}
     largest = pd.concat([run.rules for run in runs]).groupby("rule")[["max_rss_mb", "longest_seconds"]].max()
-    # Snakemake cannot measure jobs of a few milliseconds, which count as 0.
+    # Snakemake measures no memory for jobs of a few milliseconds. The missing value counts as 0.
     return {str(rule): Need(*took) for rule, *took in largest.fillna(0.0).itertuples(name=None)}
 
 
 def _measured(path: Path, inside: Path) -> tuple[str, str, float, float, float]:
-    """Return rule, job and measurements from a benchmark file of Snakemake. In the file, NA or - means not measured."""
+    """Return the rule, the job and the measurements in a benchmark file of Snakemake. NA and - mean "not measured"."""
     rule, *job = inside.with_suffix("").parts
     try:
         last = pd.read_csv(path, sep="\t", na_values=["-"]).iloc[-1]
         seconds, memory, processor = (float(last[name]) for name in ("s", "max_rss", "cpu_time"))
-        if (times := path.with_suffix(".times")).exists():  # user and system time of the shell and its child processes
+        if (times := path.with_suffix(".times")).exists():  # the user time and the system time of the job's shell
             parts = [part.removesuffix("s").split("m") for part in times.read_text(encoding="ascii").split()]
             if len(parts) != 4:
                 raise ValueError(f"times are {parts!r}")

@@ -1,7 +1,7 @@
-"""Functions for figure notebooks: `located` finds the folder of a run, `show_caption` shows the figure's caption.
+"""Find the folder of a run (`located`) and show a figure's caption (`show_caption`) in figure notebooks.
 
 A figure's caption is the first argument of `show_caption` in the notebook's cell tagged `caption`. The notebook
-replaces the placeholders of the caption by values. The report copies the caption that the notebook shows, and the
+replaces the placeholders of the caption by values. The report copies the caption from the executed notebook. The
 workflow also passes the caption to Snakemake's report.
 """
 
@@ -24,10 +24,10 @@ FIELDS = ("cohort", "confidence")
 
 
 def located(path: str | Path) -> Path:
-    """Return the folder of a run that a notebook names by a relative path, such as `../results/demo`.
+    """Return the folder of a run, which a notebook gives as a relative path such as `../results/demo`.
 
-    The relative path is resolved from the notebook's folder, where Jupyter runs a notebook, or from the project's
-    folder, where papermill and most editors run a notebook.
+    Jupyter runs a notebook in the notebook's folder. Papermill and most editors run a notebook in the project's folder.
+    The relative path is found in both cases.
     """
     folder = Path(path)
     above = Path(*folder.parts[1:]) if folder.parts[:1] == ("..",) else folder
@@ -39,7 +39,7 @@ def located(path: str | Path) -> Path:
 
 
 def caption_of(notebook: str | Path) -> str:
-    """Return the caption in a notebook with its placeholders in braces, or "" if the notebook does not exist.
+    """Return the caption in a notebook, with placeholders in braces. If the notebook does not exist, return "".
 
     Raises
     ------
@@ -72,7 +72,7 @@ def fill_caption(words: str, cohort: str, confidence: float) -> str:
 
 
 def show_caption(words: str, run: str | Path, patients: Cohort, confidence: float | str = "") -> None:
-    """Replace the placeholders (`FIELDS`) of a figure's caption by values, and show the caption as Markdown.
+    """Show a figure's caption as Markdown, with its placeholders (`FIELDS`) replaced by values.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ SHARES = ("accuracy", "balanced_accuracy", "rate", "p_at_k", "r_precision", "pre
 
 @dataclass(frozen=True)
 class Reader:
-    """Look up a run's numbers in summary.csv by readings, which are short names of its lines.
+    """Look up a run's numbers in summary.csv. A *reading* is a short name of a line of summary.csv.
 
     Shares are returned in per cent, and differences of shares in percentage points.
 
@@ -75,7 +75,7 @@ class Reader:
         return int(self.facts["features"])
 
     def patients_behind(self, ours: Number) -> float:
-        """Return the number of patients from whom `ours` was computed: `ours.n`, or the whole cohort if smaller."""
+        """Return the number of patients used for `ours`: `ours.n`, but at most the number of patients of the cohort."""
         return float(np.fmin(ours.n, self.facts["patients"]))
 
     def fact(self, name: str, unit: str) -> Number:
@@ -84,7 +84,7 @@ class Reader:
         return Number(100 * value, unit="percent") if unit == "share" else Number(value)
 
     def line(self, reading: str, *, complement: bool = False) -> Number | None:
-        """Return the number that a reading (short name of a summary line) refers to, or None if it is missing."""
+        """Return the number in the summary line with the short name `reading`, or None if the number is missing."""
         line = self.summary.find(self._where(reading))
         if line is None or pd.isna(line["value"]):
             return None
@@ -95,13 +95,13 @@ class Reader:
         return found.scaled(100) if unit else found
 
     def missing(self, reading: str) -> str:
-        """Return the reason why summary.csv contains no number for a reading (short name of a line)."""
+        """Return the reason why summary.csv has no number in the line with the short name `reading`."""
         table = self._where(reading)["table"]
         is_there = (self.summary.rows["table"] == table).any()
         return f"no number for {reading}" if is_there else f"no table {table} in this run"
 
     def relation(self, text: str) -> Relation | str:
-        """Return the `Relation` that a text describes, with its numbers, or the reason why a number is missing."""
+        """Return the comparison of two numbers that a text describes, or the reason why a number is missing."""
         left, operator, right = verdicts.relation_of(text)
         if isinstance(found := self._scaled(left), str):
             return found
@@ -126,9 +126,10 @@ class Reader:
 
 
 def compare(reader: Reader, printed: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return a table of all cells of the paper's tables, then all claims, with the columns `COLUMNS`.
+    """Return a table with one row for each printed number in the paper's tables, then one row for each claim.
 
-    `difference` is this run's number minus the paper's number, or empty if the numbers are not comparable.
+    The columns are `COLUMNS`. The column `difference` is this run's number minus the paper's number, or is empty if the
+    numbers are not comparable.
 
     Parameters
     ----------
@@ -140,7 +141,7 @@ def compare(reader: Reader, printed: Mapping[str, pd.DataFrame]) -> pd.DataFrame
     cells = {" | ".join((line["table"], line["row"], line["column"])): line for line in lines}
     lines += [_claim(claim, reader, cells) for claim in printed["claims"].itertuples()]
     table = pd.DataFrame(lines, columns=COLUMNS)
-    if reader.simulated:  # results on simulated patients are no evidence about real patients
+    if reader.simulated:  # simulated patients are no evidence about real patients
         has_number = table["ours"].notna() & (table["verdict"] != verdicts.NOT_RUN)
         said = verdicts.SIMULATED, "", f"cohort {reader.cohort} is simulated"
         table.loc[has_number, ["verdict", "size", "reason"]] = said
@@ -151,10 +152,11 @@ def compare(reader: Reader, printed: Mapping[str, pd.DataFrame]) -> pd.DataFrame
 
 
 def count_verdicts(comparison: pd.DataFrame) -> pd.DataFrame:
-    """Return how many verdicts have each direction and each size, for each printed table and each kind of claim.
+    """Return a table that counts verdicts by direction and by size.
 
-    A difference of two shares is counted under its direction and under its size. Any other number has only a size,
-    and a statement in words has only a direction.
+    The table has one row for each printed table, and one row for each kind of claim. A difference of two shares is
+    counted under its direction and under its size. Any other number has only a size, and a statement in words has only
+    a direction.
     """
     source = comparison["table"].where(comparison["kind"] == CELL, "claims: " + comparison["kind"] + "s")
     directions, sizes = (pd.crosstab(source, comparison[column]) for column in ("verdict", "size"))
@@ -165,9 +167,9 @@ def count_verdicts(comparison: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_comparison(comparison: pd.DataFrame, folder: Path, screen: pd.DataFrame, voters: pd.DataFrame) -> None:
-    """Write `comparison`, `verdicts` (counts), `screen` and `voters` as Parquet, and `comparison` also as CSV.
+    """Write the tables `comparison`, `verdicts` (counts), `screen` and `voters` as Parquet files.
 
-    If an error occurs, no file is written.
+    The table `comparison` is also written as a CSV file. If an error occurs, no file is written.
 
     Parameters
     ----------
@@ -194,7 +196,10 @@ def load_printed(folder: Path) -> dict[str, pd.DataFrame]:
 
 
 def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[str, Any]]:
-    """Yield a comparison line for each printed number of a table, without lines that `paper_table` adds at t = 0."""
+    """Yield a line of the comparison for each printed number of a table.
+
+    At t = 0, the paper prints no numbers. Therefore, the lines that `paper_table` adds at t = 0 are skipped.
+    """
     patients = reader.answers.patients.get(name)
     texts = printed[~printed["column"].isin(TEXT_COLUMNS)].set_index(["row", "column"])["value"]
     table = paper_table(name, printed, reader.summary, n_features=reader.n_features).dropna(subset=["paper"])
@@ -220,7 +225,7 @@ def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[st
 
 
 def _claim(claim: Any, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the comparison line of one claim (a row of `claims.csv`).
+    """Return the line of the comparison for one claim (a row of `claims.csv`).
 
     The claim's entry in answers.yaml names this run's number for the verdict, or the reason why no verdict is given.
     """
@@ -255,9 +260,9 @@ def _claim(claim: Any, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -
 
 
 def printed_difference(first: Mapping[str, Any], second: Mapping[str, Any], reader: Reader) -> Printed:
-    """Return the first printed cell minus the second printed cell, in percentage points.
+    """Return the printed number in cell `first` minus the printed number in cell `second`, in percentage points.
 
-    The result also contains the number of patients of the first cell's table.
+    The number of patients in the result is the number that belongs to the table of `first`.
     """
     scale = 100.0 if first["unit"] == "share" else 1.0
     difference = scale * (float(first["paper"]) - float(second["paper"]))
@@ -265,9 +270,9 @@ def printed_difference(first: Mapping[str, Any], second: Mapping[str, Any], read
 
 
 def _statement(answer: ClaimAnswer, reader: Reader, unit: str, *, has_number: bool) -> tuple[Verdict, Number | None]:
-    """Return two results: the verdict on a statement in words, and the number in the statement's first relation.
+    """Return two results: the verdict on a statement in words, and the number in the statement's first comparison.
 
-    The number gets the unit `unit` if the claim contains a number, or if a number is missing in a relation.
+    The number gets the unit `unit` if the claim contains a number, or if the run lacks a number for the statement.
     """
     relations = [reader.relation(text) for text in answer.holds]
     whole = [relation for relation in relations if not isinstance(relation, str)]
@@ -285,7 +290,7 @@ def _number(
 ) -> tuple[Verdict, Number | None]:
     """Return two results: the verdict on a claim about a number, and this run's number.
 
-    `cell` is the comparison line of the printed cell that the claim is about, or None.
+    If the claim repeats a printed number, `cell` is the line of the comparison for that number, else None.
     """
     if cell is not None:
         missing = NO_LINE
@@ -309,7 +314,7 @@ def _number(
 def _beside(
     line: dict[str, Any], paper: str, verdict: Verdict, ours: Number | None, patients: int | None
 ) -> dict[str, Any]:
-    """Return `line` with the paper's number, this run's number, their difference (if comparable) and the verdict."""
+    """Return a copy of `line`, to which both numbers, their difference (if comparable) and the verdict are added."""
     line = {**line, "paper": paper, "paper_n": patients, "verdict": verdict.direction}
     line |= {"size": verdict.size, "reason": verdict.reason}
     if ours is None:
