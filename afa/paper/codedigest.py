@@ -1,4 +1,6 @@
-"""Digests of the code that a job runs: the functions that the job calls, and all code of afa that these functions use.
+"""Compute digests of the code that a job runs.
+
+The code of a job consists of the functions that the job calls and all code of afa that these functions use.
 
 Snakemake runs a job again if its rule has changed, but not if an imported module has changed. Therefore, each rule has
 two parameters: the digest of the functions that its command calls, and the versions of the packages that affect the

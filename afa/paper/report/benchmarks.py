@@ -82,9 +82,9 @@ def by_rule(jobs: pd.DataFrame) -> pd.DataFrame:
 
 
 def store_run(run: Path, path: str | Path) -> None:
-    """Write a CSV of a run's time and memory, one row for each workflow rule, with the columns `STORED_COLUMNS`.
+    """Write a CSV file of a run's time and memory, with one row for each workflow rule.
 
-    In every row, the column `patients` contains the number of patients of the cohort.
+    The columns are `STORED_COLUMNS`. In every row, the column `patients` contains the number of patients of the cohort.
 
     Parameters
     ----------

@@ -89,7 +89,7 @@ def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def labels_needed(trained: pd.DataFrame, metric: str, t: int) -> str:
-    """Return, as text, how many labelled patients the best classifier needs to reach the bundle's metric at t."""
+    """Return how many labelled patients the best classifier needs to reach the bundle's metric at t, as a text."""
     at = trained[(trained["metric"] == metric) & (trained["t"] == t)]
     if at.empty:
         return "not measured"
@@ -100,9 +100,9 @@ def labels_needed(trained: pd.DataFrame, metric: str, t: int) -> str:
 
 
 def _reached(sizes: Sequence[int], reached: pd.Series) -> str:
-    """Return, as text, the two numbers of labelled patients between which a condition becomes true.
+    """Return a text such as `10 to 20`: a condition becomes true between these two numbers of labelled patients.
 
-    `reached` contains the truth value of the condition for each number in `sizes`.
+    For each number in `sizes`, `reached` says whether the condition is true.
     """
     if not reached.any():
         return f"more than {sizes[-1]}"
@@ -111,10 +111,10 @@ def _reached(sizes: Sequence[int], reached: pd.Series) -> str:
 
 
 def ladder_at(ladder: pd.DataFrame, t: int) -> pd.DataFrame:
-    """Return a table of the metric after t features: a row for each number of labels, a column for each model.
+    """Return a table of the metric after t features, with a row for each number of labelled patients.
 
-    The column `BEST` contains the largest value of any classifier. Columns with the suffix ` low` or ` high` contain
-    ends of intervals. The table is empty if `ladder` has no rows at t.
+    There is a column for each model. The column `BEST` contains the largest value of all classifiers. Columns with the
+    suffix ` low` or ` high` contain the ends of the intervals. The table is empty if `ladder` has no rows at t.
     """
     at = ladder[ladder["t"] == t].set_index(["size", "model"])
     if at.empty:
@@ -125,7 +125,7 @@ def ladder_at(ladder: pd.DataFrame, t: int) -> pd.DataFrame:
 
 
 def passed(rungs: pd.DataFrame, rival: str) -> str:
-    """Return, as text, how many labelled patients a model trained on labels alone needs to exceed the model `rival`.
+    """Return how many labelled patients a model trained on labels alone needs to exceed the model `rival`, as a text.
 
     `rungs` is a table returned by `ladder_at`.
     """
@@ -137,8 +137,9 @@ def passed(rungs: pd.DataFrame, rival: str) -> str:
 def calibration(reliability: pd.DataFrame) -> pd.DataFrame:
     """Return two measures of calibration for each field, task, model and t.
 
-    `stated_less_observed` is the mean over cases of predicted probability minus observed frequency. `mean_distance` is
-    the mean over cases of the absolute difference in the case's bin (expected calibration error).
+    `stated_less_observed` is the predicted probability minus the observed frequency, averaged over all cases.
+    `mean_distance` is the expected calibration error: the absolute difference in the bin of each case, averaged over
+    all cases.
     """
     keys, n = ["field", "task", "model", "t"], reliability["n"]
     gap = n * (reliability["stated"] - reliability["observed"])
@@ -148,10 +149,11 @@ def calibration(reliability: pd.DataFrame) -> pd.DataFrame:
 
 
 def measured(folder: Path) -> dict[str, Any]:
-    """Return the template values for the first part of a field's report, read from the output of `afa league field`.
+    """Return the values that the template of a field's report needs for the first part of the report.
 
-    `said` contains a paragraph for each question. The template `league_tables.html` uses all other values. The result
-    is empty if the field has no prediction task (question).
+    The values are computed from the output of `afa league field`. The value `said` contains a paragraph for each
+    question. The template `league_tables.html` uses all other values. The result is empty if the field has no
+    prediction task (question).
     """
     tables = read_fields([folder])
     rows = league_rows(tables)
@@ -190,7 +192,7 @@ def said(row: Mapping[Any, Any]) -> str:
 
 
 def read_fields(folders: Sequence[Path]) -> dict[str, pd.DataFrame]:
-    """Return the tables of several fields, concatenated, or an empty mapping if no field has labels."""
+    """Return the concatenated tables of several fields, or an empty dictionary if no field has labels."""
     asked = [path for path in folders if (path / f"{LEAGUE_TABLES[0]}.parquet").is_file()]
     return {
         name: pd.concat([read_table(path, name) for path in asked], ignore_index=True)
@@ -215,9 +217,10 @@ def _shown(
 
 
 def write_league(fields: Sequence[Path], out: str | Path) -> None:
-    """Write the tables, the figures and the page `league.html` from the results of `afa league field` for each field.
+    """Write the tables, the figures and the page `league.html` that compare fields.
 
-    If a field's table is missing, the page lists the field as not fetched. Each figure states how many fields it shows.
+    The input is the output of `afa league field` for each field. If the table of a field has not been downloaded, the
+    page lists the field as not fetched. Each figure states how many fields it shows.
     """
     absent = {}
     for path in fields:
@@ -241,8 +244,8 @@ def write_league(fields: Sequence[Path], out: str | Path) -> None:
 def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, path: str | Path = "") -> str:
     """Return an SVG figure with a panel for each question: the main metric against the number of observed features.
 
-    A panel has three lines (planner's order, one fixed order, random orders) and a band for shuffled bundles. If a
-    path is given, the figure is also saved as a file.
+    A panel has three lines (planner's order, one fixed order, random orders), and a grey band for bundles whose
+    knowledge is shuffled among the features. If a path is given, the figure is also saved as a file.
     """
     columns = min(4, len(rows))
     height = -(-len(rows) // columns)
@@ -312,7 +315,7 @@ def draw_ladder(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields
 
 
 def _rungs(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the metric of each model for each field, question, t and number of labelled patients."""
+    """Return a row for each question, t and number of labelled patients, with the metric of each model."""
     found = []
     for row in rows.to_dict("records"):
         for t in dict.fromkeys([*(t for t in (3, 5, 8) if t < row["features"]), row["features"]]):
@@ -347,7 +350,7 @@ def _models(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict
 
 
 def _one(table: pd.DataFrame, model: str, allocation: str, metric: str, t: int) -> Mapping[Any, Any]:
-    """Return the row of `table` with the given keys, or missing numbers if t exceeds the number of features."""
+    """Return the row of `table` with the given keys, or three missing numbers if there is no such row."""
     keys = (table["model"] == model) & (table["allocation"] == allocation)
     own = table[keys & (table["metric"] == metric) & (table["t"] == t)]
     return own.iloc[0].to_dict() if len(own) else dict.fromkeys(("value", "low", "high"), np.nan)

@@ -1,4 +1,4 @@
-"""Execute a figure notebook by papermill in a separate Jupyter kernel."""
+"""Execute a figure notebook with papermill, in a separate Jupyter kernel."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-# nbformat imports jsonschema, which imports rfc3987_syntax if it is installed. The import takes two seconds, and only
-# checks internationalised addresses, which no notebook contains.
+# nbformat imports jsonschema, and jsonschema imports rfc3987_syntax if this package is installed. That import takes two
+# seconds. The package only checks internationalised web addresses, and no notebook contains such an address.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 import nbformat  # noqa: E402
@@ -105,14 +105,14 @@ def _executed(notebook: NotebookNode, source: str, parameters: Mapping[str, str]
     except (DeadKernelError, RuntimeError) as error:
         expected = "a kernel that runs to the last cell: it may have been killed for want of memory"
         raise ReportError(Fault(source, f"{type(error).__name__}: {error}", expected, step)) from None
-    # Papermill treats `exit()` in a cell as a normal end of the notebook.
+    # If a cell calls `exit()`, papermill reports no error. Therefore, check that all cells were executed.
     if any(cell.cell_type == "code" and cell.source.strip() and not cell.execution_count for cell in ran.cells):
         raise ReportError(Fault(source, "a cell that leaves Python", "cells that all run", step))
     return ran
 
 
 def _place(error: PapermillExecutionError, *, injected: bool) -> str:
-    """Return the number of the failed code cell, not counting the cell of parameters, and the failed line."""
+    """Return the place of an error: number of the code cell, without the inserted cell of parameters, and line."""
     lines = re.findall(r"Cell In\[\d+\], line (\d+)", ADDRESS.sub("", _plain("\n".join(error.traceback))))
     number = (error.exec_count or 0) - injected
     return f"code cell {number}" + (f", line {lines[-1]}" if lines else "")
@@ -125,9 +125,9 @@ def _plain(text: str) -> str:
 
 @contextmanager
 def _kernel_of_its_own() -> Iterator[Config]:
-    """Yield settings of a Jupyter kernel that communicates through a file and does not use the user's home folder.
+    """Yield the configuration of a Jupyter kernel that uses no network port and no file in the user's home folder.
 
-    The kernel uses no network port, because two kernels that start together can get the same port, and because other
+    A network port would have two problems: two kernels that start at the same time can get the same port, and other
     users of the machine can see the port.
     """
     with tempfile.TemporaryDirectory(prefix="afa-") as folder:

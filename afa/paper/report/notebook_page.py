@@ -37,7 +37,7 @@ def _exporter() -> HTMLExporter:
     from nbconvert.exporters.html import HTMLExporter  # noqa: PLC0415 (slow to load)
 
     return HTMLExporter(  # type: ignore[no-untyped-call]
-        template_name="basic",  # export only the cells, which the report embeds in its own page
+        template_name="basic",  # export only the cells, because the report has its own page
         exclude_input=True,
         exclude_input_prompt=True,
         exclude_output_prompt=True,

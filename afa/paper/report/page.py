@@ -136,9 +136,10 @@ def _figures(
     jobs: Sequence[Mapping[str, Any]],
     said: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return the figures of the report, each with the jobs that computed it.
+    """Return the figures of the report. Each figure is listed with all jobs on which it depends.
 
-    `main` lists the figures with a sentence in `said`. `chapters` maps each chapter of the appendix to its figures.
+    `main` contains the figures for which `said` has a sentence. `chapters` contains all other figures, for each chapter
+    of the appendix.
     """
     main: list[dict[str, Any]] = []
     chapters: dict[str, list[dict[str, Any]]] = {}
@@ -173,7 +174,7 @@ def _figures(
 
 
 def upstream(output: str, jobs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the jobs on which `output` depends, from a provenance file.
+    """Return the jobs on which the file `output` depends. `jobs` are the jobs of a provenance file.
 
     The last job is the job that wrote `output`.
     """
@@ -193,7 +194,10 @@ def _within(path: str, folder: str) -> bool:
 def _compared(
     run: Path, paper: Path, left_out: Mapping[str, str], cohort: Cohort, summary: pd.DataFrame
 ) -> dict[str, Any]:
-    """Return the template values on the comparison with the paper. The lists are empty without a comparison."""
+    """Return the values for the template of the report that compare the run with the paper.
+
+    If the run is not compared with the paper, the lists are empty.
+    """
     if "comparison" in left_out:
         return {"lines": [], "not_run": []}
     comparison, counts, screen, voters = (read_table(run / "comparison", name) for name in COMPARED)

@@ -1,8 +1,9 @@
-"""Compute tables that contain the numbers of the paper's tables and this run's numbers.
+"""Compute tables that compare the paper's printed numbers with the numbers of this run.
 
 A table has one line for each cell of the paper's table, and lines at t = 0, which the paper does not print. A row name
-and a column name identify a cell (`resources/paper`). The functions in `TABLES` map a cell to the line of summary.csv
-with this run's value. If no stage of the run computes the value, the line contains only the paper's number.
+and a column name identify a cell (`resources/paper`). For each cell, a function in `TABLES` identifies the line of
+summary.csv that contains this run's value. If no stage of the run computes this value, the table contains only the
+paper's number.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ calls every pair, but the paper prints few calls.
 class PrintedCell:
     """Keys of the summary line that contains this run's value for a cell of the paper's table.
 
-    The key columns named in `where` have the given values. All other key columns of the line are empty.
+    In this line of the summary, the key columns have the values in `where`. Key columns that are not in `where` are
+    empty.
 
     Attributes
     ----------
@@ -68,7 +70,7 @@ class PrintedCell:
 
 
 class SummaryLines:
-    """A run's summary, whose lines are looked up by their key columns.
+    """The summary of a run. A line is found by the values of its key columns.
 
     Parameters
     ----------
@@ -86,7 +88,10 @@ class SummaryLines:
             raise ReportError(Fault(f"summary line {twice}", "2 lines or more", "one", "run its stage again"))
 
     def find(self, where: Mapping[str, Any]) -> pd.Series | None:
-        """Return the line whose key columns equal `where` (other keys are empty), or None if the line is missing."""
+        """Return the line that has the values in `where`, and no values in other key columns.
+
+        If it is missing, return None.
+        """
         place = self._places.get(tuple(where.get(key) for key in self._keys))
         return None if place is None else self.rows.iloc[place]
 
@@ -116,10 +121,10 @@ def paper_table(name: str, printed: pd.DataFrame, summary: SummaryLines, *, n_fe
 
 
 def beside_paper(name: str, paper: str | Path, rows: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:
-    """Return `paper_table` for a notebook, with the printed table read from the folder `paper`.
+    """Return the table of `paper_table` for a notebook. The printed table is read from the folder `paper`.
 
-    Names of columns at full observation contain this cohort's number of features instead of 216. For a cohort from a
-    table, which the paper did not study, the values of `paper` and `difference` are missing.
+    In column names such as `t=216` (full observation), 216 is replaced by this cohort's number of features. If the
+    cohort was read from a table, the paper did not study it. The values of `paper` and `difference` are then missing.
     """
     printed = pd.read_csv(Path(paper) / f"{name}.csv")
     cells = paper_table(name, printed, SummaryLines(rows), n_features=len(cohort.features))
@@ -180,8 +185,9 @@ def _answered(cell: PrintedCell, paper: float | None, summary: SummaryLines) -> 
 def _random_sign(row: str, _: str) -> PrintedCell | None:
     method = "kl_nonzero" if row == "kl" else METHODS[row]
     keys = EVERY | {"table": "sign_accuracy_random", "metric": "accuracy", "method": method, "allocation": "random"}
-    # The paper says that a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle). The paper's row
-    # `kl` is compared with `kl_nonzero`. The value that counts zero votes is also shown.
+    # The paper says that a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle). Therefore, the
+    # paper's row `kl` is compared with `kl_nonzero`, which ignores zero votes. The accuracy of `kl` is shown in the
+    # column `also`.
     also = {"zero votes counted": {"method": "kl"}} if row == "kl" else {}
     return PrintedCell(keys | {"target": "likelihood"}, also=also)
 
@@ -226,7 +232,8 @@ def _layer_one(row: str, column: str) -> PrintedCell | None:
         name, allocation = method.removesuffix("_maxent"), "random" if is_random else "largest_unary"
         keys = {"method": name, "allocation": allocation, "stratum": "binary"}
     else:
-        # The l1 bracket does not depend on the score, so both printed l1 rows are compared with the same summary line.
+        # The L1 score bounds are the same for all methods. Therefore, both printed L1 rows are compared with one
+        # summary line.
         name = "wald" if bracket == "L1" else METHODS[method]
         keys = {"method": name, "allocation": "random" if is_random else "informed", "target": "likelihood"}
     where = EVERY | keys | {"table": "bracket_rate", "metric": "rate", "reference": BRACKETS[bracket]}
@@ -257,7 +264,7 @@ def _layer_zero(row: str, column: str) -> PrintedCell | None:
 
 
 def _grid(rule: str, gain: str, schedule: str) -> dict[str, str | None]:
-    """Return the key columns of a rule, gain and schedule. Random orders have no gain and only one schedule."""
+    """Return the key columns for a rule, a gain and a schedule. Random orders have no gain and only one schedule."""
     allocation = ALLOCATIONS[rule]
     if allocation == "random":
         where = {"allocation": allocation, "gain": None, "schedule": "every"}
@@ -299,12 +306,12 @@ TABLES: Mapping[str, Callable[[str, str], PrintedCell | None]] = {
 
 
 def binary_form(rows: pd.DataFrame, *, rounds: Sequence[int], variant: str | None = None) -> pd.DataFrame:
-    """Return a table with a line for each (target, method) and a column for each t, as tab:classification_with_llm.
+    """Return a table in the form of tab:classification_with_llm, with one line for each target and method.
 
-    A cell such as `0.53 (+29.7 / +30.6)` contains the accuracy under random order and, in brackets, the percentage
-    points added by choosing features with `f_target` and with `cmi`. The gain `f_target` predicts the score of the row,
-    or `two_elbo` in the row `wald`. A target without cases has no line. A cell is empty if the summary has no value at
-    t.
+    There is one column for each t. In a cell such as `0.53 (+29.7 / +30.6)`, 0.53 is the accuracy under random order.
+    The numbers in brackets are the percentage points that are gained by choosing features with `f_target` and with
+    `cmi`. In the row `wald`, the gain `f_target` is computed from the score `two_elbo`; in any other row, from the
+    score of the row. A target without cases has no line. A cell is empty if the summary has no value at t.
 
     Parameters
     ----------

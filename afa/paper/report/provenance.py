@@ -1,7 +1,7 @@
 """Trace every file of a run back to its source files through Snakemake's job records.
 
-Snakemake saves a record for each finished job, so that the records describe the jobs that actually ran. A run can be
-exported as an RO-Crate, a standard description of files and jobs that archives can read.
+Snakemake saves a record of each finished job. Therefore, the records describe exactly the jobs that ran. A run can be
+exported as an RO-Crate. RO-Crate is a standard format for the description of files and jobs, and archives can read it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Job:
 
 
 class Records:
-    """Find the record that Snakemake saved for a job by the path of one of the job's outputs.
+    """Find the record that Snakemake saved for a job. The job is given by the path of one of its outputs.
 
     `folder` is a project's folder `.snakemake`.
 
@@ -93,7 +93,7 @@ class Records:
             self._records = DbPersistence(nolock=True, path=place)
 
     def job(self, output: str) -> Job | None:
-        """Return the job that wrote `output` (without the digests of its outputs), or None if the job has no record."""
+        """Return the job that wrote the file `output`, without digests of outputs, or None if the job has no record."""
         record = None if self._records is None else self._records.metadata(IOFile(output))
         if record is None:
             return None
@@ -113,8 +113,7 @@ class Records:
 def check_jobs(jobs: Iterable[Job], root: Path) -> None:
     """Raise a `ReportError` if inputs of the jobs have changed since the jobs ran.
 
-    Files of shards, which the workflow has already removed, are not checked. The paths of the jobs are relative to
-    `root`.
+    Inputs that no longer exist, such as removed shards, are not checked. The paths of the jobs are relative to `root`.
     """
     step, faults, now = "remove what was made of it, and give the same command again", [], dict[str, str]()
     for job in jobs:
@@ -129,7 +128,7 @@ def check_jobs(jobs: Iterable[Job], root: Path) -> None:
 
 
 def _code_digests(params: Iterable[Any]) -> Iterator[str]:
-    """Yield the code digests among a job's parameters, which Snakemake records as Python literals."""
+    """Yield the code digests in the parameters of a job. Snakemake records each parameter as a Python literal."""
     for param in params:
         digits = str(param).strip("'\"").partition(" ")[0]
         if digits and len(digits) % DIGEST_LENGTH == 0 and set(digits) <= set("0123456789abcdef"):
@@ -138,7 +137,7 @@ def _code_digests(params: Iterable[Any]) -> Iterator[str]:
 
 
 def _packages(params: Iterable[Any]) -> str:
-    """Return the package versions in a job's parameters, where they follow the code digest."""
+    """Return the package versions in the parameters of a job. In a parameter, the versions follow the code digest."""
     texts = (str(param).strip("'\"").partition(" ")[2] for param in params)
     return next((text for text in texts if text.startswith(f"{NUMERICS[0]} ")), "")
 
@@ -148,7 +147,9 @@ def _time(seconds: float | None) -> str:
 
 
 def trace(targets: Iterable[str], job_of: Callable[[str], Job | None]) -> list[Job]:
-    """Return the jobs on which `targets` depend, without duplicates. A job follows the jobs whose outputs it needs.
+    """Return the jobs on which `targets` depend, without duplicates.
+
+    The jobs whose outputs a job needs are before that job.
 
     Parameters
     ----------
@@ -176,10 +177,10 @@ def trace(targets: Iterable[str], job_of: Callable[[str], Job | None]) -> list[J
 
 
 def write_provenance(jobs: Iterable[Job], path: Path, *, root: Path, lock: Path) -> None:
-    """Write JSON with the jobs, the SHA-256 of every file that the jobs wrote, and the environment.
+    """Write a JSON file with the jobs, the SHA-256 of every file that the jobs wrote, and the environment.
 
-    `made_with` maps package versions (`Job.packages`) to the rules that ran with these versions. Parts of a run may
-    have been computed earlier with other versions. `environment` describes the environment in which this function is
+    In the file, `made_with` maps package versions (`Job.packages`) to the rules that ran with these versions. Jobs that
+    ran earlier may have used different versions. `environment` describes the environment in which this function is
     called.
 
     Parameters
@@ -219,10 +220,12 @@ def _digests(outputs: Iterable[str], root: Path) -> dict[str, str]:
 
 
 def write_crate(run: Path, license_url: str) -> Path:
-    """Write `ro-crate-metadata.json`, which turns a folder of results into an RO-Crate, and return the file's path.
+    """Write `ro-crate-metadata.json` into a folder of results, and return the path of the file.
+
+    With this file, the folder is an RO-Crate.
 
     The file follows the profile Process Run Crate, and describes each job of `provenance.json` as an action with inputs
-    and outputs. A file that is outside the folder, or no longer exists, is only listed with its digest.
+    and outputs. If a file is outside the folder or no longer exists, only its path and its digest are written.
 
     Parameters
     ----------
@@ -255,9 +258,9 @@ def write_crate(run: Path, license_url: str) -> Path:
     known: dict[str, Entity] = {}
 
     def entity(path: str, digest: str) -> Entity:
-        """Return the RO-Crate entity of a file or folder of a job.
+        """Return the RO-Crate entity of a file or folder that a job read or wrote.
 
-        The crate has only the name and the digest of a path outside the crate.
+        If the path is outside the crate, the entity contains only the path and the digest.
         """
         if path in known:
             return known[path]

@@ -1,7 +1,7 @@
 """Write CSV tables for readers, and a data dictionary with type, unit and meaning of each table column.
 
 The meanings of columns are in `afa/paper/experiments/columns.csv`. In the dictionary, a table of a workflow stage is
-named `stage/table`. A CSV table for readers has the name of its file.
+named `stage/table`, and a CSV table for readers is named after its file.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ def publish(
     *,
     n_features: int,
 ) -> None:
-    """Write the folder of tables for readers. If an error occurs, no incomplete folder remains.
+    """Write CSV tables for readers into a folder. If an error occurs, no incomplete folder remains.
 
-    The folder contains the tables that compare the paper with this run. Its table `data_dictionary` describes the
-    columns of these tables, of `summary.csv` and of the Parquet files of the stages.
+    The folder contains the tables that compare the paper with this run, and the table `data_dictionary`. The table
+    `data_dictionary` describes the columns of all tables in the folder, of `summary.csv` and of the Parquet files of
+    the stages.
 
     Parameters
     ----------

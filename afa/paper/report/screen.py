@@ -1,4 +1,4 @@
-"""Compute the report's first screen: values of twelve effects in the paper, in this run and in other runs."""
+"""Compute the first screen of the report: the values of twelve effects in the paper, in this run and in other runs."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ EFFECT_ROUNDING = 0.015
 class Statement(Strict):
     """Describe one effect: the sources of the paper's number and of this run's number, and why the two numbers differ.
 
-    `claim` or `cell` names the line of the comparison with both numbers. Alternatively, the printed number is the
-    difference of the two cells in `less`, and this run's number is in the summary line `line`.
+    If `claim` or `cell` is given, it names a line of the comparison, which contains both numbers. If `less` is given
+    instead, the paper's number is the difference of the two printed cells in `less`, and this run's number is in the
+    summary line `line`.
 
     Attributes
     ----------
@@ -98,7 +99,7 @@ class StoredEffects(Strict):
 def screen_table(statements: Sequence[Statement], comparison: pd.DataFrame, reader: Reader) -> pd.DataFrame:
     """Return a table with one row for each effect, and the columns `COLUMNS`.
 
-    The numbers of effects are in percentage points or per cent.
+    All numbers in the table are in percentage points or per cent.
 
     Parameters
     ----------
@@ -128,9 +129,9 @@ def of_voters(
     answers: Mapping[str, pd.DataFrame],
     reader: Reader,
 ) -> pd.DataFrame:
-    """Return the effects computed from the answers of each voter (run of a language model) alone.
+    """Compute the effects from the answers of each single voter (one run of a language model).
 
-    The table has one row for each voter and each effect that has a number.
+    For each voter, the table has one row for each effect that has a number.
 
     Parameters
     ----------
@@ -192,8 +193,9 @@ def spoken(value: float) -> str:
 def _numbers(statement: Statement, places: Mapping[str, Row], reader: Reader) -> dict[str, Any]:
     """Return the paper's number, this run's number and the verdict for an effect. Shares are in per cent.
 
-    The verdict on a claim or a printed cell is copied from the line of the comparison. If the effect is a difference of
-    two printed shares, the printed difference is compared with the paired difference of this run.
+    If the effect is a claim or a printed cell, the verdict is copied from the comparison of the run with the paper. If
+    the effect is the difference of two printed shares, this difference is compared with the paired difference in this
+    run.
     """
     if statement.less is None or statement.line is None:
         row = places[statement.claim or statement.cell or ""]
@@ -216,7 +218,7 @@ def _numbers(statement: Statement, places: Mapping[str, Row], reader: Reader) ->
 
 
 def stored_effects_of(run: Path) -> StoredEffects:
-    """Return the effects of a finished run as a `StoredEffects` object, which can be stored."""
+    """Return the effects of a finished run in the form in which they are stored."""
     table = read_table(run / "comparison", "screen")
     rows = table[table["ours"].notna()].fillna({"low": table["ours"], "high": table["ours"]}).set_index("id")
     numbers_of = {str(name): tuple(numbers) for name, *numbers in rows[["ours", "low", "high"]].round(2).itertuples()}
@@ -233,7 +235,7 @@ def stored_effects_of(run: Path) -> StoredEffects:
 def basis(config: Mapping[str, Any]) -> str:
     """Return a digest of the settings that affect a run's values of the paper's effects.
 
-    `config` is a run's complete configuration, as in its `config.json`.
+    `config` is the complete configuration of a run, read from `config.json`.
     """
     described = [STAGES[name] for name in EFFECT_STAGES]
     keys = {key.partition(".")[0] for stage in described for key in (*stage.settings, *(stage.summary or ()))}

@@ -1,4 +1,4 @@
-"""Write the texts, tables and figures of the report that compare a run with the paper.
+"""Write the parts of the report that compare a run with the paper: texts, tables and figures.
 
 This module also writes the sections on language models and the sentence above each figure.
 """
@@ -106,7 +106,7 @@ class ShownCell(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """All effects with the same outcome, and the first sentence of the paragraph about these effects."""
+    """All effects that have the same outcome, and the first sentence of a paragraph about them."""
 
     outcome: str
     lead: str
@@ -130,7 +130,7 @@ NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight",
 
 
 def tallies(table: pd.DataFrame) -> list[Tally]:
-    """Return the first screen's effects that have an outcome, grouped by outcome, in the order of `OUTCOMES`.
+    """Group the effects of the first screen by outcome, in the order of `OUTCOMES`. Skip effects without an outcome.
 
     Parameters
     ----------
@@ -158,8 +158,8 @@ def counted_as(n: int) -> str:
 def sentences(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
     """Return the paragraphs of the first screen. A paragraph is a first sentence and a list of further sentences.
 
-    The first paragraph counts the effects that reproduce. One paragraph for each group of `tallies` follows. The last
-    paragraph explains why effects differ from the paper.
+    The first paragraph states how many effects reproduce. The next paragraphs are about one group of effects
+    (`tallies`) each. The last paragraph explains why effects differ from the paper.
     """
     groups = tallies(table)
     judged = [row for group in groups for row in group.rows]
@@ -177,7 +177,9 @@ def sentences(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
 
 
 def spread(voters: pd.DataFrame) -> dict[str, tuple[float, float]]:
-    """Return a mapping of each effect's id to its smallest and largest value over the voters (runs of language models).
+    """Return the smallest and the largest value of each effect over the voters (runs of language models).
+
+    The keys of the result are the ids of the effects.
 
     Parameters
     ----------
@@ -194,7 +196,7 @@ def spread(voters: pd.DataFrame) -> dict[str, tuple[float, float]]:
 def voters_said(table: pd.DataFrame, voters: pd.DataFrame) -> tuple[str, list[str]] | None:
     """Return a paragraph on the effects whose outcome changes if only one voter's answers are used.
 
-    The function returns None if no effect has an outcome from one voter's answers.
+    If no effect has an outcome for any single voter, return None.
 
     Parameters
     ----------
@@ -231,7 +233,10 @@ def voters_said(table: pd.DataFrame, voters: pd.DataFrame) -> tuple[str, list[st
 
 
 def _causes(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a sentence for each reason why effects differ from the paper. The reason of most effects is first."""
+    """Yield a sentence for each reason why effects differ from the paper.
+
+    The reason that explains the most effects is first.
+    """
     said: dict[str, list[Row]] = {}
     for row in rows:
         if row["because"]:
@@ -253,7 +258,7 @@ def _listed(rows: Sequence[Row]) -> str:
 
 
 def title_of(table: pd.DataFrame) -> str:
-    """Return a sentence with the numbers of effects that reproduce, have another size, or do not reproduce."""
+    """Return a sentence that counts the effects: reproduced, reproduced with another size, and not reproduced."""
     found = {group.outcome: len(group.rows) for group in tallies(table)}
     judged = sum(found.values())
     if not judged:
@@ -269,11 +274,11 @@ def title_of(table: pd.DataFrame) -> str:
 
 
 def figure(table: pd.DataFrame, carried: Sequence[StoredEffects], here: str, voters: pd.DataFrame) -> Markup:
-    """Return an SVG figure of all effects that are differences, in the paper, in this run and in other runs.
+    """Return an SVG figure of all effects that are differences of two shares.
 
-    The paper's value is a diamond, the value of this run is a disc, and values of other runs are squares. Each tick
-    above a disc is the value computed from one voter's answers. The figure is narrow, and names are above the rows, so
-    that the figure fits the screen of a telephone.
+    Diamonds mark the paper's values, discs mark values of this run, and squares mark values of other runs. A tick above
+    a disc marks the value that is computed from the answers of one voter. The figure fits the screen of a telephone: it
+    is narrow, and the name of each effect is above its row.
     """
     rows = table[(table["unit"] == DIFFERENCE) & table["ours"].notna() & table["paper"].notna()].set_index("id")
     ours = rows[["ours", "low", "high"]].set_axis(["value", "low", "high"], axis=1).bfill(axis=1)
@@ -305,9 +310,9 @@ def figure(table: pd.DataFrame, carried: Sequence[StoredEffects], here: str, vot
 
 
 def counted(verdicts: pd.DataFrame) -> Iterator[tuple[str, dict[str, int]]]:
-    """Yield the number of verdicts with each direction and each size, first for the paper's tables, then for claims.
+    """Count the verdicts by direction and by size, first for the paper's tables, then for the paper's claims.
 
-    Each item is a description and a mapping of directions and sizes to counts.
+    Yield two items. An item consists of a description and {direction or size: number of verdicts}.
 
     Parameters
     ----------
@@ -336,9 +341,10 @@ def errata_title(text: str) -> str:
 
 
 def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return name, title and blocks of every printed table, in the paper's order of rows and columns.
+    """Return the name, the title and the blocks of each printed table. Rows and columns are in the paper's order.
 
-    A block contains the rows of a table that have the same columns, as a mapping of row names to cells.
+    A block contains the rows of a table that have the same columns. It maps the name of each row to the cells of the
+    row.
 
     Parameters
     ----------
@@ -358,7 +364,7 @@ def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _side_by_side(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield column names in parts of at most `WIDEST` columns. Columns of the same t are in the same part.
+    """Split column names into groups of at most `WIDEST` names. Columns of the same t are in the same group.
 
     >>> list(_side_by_side(["t=1 a", "t=1 b", "t=2 a", "t=2 b", "t=3 a", "t=3 b", "t=4 a", "t=4 b"]))
     [('t=1 a', 't=1 b', 't=2 a', 't=2 b', 't=3 a', 't=3 b'), ('t=4 a', 't=4 b')]
@@ -414,11 +420,11 @@ def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def choosing(summary: pd.DataFrame) -> tuple[str, list[str]] | None:
-    """Return a paragraph (first sentence, other sentences) on a language model that chooses features itself.
+    """Return a paragraph on a language model that chooses features itself: first sentence and other sentences.
 
-    The model is compared with the planner, with the planner's decision from the features that the model chose, and with
-    the best constant answer. At each t above 0, every method's answer is compared with the answer at full observation.
-    The function returns None if no language model chose features.
+    The model is compared with three alternatives: the planner with its own features, the planner with the features that
+    the model chose, and the best constant answer. At each t above 0, the answer of each method is compared with the
+    answer at full observation. If no language model chose features, return None.
     """
     lines = SummaryLines(summary[(summary["table"] == "llm_choosing") & (summary["target"] == "likelihood")])
     keys = {"table": "llm_choosing", "target": "likelihood"}
@@ -463,7 +469,7 @@ def _joined(parts: Sequence[object]) -> str:
 
 
 def settings_beside(printed: pd.DataFrame, config: Mapping[str, Any], entities: int, features: int) -> list[Row]:
-    """Return the settings of the paper and of a run side by side: symbol, description and both values.
+    """Return a row for each setting of the paper: symbol, description, the paper's value and the run's value.
 
     Parameters
     ----------
@@ -489,7 +495,7 @@ def settings_beside(printed: pd.DataFrame, config: Mapping[str, Any], entities: 
 
 
 def complexity(summary: pd.DataFrame, bundle: Bundle, cases: int) -> list[Row]:
-    """Return the paper's statements on the computing cost of a round, beside the counts of this run.
+    """Return the paper's statements on the computing cost of one step t, and the corresponding counts of this run.
 
     The list is empty if the run has no counts. In each row, `what` is the operation, `paper` is the paper's statement,
     and `counted` is the number in this run.
@@ -542,7 +548,7 @@ def rounds_said(features: int) -> str:
 
 
 def f_target_said(summary: pd.DataFrame, jobs: pd.DataFrame, patients: int) -> str:
-    """Return a sentence on accuracy and run time of the gain `f_target` on all patients, or "" if the run lacks them.
+    """Return a sentence on the accuracy and the run time of the gain `f_target`, or "" if the run has no such numbers.
 
     Parameters
     ----------
@@ -583,7 +589,7 @@ def not_run(comparison: pd.DataFrame, cohort: str) -> list[str]:
 
 
 def findings(summary: pd.DataFrame) -> dict[str, str]:
-    """Return a mapping of each figure to a sentence on its main numbers. Figures with missing numbers are skipped."""
+    """Return {name of a figure: sentence on its main numbers}. Figures with missing numbers are skipped."""
     lines, said = SummaryLines(summary), {}
     for name, (words, readings) in SENTENCES.items():
         values = [np.nan if (line := lines.find(keys)) is None else 100 * line["value"] for keys in readings]

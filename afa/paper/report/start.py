@@ -1,7 +1,7 @@
-"""Write the messages before a run's first job: the estimated time and memory, and possible obstacles.
+"""Write the messages that are printed before the first job of a run: estimated time and memory, and possible obstacles.
 
-Time and memory come from stored runs (`resources/benchmarks`), which were measured on another machine. The estimate
-ignores differences in settings and bundle.
+The estimate is the time and memory of a stored run (`resources/benchmarks`) on another machine. Differences in settings
+and bundle are ignored.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _existing(path: Path) -> Path:
 
 
 def free_memory(meminfo: Path = MEMINFO, cgroup: Path = CGROUP) -> float | None:
-    """Return the memory in MB available to new processes, as the kernel or container reports, or None if unknown."""
+    """Return the memory that new processes can use, in MB, or None if kernel and container report no number."""
     lines = _text(meminfo).splitlines()
     available = [float(line.split()[1]) * 1024 / MEGABYTE for line in lines if line.startswith("MemAvailable:")]
     limit, used = _text(cgroup / "memory.max").strip(), _text(cgroup / "memory.current").strip()
@@ -118,7 +118,7 @@ def size_text(megabytes: float) -> str:
 
 
 def minutes(seconds: float) -> str:
-    """Return a time in seconds as text, in minutes, or in hours from ninety minutes on.
+    """Return a time as text: in minutes, or in hours if it is at least ninety minutes.
 
     >>> minutes(20), minutes(720), minutes(9000)
     ('1 min', '12 min', '2.5 h')

@@ -62,7 +62,7 @@ def overlaps(bundle: Bundle, apart: Floats, order: Sequence[str]) -> pd.DataFram
 
 
 def named_solves(rounds: pd.DataFrame, convergence: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of two tables of mean-field solves, with a column `solve` that names the solved model.
+    """Join two tables of mean-field solves, and add a column `solve` that names the solved model.
 
     Parameters
     ----------
@@ -78,16 +78,20 @@ def named_solves(rounds: pd.DataFrame, convergence: pd.DataFrame) -> pd.DataFram
 
 
 def work_of(solves: pd.DataFrame, *keys: str) -> pd.DataFrame:
-    """Return, for rows with equal `keys`, the sums of `WORK`, the mean `sweeps` of a solve, and the `capped_share`."""
+    """Group mean-field solves by the columns `keys`, and return the sums of the columns `WORK` for each group.
+
+    The column `sweeps` is the mean number of sweeps of a solve. The column `capped_share` is the share of solves that
+    reached the largest number of damped sweeps.
+    """
     work = solves.groupby(list(keys), sort=False)[WORK].sum()
     return work.assign(sweeps=work["iterations"] / work["solves"], capped_share=work["capped"] / work["solves"])
 
 
 def contraction_by_entity(contraction: pd.DataFrame) -> pd.DataFrame:
-    """Return the convergence criterion beta L^2 for each entity: for its model (`alone`), its `closure` and its duels.
+    """Return the convergence criterion beta L^2 of each entity's model (`alone`), its `closure` and its duels.
 
-    Rows are sorted by the column `alone`. The columns `min`, `median` and `max` summarise the values of the entity's
-    duels.
+    A duel is a comparison of two entities. The columns `min`, `median` and `max` summarise the values of all duels of
+    an entity. Rows are sorted by the column `alone`.
     """
     duels = contraction[contraction["model"] == "duel"]
     sides = [duels[[side, "contraction"]].set_axis(["name", "contraction"], axis=1) for side in ("entity", "opponent")]
@@ -101,14 +105,17 @@ def contraction_by_entity(contraction: pd.DataFrame) -> pd.DataFrame:
 
 
 def log_odds_error(odds: pd.DataFrame) -> pd.Series:
-    """Return mean-field log-odds minus exact log-odds, in nats, for each state (`ERROR_KEYS`) with both values."""
+    """Return the error of the mean-field log-odds (mean-field minus exact), in nats.
+
+    There is one error for each state (values of `ERROR_KEYS`) in which both log-odds are known.
+    """
     both = odds.pivot(index=ERROR_KEYS, columns="inference", values="raw").reindex(columns=["mean_field", "exact"])
     both = both.dropna()
     return (both["mean_field"] - both["exact"]).rename("error")
 
 
 def bundle_table(bundle: Bundle) -> pd.DataFrame:
-    """Return a table with one row for each entity: number of features, potentials counted by sign, and prior log-odds.
+    """Return a table with one row for each entity: number of features, numbers of potentials by sign, prior log-odds.
 
     For a bundle with probabilities, the table also contains the number of features with probabilities and the number of
     couplings that both classes share.
@@ -138,9 +145,10 @@ def bundle_table(bundle: Bundle) -> pd.DataFrame:
 def feature_table(bundle: Bundle) -> pd.DataFrame:
     """Return a table with one row for each feature of a bundle.
 
-    A row contains the numbers of entities with a positive and with a negative unary, the numbers of couplings by sign,
-    and the cost if the bundle has costs. If the bundle has features.csv or probabilities, a row also contains the
-    possible values, the range, and the background probabilities of low and high values.
+    A row contains four counts: entities with a positive unary potential, entities with a negative unary potential,
+    positive couplings, and negative couplings. If the bundle has a features.csv, the row also contains the possible
+    values and the range. If the bundle has probabilities, the row also contains the background probabilities of low and
+    high values. If the bundle has costs, the row also contains the cost.
     """
     features, packed = len(bundle.features), bundle.packed
     ends, signs = np.concatenate([packed.row, packed.column]), np.tile(np.sign(packed.value), 2)
@@ -173,19 +181,21 @@ def _range(low: float, high: float) -> str:
 
 
 def gains_of(rows: pd.DataFrame) -> list[str]:
-    """Return the distinct gains in a summary's rows, in order of appearance, or [""] if no rule uses a gain."""
+    """Return all gains in the rows of a summary, each once, or [""] if no rule uses a gain."""
     return [str(gain) for gain in rows["gain"].dropna().unique()] or [""]
 
 
 def schedules_of(rows: pd.DataFrame) -> list[str]:
-    """Return the distinct schedules of rules, in order of appearance (of `random` only if no other rule ran)."""
+    """Return the schedules of all rules except `random`, each once. If only `random` ran, return its schedules."""
     named = rows.dropna(subset=["allocation"])
     scheduled = named[named["allocation"] != RANDOM]
     return [str(schedule) for schedule in (named if scheduled.empty else scheduled)["schedule"].unique()]
 
 
 def rules_under(rows: pd.DataFrame, gain: str, schedule: str) -> dict[str, pd.DataFrame]:
-    """Return a mapping of each rule to its summary rows with the given schedule, and with the given gain or no gain.
+    """Group summary rows by rule.
+
+    Only rows with the given schedule, and with the given gain or without a gain, are used.
 
     The rule `random` is included under every schedule.
     """
@@ -197,7 +207,7 @@ def rules_under(rows: pd.DataFrame, gain: str, schedule: str) -> dict[str, pd.Da
 def few(parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """Return at most four rules, because a figure panel with more lines is hard to read.
 
-    The function returns the rules of the paper's table, or the first four rules if the paper's own rule is missing.
+    If the run used the paper's own rule, return the rules of the paper's table. Otherwise, return the first four rules.
     """
     known = {rule: part for rule, part in parts.items() if rule in ALLOCATIONS.values()}
     chosen = known if PRIORITY in known else parts
@@ -210,9 +220,10 @@ def printed_schedule(schedules: Sequence[str]) -> str:
 
 
 def by_cell(rows: pd.DataFrame, column: str, *, index: Sequence[str] = CELL) -> pd.DataFrame:
-    """Return a table with one row for each combination of `index`, and one column for each entry of `column`.
+    """Return a table with one row for each combination of values in the columns `index`.
 
-    The values are taken from the column `shown` if the rows have this column, else from `value`.
+    The table has one column for each value in `column`. The cells are taken from the column `shown` if the rows have
+    this column, else from the column `value`.
     """
     index = list(index)
     named = rows.fillna(dict.fromkeys(index, ""))
@@ -221,13 +232,13 @@ def by_cell(rows: pd.DataFrame, column: str, *, index: Sequence[str] = CELL) -> 
 
 
 def by_round(rows: pd.DataFrame, rounds: Sequence[int], *, index: Sequence[str] = CELL) -> pd.DataFrame:
-    """Return the table of `by_cell` with one column for each of the given rounds t."""
+    """Return the table of `by_cell` with one column for each number of observed features t in `rounds`."""
     wide = by_cell(rows[rows["t"].isin(rounds)], "t", index=index)
     return wide.set_axis([f"t={t:.0f}" for t in wide.columns], axis="columns")
 
 
 def with_interval(rows: pd.DataFrame, *, scale: float = 1.0, digits: int = 0, signed: bool = False) -> pd.DataFrame:
-    """Return the rows with a column `shown`: value and interval as text, such as `+2.5 [+2.2, +2.8]`.
+    """Add a column `shown` to the rows: the value and its interval as text, such as `+2.5 [+2.2, +2.8]`.
 
     A missing value is shown as a dash.
     """
@@ -245,7 +256,7 @@ def with_interval(rows: pd.DataFrame, *, scale: float = 1.0, digits: int = 0, si
 
 
 def verdict(low: float, high: float) -> str:
-    """Return in words whether the interval of a difference supports the claim that the difference is above 0."""
+    """Return, in words, whether a difference is above 0 according to its interval."""
     if np.isnan(low) or np.isnan(high):
         return "no interval"
     if low > 0:
@@ -254,7 +265,7 @@ def verdict(low: float, high: float) -> str:
 
 
 def priority_claims(rows: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
-    """Return differences in sign accuracy between the rules in `CLAIMS` at t = 150, in points (sec:eval_alloc).
+    """Return the differences in sign accuracy at t = 150 between the rules in `CLAIMS`, in points (sec:eval_alloc).
 
     The columns are `CLAIM_COLUMNS`. Pairs of rules that the run did not compare are skipped.
 

@@ -1,16 +1,18 @@
 """Compare a run's numbers with the numbers and claims of the paper, and return verdicts.
 
-The *direction* of a verdict says whether an effect or a statement holds, according to intervals over patients. The
-*size* of a verdict describes the ratio of an effect to the printed effect. For any other number, the size describes the
-distance from the printed number, in points. The error of a printed number is estimated from the spread over this run's
-patients and the paper's number of patients. The function `outcome` combines direction and size into one word (see
+An effect is a difference of two shares. The *direction* of a verdict says whether an effect or a statement in words
+holds, according to intervals over patients. The *size* of a verdict on an effect describes the ratio of this run's
+effect to the printed effect. The size of a verdict on any other number describes the distance of this run's number from
+the printed number. The error of a printed number is estimated from the interval of this run's number and the numbers of
+patients in this run and in the paper. The function `outcome` combines direction and size into one word (see
 docs/comparison.md).
 
-`resources/paper/answers.yaml` lists the cells of the paper's printed tables and the claims that this run is compared
-with. A *reading* is a short name of a line of the summary, such as `chaos t=10 stratum=chaotic`. A reading begins with
-a name in `lines` of answers.yaml, which stands for values of key columns. Key values to add or change follow the name.
-`t=M` means full observation. A *relation* compares a reading with another reading or with a number, using `>`, `<` or
-`=`. In a relation, `2 *` before a reading doubles the reading's number.
+`resources/paper/answers.yaml` defines how a run is compared with each cell of the paper's tables and with each claim.
+In this file, a *reading* is a short name of a line of summary.csv, such as `chaos t=10 stratum=chaotic`. The first word
+of a reading (`chaos`) is a name in `lines` of answers.yaml, and stands for the values of several key columns. The other
+words of a reading (`t=10`) add or change values of key columns. `t=M` means full observation. A *relation* is a
+comparison of two numbers by `>`, `<` or `=`. The left number is given by a reading, and the right number by a reading
+or as a constant. `2 * chaos t=10` means twice the number that `chaos t=10` names.
 """
 
 from __future__ import annotations
@@ -93,13 +95,14 @@ class Number:
         return replace(self, value=self.value * factor, low=self.low * factor, high=self.high * factor)
 
     def complement(self) -> Number:
-        """Return 1 minus the share, with the interval of the complement."""
+        """Return the number 1 minus this share, with its interval."""
         return replace(self, value=1 - self.value, low=1 - self.high, high=1 - self.low)
 
     def in_unit(self, unit: str) -> Number:
         """Return the number converted to the paper's unit.
 
-        A value in per cent becomes a share between 0 and 1, unless the paper prints per cent or percentage points.
+        If the paper prints neither per cent nor percentage points, a number in per cent becomes a share between 0 and
+        1.
         """
         in_hundredths = self.unit in HUNDREDTHS and unit not in HUNDREDTHS
         return replace(self.scaled(0.01) if in_hundredths else self, unit=unit)
@@ -137,15 +140,18 @@ class Printed:
     def error(self, ours: Number, patients: float) -> float:
         """Return an estimate of half the width of the paper's interval, or 0 if `patients` is None.
 
-        The estimate is half the width of this run's interval, times the root of (this run's patients / the paper's
-        patients).
+        The estimate is half the width of this run's interval, times the square root of the ratio of patient numbers
+        (this run's number divided by the paper's number).
         """
         return 0.0 if self.patients is None else ours.half * math.sqrt(patients / self.patients)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A verdict in three texts: direction (empty for a number that is no effect), size (may be empty) and reason."""
+    """A verdict on a number or a statement.
+
+    The direction is empty if the number is not an effect (a difference of two shares). The size may be empty.
+    """
 
     direction: str
     size: str = ""
@@ -153,7 +159,7 @@ class Verdict:
 
 
 def judge(printed: Printed, ours: Number, patients: float) -> Verdict:
-    """Return the verdict on a number of this run, compared with a printed number in the same unit.
+    """Compare a number of this run with a printed number in the same unit, and return the verdict.
 
     `patients` is the number of patients from whom this run's number was computed.
     """
@@ -177,12 +183,13 @@ def _apart(apart: float, together: float) -> str:
 
 
 def _judge_effect(printed: float, ours: Number, error: float) -> Verdict:
-    """Return the verdict on a difference of shares, from its interval and its ratio to the printed difference.
+    """Return the verdict on an effect (a difference of two shares).
 
-    An effect exists if its interval excludes 0. If the printed effect and this run's effect exist, their signs and
-    their ratio determine the verdict. An effect that exists only in this run contradicts the paper if its distance from
-    the printed number exceeds the combined error of both numbers. If an effect exists only in the paper, the verdict is
-    "unclear" if this run's interval contains the printed number, else "no effect here".
+    An effect is present in this run (or in the paper) if its interval excludes 0. If the effect is present in both, the
+    verdict depends on the signs and the ratio of the two numbers. If the effect is present only in this run, the
+    verdict is "effect only here" if the two numbers differ by more than their combined error, else "holds". If the
+    effect is present only in the paper, the verdict is "unclear" if this run's interval contains the printed number,
+    else "no effect here".
 
     Parameters
     ----------
@@ -208,7 +215,7 @@ def _judge_effect(printed: float, ours: Number, error: float) -> Verdict:
 
 
 def outcome(row: Mapping[Any, Any]) -> str:
-    """Return the outcome of a line with a verdict, or "" if the verdict is empty or in `UNJUDGED`."""
+    """Return the outcome of a line of the comparison, or "" if its verdict is empty or in `UNJUDGED`."""
     verdict, size = row["verdict"], row["size"]
     if verdict in UNJUDGED or not (verdict or size):
         return ""
@@ -218,14 +225,19 @@ def outcome(row: Mapping[Any, Any]) -> str:
 
 
 def verdict_words(row: Mapping[Any, Any]) -> str:
-    """Return direction and size of a verdict as one phrase. The size *another size* replaces the direction *holds*."""
+    """Return the direction and the size of a verdict as one phrase.
+
+    If the direction is *holds* and the size is *another size*, the phrase is *another size*.
+    """
     if row["size"] == OTHER_SIZE and row["verdict"] == HOLDS:
         return OTHER_SIZE
     return ", ".join(word for word in (row["verdict"], row["size"]) if word)
 
 
 def size_of(printed: Printed, difference: float) -> str:
-    """Return the size of a verdict on a number that is no effect, in words, from its distance to the printed number.
+    """Describe, in words, the distance of this run's number from the printed number.
+
+    The function is for numbers that are not effects (differences of two shares).
 
     `difference` is this run's number minus the printed number, in the paper's unit.
     """
@@ -239,9 +251,9 @@ def size_of(printed: Printed, difference: float) -> str:
 
 
 def factor_of(ratio: float) -> str:
-    """Return the size of a verdict, in words, for a positive ratio of two effects.
+    """Describe, in words, a positive ratio of two numbers.
 
-    The size is the same for the inverse ratio.
+    A ratio and its inverse have the same description.
 
     >>> factor_of(0.85), factor_of(1.9), factor_of(0.45)
     ('within a factor of 1.25', 'within a factor of 2', 'another size')
@@ -251,7 +263,7 @@ def factor_of(ratio: float) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number as text with three significant digits, or without decimals from 1000 on."""
+    """Return a number as text with three significant digits, or without decimals if it is 1000 or more."""
     if value == 0 or abs(value) >= 1000:
         return f"{value:.0f}"
     return f"{value:.3g}" if abs(value) >= 1e-4 else f"{value:.0e}"
@@ -259,7 +271,7 @@ def number(value: float) -> str:
 
 @dataclass(frozen=True)
 class Relation:
-    """A statement that a number is above, below or equal to another number: `left > right`.
+    """A statement that one number is above, below or equal to another number, such as `left > right`.
 
     The right side can be a constant.
 
@@ -277,9 +289,10 @@ class Relation:
 
     @property
     def holds(self) -> bool:
-        """Return True if the relation between the two numbers holds.
+        """Return True if the statement about the two numbers holds.
 
-        For `>` and `<`, the intervals must be disjoint; for `=`, the values must agree.
+        For `>` and `<`, the intervals of the two numbers must not overlap. For `=`, a right number without an interval
+        must be in the interval of the left number. If the right number has an interval, both numbers must be equal.
         """
         (low, high), (other_low, other_high) = self.left.ends, self.right.ends
         if self.operator == ">":
@@ -291,7 +304,7 @@ class Relation:
 
     @property
     def reversed(self) -> bool:
-        """Return True if the opposite relation holds, which for `=` means that the numbers differ."""
+        """Return True if the opposite statement holds. The opposite of `=` is that the two numbers differ."""
         if self.operator == "=":
             return not self.holds
         turned = {">": "<", "<": ">"}[self.operator]
@@ -299,9 +312,10 @@ class Relation:
 
     @property
     def is_null(self) -> bool:
-        """Return True if the statement says that a difference is not 0, but the difference is 0 in this run.
+        """Return True if the statement says that a difference is above or below 0, but the difference is 0 in this run.
 
-        A difference counts as 0 if its interval contains 0, and both ends are within half a percentage point of 0.
+        A difference counts as 0 if its interval contains 0, and both ends of the interval are at most half a percentage
+        point from 0.
         """
         low, high = self.left.ends
         is_effect = self.operator != "=" and self.left.unit == DIFFERENCE and self.right.value == 0
@@ -309,7 +323,7 @@ class Relation:
 
 
 def judge_statement(relations: Sequence[Relation]) -> Verdict:
-    """Return the verdict on a statement, which holds if all its relations hold."""
+    """Return the verdict on a statement in words. The statement holds if all its relations (comparisons) hold."""
     failing = [relation for relation in relations if not relation.holds]
     if not failing:
         return Verdict(HOLDS, reason="; ".join(relation.text for relation in relations))
@@ -331,10 +345,10 @@ END = "M"
 
 
 class ClaimAnswer(Strict):
-    """Source of this run's number for a claim (`cell`, `line`, `fact` or `holds`), or the reason for no verdict.
+    """Source of this run's number for a claim, or the reason why the claim gets no verdict.
 
-    If `less` is given, `line` is a paired difference, which is compared with the difference of the two printed cells in
-    `less`.
+    The source is `cell`, `line`, `fact` or `holds`. If `less` is given, `line` contains a paired difference. This
+    difference is compared with the difference of the two printed cells in `less`.
     """
 
     answer: Kind
@@ -373,7 +387,7 @@ class CellRule(Strict):
 
 
 class ClaimAnswers(Strict):
-    """The content of `answers.yaml`, which defines the comparison for each cell of the paper's tables and each claim.
+    """The content of `answers.yaml`: how a run is compared with each cell of the paper's tables and each claim.
 
     Attributes
     ----------
@@ -391,11 +405,11 @@ class ClaimAnswers(Strict):
     claims: Mapping[str, ClaimAnswer]
 
     def reason(self, why: str | None) -> str:
-        """Return the text of a reason in `reasons`. Any other text is returned unchanged."""
+        """Return the text with the name `why` in `reasons`. If there is no such name, return `why` unchanged."""
         return "" if why is None else self.reasons.get(why, why)
 
     def keys(self, reading: str) -> dict[str, str | int | float]:
-        """Return the values of the summary's key columns that a reading stands for."""
+        """Return the key columns, with their values, of the summary line with the short name `reading`."""
         name, *pairs = shlex.split(reading)
         keys = dict(self.lines[name])
         for key, _, value in (pair.partition("=") for pair in pairs):
@@ -404,14 +418,16 @@ class ClaimAnswers(Strict):
 
 
 def relation_of(text: str) -> tuple[str, str, str]:
-    """Split a relation into left side, operator and right side."""
+    """Split a text such as `a > b` into left side, operator and right side."""
     (operator,) = (word for word in shlex.split(text) if word in OPERATORS)
     left, _, right = text.partition(f" {operator} ")
     return left.strip(), operator, right.strip()
 
 
 def scaled_reading(side: str) -> tuple[float, str]:
-    """Split a text such as `2 * chaos t=10` into factor and reading. The factor is 1 if the text contains none.
+    """Split a text such as `2 * chaos t=10` into a factor and the short name of a summary line.
+
+    If the text contains no factor, the factor is 1.
 
     >>> scaled_reading("2 * chaos t=10"), scaled_reading("chaos t=10")
     ((2.0, 'chaos t=10'), (1.0, 'chaos t=10'))
@@ -421,7 +437,7 @@ def scaled_reading(side: str) -> tuple[float, str]:
 
 
 def is_number(side: str) -> bool:
-    """Return True if a side of a relation is a number, False if the side is a reading (name of a summary line)."""
+    """Return True if the text is a number, False if it is the short name of a summary line."""
     try:
         float(side)
     except ValueError:
