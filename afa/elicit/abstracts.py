@@ -55,7 +55,7 @@ _WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
 
 @dataclass(frozen=True)
 class Abstract:
-    """One publication. The texts of an abstract are printable, of bounded length, and without runs of dashes.
+    """One publication. All texts of a publication are printable, limited in length, and without runs of dashes.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def written(document: Any) -> str:
 def without_markup(text: str) -> str:
     """Return the plain text of HTML or JATS markup. Each heading begins a line and ends in a colon."""
     text = _HEADING.sub(r"\n\2: ", text[:LONGEST_MARKUP])
-    # A tag may be escaped twice (`&amp;lt;p&amp;gt;`). Therefore, unescape the text twice, and remove tags each time.
+    # Unescape the text twice, because some tags are escaped twice (`&amp;lt;p&amp;gt;`). Remove tags each time.
     for _ in range(2):
         text = html.unescape(_TAG.sub("", _BLOCK.sub("\n", text)))
     return _TAG.sub("", text)
@@ -140,7 +140,7 @@ def one_line(text: str) -> str:
 def words(text: str) -> list[str]:
     """Return the words of a text in lower case without accents.
 
-    A hyphenated word adds its parts and the word without hyphens.
+    For a hyphenated word, the list contains the parts of the word and the word without hyphens.
 
     >>> words("Mucosal IL-1β")
     ['mucosal', 'il', '1b', 'il1b']
@@ -156,8 +156,8 @@ def words(text: str) -> list[str]:
 def names_gene(abstract: Abstract, names: Iterable[str]) -> bool:
     """Return True if the title or the text of an abstract contains one of the gene names in `names`.
 
-    A name must match whole words. A name that consists of capital letters only, such as CAT, must be in capitals in the
-    abstract.
+    A gene name must match whole words of the abstract. If a gene name consists of capital letters only, such as CAT,
+    the abstract must contain the name in capitals.
     """
     text = f"{abstract.title}\n{abstract.text}"
     known = f" {' '.join(words(text))} "
@@ -237,7 +237,7 @@ class AbstractCache:
         write_text(path, written(document) + "\n")
 
     def latest(self, source: SourceName, query: str, most: int) -> Search | None:
-        """Return the latest saved search with the given source, query and `most`, or None.
+        """Return the latest saved search with the given source, query and `most`, or None if there is no such search.
 
         Raises
         ------

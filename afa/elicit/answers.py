@@ -83,7 +83,7 @@ def cut_questions(study: Study) -> list[Question]:
 def rate_questions(study: Study, ends: dict[str, Ends]) -> list[Question]:
     """Return, for each pair of a voter and an entity, one question on the probabilities of all features.
 
-    The question contains the cut points that the same voter gave.
+    Each question contains the cut points that its voter gave.
     """
     return [
         Question(RATES, {"phenotype": name, "features": json.dumps(ends[voter])}, voter)
@@ -100,8 +100,8 @@ def known_features(study: Study) -> Features:
     return study.features
 
 
-# The JSON schema that a model receives contains the docstrings of these classes. The digest of each prompt covers the
-# schema: if a word of a docstring changes, recorded answers no longer match their prompt.
+# The docstrings of the classes below are a part of the JSON schema that a model receives, and of the digest of a
+# prompt. If a word of a docstring changes, recorded answers no longer match their prompt.
 
 
 class Answer(BaseModel):
@@ -288,8 +288,8 @@ def read_wrapped(schema: type[A], text: str) -> tuple[A, list[str]]:
     """Return the answer that a model's text contains, and notes on ignored parts of the text.
 
     The parser ignores the model's thoughts, words before and after the JSON object, and a code fence around the object.
-    The parser removes keys that are not in the schema, and cuts texts that are longer than the schema allows. Any other
-    deviation from the schema is an error.
+    The parser removes keys that are not in the schema, and cuts texts that are longer than the schema allows. An answer
+    that deviates from the schema in any other way is invalid.
 
     Raises
     ------
@@ -332,7 +332,7 @@ MOST_OBJECTS = 1000
 
 
 def _objects(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each outermost JSON object in a text. Stop after `MOST_OBJECTS` objects."""
+    """Yield the start and the end of each outermost JSON object in a text, for at most `MOST_OBJECTS` objects."""
     end = 0
     for _ in range(MOST_OBJECTS):
         begun = _BEGIN.search(text, end)
@@ -445,6 +445,6 @@ def _of_no_side(answer: RatesAnswer, ends: Mapping[str, Sequence[float | None] |
 def _words(name: str) -> str:
     """Return a name in lower case, without blanks, signs, and a definition in brackets.
 
-    Models often change these parts of a name in their answers.
+    A model often changes capitals, blanks and signs when it repeats a name.
     """
     return "".join(filter(str.isalnum, name.partition("(")[0].casefold()))

@@ -68,7 +68,7 @@ class Prices:
 
 @dataclass(frozen=True)
 class Usage:
-    """Number of requests, number of tokens, and cost. The numbers are actual values or upper bounds."""
+    """Number of requests, number of tokens, and cost: actual values or upper bounds."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -83,7 +83,7 @@ NO_CAPS, NO_PRICES = Caps(), Prices()
 
 
 class BudgetError(ElicitationError):
-    """Error that is raised before a request that could exceed a cap."""
+    """A request could exceed a cap. This error is raised before the request is sent."""
 
 
 @dataclass
@@ -99,8 +99,8 @@ class Budget:
 
     Several threads may share a `Budget`.
 
-    A prompt counts as one token per byte, plus `OVERHEAD` tokens, before the endpoint has counted its tokens. This
-    number is an upper bound, because no token is shorter than one byte.
+    A prompt counts as one token per byte, plus `OVERHEAD` tokens, before the endpoint has counted its tokens. No token
+    is shorter than one byte. Therefore, the number of bytes is an upper bound on the number of tokens.
     """
 
     def __init__(self, record: Record, caps: Caps = NO_CAPS, prices: Prices = NO_PRICES) -> None:
@@ -144,8 +144,8 @@ class Budget:
     def begin(self, key: str, expected: Usage) -> str:
         """Record a request before it is sent, and return the request's name for `end`.
 
-        Unfinished requests count with their upper bounds. If the new request exceeds a cap only for this reason, wait
-        until unfinished requests end.
+        Unfinished requests count with their largest possible numbers of tokens. If the new request exceeds a cap only
+        because of unfinished requests, wait until they end.
 
         Raises
         ------
@@ -215,7 +215,8 @@ class Budget:
                 first[each.key] = min(each.time, first.get(each.key, each.time))
             spent = []
             for entry in self.record.entries():
-                # The time `unknown` compares as a text and is greater than "9" and all dates.
+                # Times are compared as texts: the time `unknown` is greater than "9", and every date is smaller than
+                # "9".
                 if entry.time < first.get(entry.key, "9"):
                     asked = {} if isinstance(entry.parameters, str) else entry.parameters
                     spent.append((0, asked.get("most_tokens", 0)) if isinstance(entry.tokens, str) else entry.tokens)
@@ -241,9 +242,9 @@ def account_table(record: Record, prices: Prices) -> pd.DataFrame:
     """Return a table of the tokens and cost of recorded answers, with the columns `ACCOUNT_COLUMNS`.
 
     The table has one row for each combination of prompt, run, model and outcome. The column `uncounted` is the number
-    of attempts for which the endpoint gave no token count; these attempts add no tokens to their row. The last row,
-    `tries`, sums over all requests, including failed requests, and its sums are compared with the caps. In this last
-    row, a request without a token count adds its largest possible number of tokens.
+    of attempts for which the endpoint gave no token count; such an attempt adds no tokens to its row. The last row,
+    `tries`, sums over all requests, including failed requests, and its sums are compared with the caps. In the row
+    `tries`, a request without a token count adds its largest possible number of tokens.
     """
     rows = []
     for entry in record.entries():

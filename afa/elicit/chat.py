@@ -58,14 +58,15 @@ class Reply:
 
 
 class Chat:
-    """Client of one chat endpoint. Several threads may share a client.
+    """Client of one chat endpoint. Several threads may share a `Chat`.
 
     Failed requests are not repeated, and redirects are not followed. Only the key of `endpoint` and fixed headers are
     sent. Keys and headers in the environment variables of the package `openai` are ignored.
     """
 
     def __init__(self, endpoint: Endpoint, bounds: Bounds) -> None:
-        # At level DEBUG, these two loggers write the headers of replies. An endpoint may repeat the key in a header.
+        # At level DEBUG, these two loggers write the headers of replies. A header may contain the key, because an
+        # endpoint may repeat the key.
         for name in ("httpcore", "httpcore2"):
             logging.getLogger(name).setLevel(logging.WARNING)
         self._bounds = bounds
@@ -106,7 +107,7 @@ class Chat:
 
 
 class _Bounded(openai.DefaultHttpxClient):
-    """HTTP client that sends only our own headers, and stops reading a reply at the limits of time and size."""
+    """HTTP client that sends only fixed headers, and stops reading a reply at the limits of time and size."""
 
     def __init__(self, key: str, bounds: Bounds) -> None:
         super().__init__(follow_redirects=False)
@@ -240,7 +241,7 @@ def _arguments(message: Mapping[str, Any]) -> str:
 def _reason(document: Any) -> tuple[str, str]:
     """Return the error message and the error code that a JSON document contains.
 
-    Endpoints use various keys for the message. If there is no error, return two empty texts.
+    Endpoints use various JSON keys for the error message. If there is no error message, return two empty texts.
     """
     if isinstance(document, list):
         document = document[0] if document else None

@@ -89,7 +89,8 @@ class Client:
 
         If the model gives no answer, return the last attempt. `Manner.answers` limits the number of replies, including
         the replies to earlier runs, but not the number of failures of the endpoint. After `stop` is set, no further
-        request is sent. The function then returns the last attempt, or None if no attempt was made.
+        request is sent. If `stop` is set before the model answers, the function returns the last attempt, or None if no
+        attempt was made.
 
         Raises
         ------
@@ -141,7 +142,8 @@ class Client:
                 continue
             self.budget.end(name, reply.tokens)
             self._failures = 0
-            # Change the text as for the record before parsing: the recorded text then gives the same answer.
+            # The text is changed as in the record before it is parsed. Therefore, the recorded text gives the same
+            # answer later.
             reply = replace(reply, text=self._writable(reply.text))
             outcome, detail = judged(reply, ANSWERS[prompt], request.question.values)
             said = reply.text or reply.refusal or ""
@@ -206,7 +208,7 @@ class Client:
         """Return the reply as a refusal if the endpoint refuses this question, else raise a `ReplyError`.
 
         A status from 300 to 499, except 408 (time-out), means that the model computed nothing: the request counts with
-        0 tokens. After any other failure, the model may have used tokens.
+        0 tokens. After a time-out (408), or a status of 500 or more, the model may have used tokens.
         """
         status, detail = came.status, self._shown(reply.error)
         if is_refusal := REDIRECTS <= status < INTERNAL and status != TIMED_OUT:
@@ -275,7 +277,8 @@ class Client:
         return " ".join(self._writable(text).split())[:LONGEST_DETAIL]
 
     def _writable(self, text: str) -> str:
-        """Return the text with the key removed and a question mark in place of each lone surrogate."""
+        """Remove the key from the text, and replace each lone surrogate (which UTF-8 cannot encode) by a question mark.
+        """
         return self.endpoint.redacted(text).encode(errors="replace").decode()
 
 

@@ -96,12 +96,12 @@ def check_voters(models: Mapping[str, str], study: Study) -> None:
 def agreement(named: pd.DataFrame, study: Study) -> pd.DataFrame:
     """Return a table of how often the voters name the same genes, with the columns `AGREEMENT_COLUMNS`.
 
-    A row compares the voters that are named in the column `voters`: all voters, or two of the voters. For each such
-    group of voters, there is one row for each phenotype and one row for all phenotypes together. `genes` is the number
-    of genes that at least one voter of the row names. `agreed` is the number of genes that all voters of the row name
-    with the same direction. `share` is `agreed` divided by `genes`. `kappa` is Fleiss' kappa over all genes in the
-    study's answers, with the categories *up*, *down* and *not named*. For random answers, `kappa` is about 0. If only
-    one category occurs in the answers, `kappa` is empty.
+    A row compares the voters that are named in the column `voters`: all voters, or two of the voters. For each group of
+    compared voters, the table has one row for each phenotype and one row for all phenotypes together. The column
+    `genes` counts the genes that are named by at least one of these voters. The column `agreed` counts the genes that
+    are named by all these voters with the same direction. The column `share` is `agreed` divided by `genes`. `kappa` is
+    Fleiss' kappa over all genes in the study's answers, with the categories *up*, *down* and *not named*. If the
+    answers are random, `kappa` is about 0. If only one category occurs in the answers, `kappa` is empty.
     """
     voters, genes = study.settings.voters, sorted(named["gene"].unique())
     signs = np.zeros((len(study.names), len(voters), len(genes)), dtype=np.int64)
@@ -196,7 +196,7 @@ def _verdict(row: Any, kinds: Sequence[Kind]) -> str:
 
 
 def among(table: pd.DataFrame, others: pd.DataFrame) -> Bools:
-    """Return True for each row of `table` whose phenotype and gene occur in `others`.
+    """Return, for each row of `table`, True if a row of `others` has the same phenotype and the same gene.
 
     Returns
     -------
@@ -241,7 +241,7 @@ SHARES = ("p_high_with", "p_high_without", "p_low_with", "p_low_without")
 
 
 def pool_cuts(cuts: pd.DataFrame, names: Sequence[str], kinds: Sequence[str]) -> pd.DataFrame:
-    """Return the median cut points of each feature.
+    """Return the cut points of each feature: the medians over the voters.
 
     A low (or high) cut point is NaN if at most half of the voters give a low (or high) cut point for the feature.
 
@@ -271,7 +271,7 @@ def pool_cuts(cuts: pd.DataFrame, names: Sequence[str], kinds: Sequence[str]) ->
 def cuts_apart(cuts: pd.DataFrame) -> list[str]:
     """Return a list with one sentence on the cut points that differ between voters.
 
-    If all voters give the same cut points, the list is empty. `cuts` is a table that `pool_cuts` returned.
+    `cuts` is a table that `pool_cuts` returned. If all voters give the same cut points, return an empty list.
     """
     found = [
         f"{feature} {side} {row[f'{side}_least']:g} to {row[f'{side}_most']:g}"
@@ -353,7 +353,7 @@ def read_voters(folder: str | Path, unary: pd.DataFrame) -> pd.DataFrame:
 def pooled_shares(voters: pd.DataFrame, pairs: pd.MultiIndex, possible: Bools) -> pd.DataFrame:
     """Pool the probabilities (`SHARES`) of all voters for each pair of an entity and a feature (F7).
 
-    The `SHARES` are NaN for pairs without an answer.
+    If no voter answered for a pair, its probabilities are NaN.
 
     Parameters
     ----------

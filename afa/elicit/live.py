@@ -67,7 +67,7 @@ class Terms:
 class Live:
     """Source of answers that sends each question to the language model of its voter.
 
-    All models share one folder of recorded answers and one budget.
+    All models share one folder of recorded answers and one `Budget`.
 
     Parameters
     ----------
@@ -129,15 +129,15 @@ class Live:
         return [first_answer(self.budget.record.attempts(key)) for key in keys]
 
     def outlook(self, *, min_agree: int) -> pd.DataFrame:
-        """Return upper bounds on the tokens and cost of the unanswered questions, with one row for each prompt.
+        """Return a table of upper bounds on the tokens and cost of unanswered questions, with one row for each prompt.
 
-        The columns are `OUTLOOK_COLUMNS`. As long as questions on genes are unanswered, the number of pairs is unknown,
-        and the largest possible number is used. If the study asks about features instead of genes, one row is on cut
-        points, and one row is on probabilities.
+        The columns are `OUTLOOK_COLUMNS`. If questions on genes are still unanswered, the number of pairs of genes is
+        unknown, and the largest possible number is used. If the study asks about features instead of genes, one row is
+        on cut points, and one row is on probabilities.
 
-        The column `pairs` contains a mode of asking about pairs of genes; `*` marks the mode that the study uses. The
-        column `calls` counts one request for each unanswered question. Repeated requests after failures are not
-        counted.
+        The column `pairs` contains a mode of asking about pairs of genes; the sign `*` follows the mode that the study
+        uses. The column `calls` counts one request for each unanswered question. The column does not count requests
+        that are repeated after a failure.
         """
         if self.study.features is not None:
             return self._outlook_of_rates(self.study.features)
@@ -200,9 +200,9 @@ def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4
 
     The entry contains the answer. If there is no answer, the entry contains the last attempt.
 
-    Requests with a recorded answer are not sent again, and equal requests are sent once. Each answer is recorded at
-    once. After an interruption, a rerun sends only the unanswered requests. If another process is sending requests for
-    the same record, the function first waits for that process to finish.
+    Requests with a recorded answer are not sent again, and equal requests are sent once. Each answer is recorded as
+    soon as it arrives. After an interruption, a rerun sends only the unanswered requests. If another process is sending
+    requests for the same record, the function first waits for that process to finish.
 
     Parameters
     ----------

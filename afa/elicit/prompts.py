@@ -72,13 +72,13 @@ def feature_rows(study: Study, ends: Mapping[str, Sequence[float | None] | None]
 
 
 def no_abstracts(question: Question) -> Sequence[Mapping[str, Any]]:
-    """Return an empty tuple: the abstracts for a question of a study that does not retrieve abstracts."""
+    """Return an empty tuple, for studies that do not retrieve abstracts."""
     del question
     return ()
 
 
 def with_fault(messages: Messages, detail: str) -> Messages:
-    """Return the prompt, followed by the error `detail` of the last answer. If `detail` is empty, change nothing."""
+    """Append the error `detail` of the last answer to the prompt. If `detail` is empty, return the prompt unchanged."""
     if not detail:
         return messages
     said = _on_one_line(detail[:300]).rstrip(".")

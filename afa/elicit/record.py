@@ -155,7 +155,7 @@ class Question:
     def asked(self) -> tuple[str, str, str, str]:
         """Return the values of the columns `ASKED`: prompt, phenotype and the two genes.
 
-        If a question has no phenotype or no gene, this value is an empty text.
+        The phenotype or a gene is an empty text if the question has none.
         """
         phenotype, gene1, gene2 = (self.values.get(key, "") for key in ASKED[1:])
         return self.prompt, phenotype, gene1, gene2
@@ -178,7 +178,7 @@ class Messages:
 
     @property
     def digest(self) -> str:
-        """Return the SHA-256 of the system part and the user part. `Entry.messages` is such a digest."""
+        """Return the SHA-256 of the system part and the user part. The field `Entry.messages` contains this SHA-256."""
         return _sha256(json.dumps([self.system, self.user]))
 
 
@@ -234,7 +234,7 @@ class Entry:
     def document(self) -> dict[str, Any]:
         """Return the entry as a dictionary, which is recorded as JSON.
 
-        An unknown endpoint is omitted, because records of earlier versions have no endpoint.
+        If the endpoint is unknown, the dictionary has no endpoint, as in records of earlier versions.
         """
         document = {**vars(self), "question": self.question.document}
         return {name: document[name] for name in document if name != "endpoint" or self.endpoint != UNKNOWN}
@@ -269,7 +269,8 @@ class Record:
 
     Several threads and processes may use the folder.
 
-    An entry that is in several files is used once. If lines are not entries, one `ElicitationError` lists these lines.
+    An entry that is in several files is used once. If the files contain lines that are not entries, one
+    `ElicitationError` lists all these lines.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -287,7 +288,7 @@ class Record:
             _insert(entries, entry)
 
     def refresh(self) -> None:
-        """Read the entries that other processes have added."""
+        """Read the entries that other processes have added to the folder."""
         with self._lock:
             self._known(again=True)
 
@@ -297,13 +298,13 @@ class Record:
             return list(self._known().get(key, ()))
 
     def replies(self, key: str) -> list[Entry]:
-        """Return all attempts at a request to which the model replied. Failures of the endpoint are excluded."""
+        """Return all attempts at a request, except the attempts that failed without a reply of the model."""
         return [entry for entry in self.attempts(key) if entry.outcome != "failed"]
 
     def settled(self, key: str, most: int) -> Entry | None:
         """Return the answer to a request.
 
-        Without an answer, return the last reply if there are `most` replies, else None.
+        If there is no answer, return the last reply if there are at least `most` replies, else None.
         """
         replies = self.replies(key)
         answered = (entry for entry in replies if entry.outcome == "answered")
@@ -317,7 +318,8 @@ class Record:
     def keep(self, messages: Messages) -> None:
         """Save a rendered prompt.
 
-        Each part of the prompt is saved once, together with its SHA-256. The prompt itself is saved as the two digests.
+        The system part and the user part are each saved once, together with their SHA-256. The prompt is saved as a
+        pair of these two digests.
         """
         parts = {"system": _sha256(messages.system), "user": _sha256(messages.user)}
         lines = [(parts["system"], {"text": messages.system}), (parts["user"], {"text": messages.user})]
@@ -368,7 +370,9 @@ class Recorded:
                 self._entries.setdefault(entry.question.name, []).append(entry)
 
     def answers(self, questions: Sequence[Question]) -> list[Entry | None]:
-        """Return the recorded entry of each question. The order of the two genes of a pair does not matter.
+        """Return the recorded entry of each question.
+
+        If a question is on a pair of genes, the order of the two genes does not matter.
 
         Raises
         ------

@@ -56,9 +56,10 @@ class Retrieved:
 
 @dataclass(frozen=True)
 class Literature:
-    """Retriever of the `most` best abstracts for a question.
+    """Object that retrieves the `most` best abstracts for a question.
 
-    The best abstracts are chosen from up to `candidates` records of each source. They are cached in memory.
+    The best abstracts are chosen from up to `candidates` records of each source. Retrieved abstracts are cached in
+    memory.
 
     Parameters
     ----------
@@ -129,8 +130,9 @@ class Literature:
     def _found(self, question: Question) -> Retrieved:
         """Search for publications on a question's phenotype and the study's disease, and return the best abstracts.
 
-        If the question is on a pair of genes, the publications must also name both genes. If fewer than `most` such
-        publications are found, publications that name the genes and the disease, but not the phenotype, are added.
+        If the question is on a pair of genes, the publications must also name both genes. If fewer than `most`
+        publications on a pair are found, add publications that name both genes and the disease, with or without the
+        phenotype.
         """
         genes = [question.values[key] for key in ("gene1", "gene2") if question.values.get(key)]
         names = [(gene, *self.aliases.get(gene, ())) for gene in genes]
@@ -226,7 +228,7 @@ def bm25(documents: Sequence[Sequence[str]], asked: Sequence[str]) -> list[float
 def abstract_table(retrievals: Iterable[Retrieved]) -> pd.DataFrame:
     """Return one row for each abstract that a prompt shows, with the columns `ABSTRACT_COLUMNS`.
 
-    The column `number` is the number of the abstract in the prompt.
+    In the column `number`, abstracts are numbered as in the prompt.
     """
     rows = [
         (*each.question.asked, number, a.source, a.id, a.year, a.journal, a.title, score)

@@ -29,7 +29,7 @@ _PLAIN = re.compile(r"[^\w\-/.+' ]|_")
 
 @dataclass(frozen=True)
 class Query:
-    """A query for publications that contain at least one phrase of each group."""
+    """A query for publications. A publication must contain at least one phrase of each group."""
 
     groups: tuple[tuple[str, ...], ...]
 
@@ -39,7 +39,10 @@ class Query:
         return tuple(dict.fromkeys(phrase for group in self.groups for phrase in group))
 
     def written(self, source: SourceName) -> str:
-        """Return the query in Europe PMC's syntax. The query searches titles and abstracts of one source."""
+        """Return the query in Europe PMC's syntax.
+
+        The query searches the titles and the abstracts of publications from `source`.
+        """
         groups = (" OR ".join(f'TITLE_ABS:"{phrase}"' for phrase in group) for group in self.groups)
         return " AND ".join([*(f"({group})" for group in groups), f"(SRC:{SOURCES[source]})"])
 
@@ -169,7 +172,7 @@ class EuropePmc:
 def _page(body: bytes) -> tuple[int, list[Any], str]:
     """Return three values of a result page: the total number of publications, the records, and the next page's cursor.
 
-    On the last page, the cursor is an empty text.
+    If the page is the last page, the cursor is an empty text.
     """
     document = json_object(body)
     total, results = document.get("hitCount"), document.get("resultList")

@@ -97,7 +97,7 @@ def unary_stage(study: Study, source: Source, literature: Literature | None) -> 
 def rates_stage(study: Study, source: Source, out: str | Path) -> pd.DataFrame:
     """Ask every voter for cut points and probabilities, and write the answers into the folder `out`.
 
-    The files are `cuts_<voter>.csv` and `unary_<voter>.csv`, for each voter.
+    For each voter, the files `cuts_<voter>.csv` and `unary_<voter>.csv` are written.
 
     Returns
     -------
@@ -200,7 +200,7 @@ def bundle_stage(
 
     The same answers give the same bundle, byte for byte. Unary potentials are +1 and -1. Pairwise potentials are +1 and
     -1, or log ratios if the study asks for conditional probabilities. An `unclear` pair has no potential, which is
-    equivalent to a potential of 0. The number of unclear pairs is in the provenance.
+    equivalent to a potential of 0. The provenance of the bundle states the number of unclear pairs.
 
     Parameters
     ----------
@@ -256,11 +256,12 @@ def all_stages(study: Study, source: Source, literature: Literature | None, *, m
 
 
 def of_one_voter(study: Study, stages: Mapping[str, Tables], voter: str) -> tuple[Study, dict[str, Tables]]:
-    """Return the study and the tables of its stages, restricted to the answers of one voter.
+    """Return a study and the tables of its stages with the answers of only one voter.
 
-    The function `bundle_stage` accepts the two results as its first arguments. All genes that the voter names are kept,
-    except genes that the evidence filter drops. Questions on pairs were asked only about genes on which enough voters
-    agree; all other genes have no coupling. A coupling is kept if both its genes are kept.
+    The function `bundle_stage` accepts the returned study and tables as its first arguments. All genes that the voter
+    names are kept, except genes that the evidence filter drops. Questions on pairs were asked only about genes on which
+    enough voters agree. Therefore, other genes of the voter have no coupling. A coupling between two genes is kept if
+    both genes are kept.
 
     Parameters
     ----------
@@ -287,8 +288,8 @@ def build_recorded_bundle(
     """Write the bundle of a study from its recorded answers, with the genes on which at least `min_agree` runs agree.
 
     The same recorded answers give the same bundle, byte for byte. The name of the bundle contains `min_agree` and the
-    number of runs, as in `recorded-2of3` for 2 of 3 runs. The second result is the table of dropped genes, with the
-    columns phenotype, gene and reason.
+    number of runs, as in `recorded-2of3` for 2 of 3 runs. The second result is a table of dropped genes with the
+    columns `phenotype`, `gene` and `reason`.
 
     Parameters
     ----------
@@ -344,7 +345,7 @@ def _retrieved(
 ) -> tuple[list[Sequence[Abstract]], Tables]:
     """Return the abstracts in the prompt of each question, and the tables `abstracts` and `searches`.
 
-    If `literature` is None, there are no abstracts and no tables.
+    If `literature` is None, return no abstracts and no tables.
     """
     if literature is None:
         return [()] * len(questions), {}

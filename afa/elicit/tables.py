@@ -99,7 +99,7 @@ def outcomes(questions: Sequence[Question], entries: Sequence[Entry | None]) -> 
 def check_answered(table: pd.DataFrame, place: str) -> None:
     """Raise an `ElicitationError` if questions are unanswered.
 
-    The message states the number of unanswered questions and names the first one.
+    The message of the error states the number of unanswered questions and names the first of them.
     """
     lacking = table[table["outcome"] != "answered"]
     if lacking.empty:
@@ -116,8 +116,8 @@ def check_answered(table: pd.DataFrame, place: str) -> None:
 def genes_named(entries: Sequence[Entry | None], place: str = RECORD) -> pd.DataFrame:
     """Return one row for each gene in the answers, with the columns `GENE_COLUMNS`.
 
-    Rows are in the order of `entries`, and in the order of the genes in an answer. The table also includes genes that
-    are not used; `usable_genes` removes these genes.
+    Rows are in the order of `entries`. Genes of the same answer are in the order of the answer. The table also includes
+    genes that are not used; `usable_genes` removes these genes.
 
     The column `references` contains the numbers of the cited abstracts, separated by blanks, or `UNKNOWN` if references
     were not recorded.
