@@ -431,7 +431,7 @@ def _beside_the_names(what: str, asked: Collection[str], given: Sequence[str]) -
 def _of_no_side(answer: RatesAnswer, ends: Mapping[str, Sequence[float | None] | None]) -> str:
     """Return an error text if an answer gives a probability above 0 to a value that the feature cannot have.
 
-    Without such an error, return an empty text. For example, a feature without a low cut point cannot be low.
+    For example, a feature without a low cut point cannot be low. If the answer has no such error, return an empty text.
     """
     for each in answer.features:
         low, high = ends[each.feature] or (None, None)

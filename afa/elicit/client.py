@@ -277,8 +277,7 @@ class Client:
         return " ".join(self._writable(text).split())[:LONGEST_DETAIL]
 
     def _writable(self, text: str) -> str:
-        """Remove the key from the text, and replace each lone surrogate (which UTF-8 cannot encode) by a question mark.
-        """
+        """Remove the key from the text, and replace characters that UTF-8 cannot encode by question marks."""
         return self.endpoint.redacted(text).encode(errors="replace").decode()
 
 

@@ -198,7 +198,7 @@ class Live:
 def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4, progress: bool = True) -> list[Entry]:
     """Return one entry for each request, in the order of `requests`.
 
-    The entry contains the answer. If there is no answer, the entry contains the last attempt.
+    If a request has an answer, its entry contains the answer, else the last attempt.
 
     Requests with a recorded answer are not sent again, and equal requests are sent once. Each answer is recorded as
     soon as it arrives. After an interruption, a rerun sends only the unanswered requests. If another process is sending

@@ -1,1 +1,1 @@
-"""The reproduction of the paper: experiments, baselines, acceptance tests, and a report that compares the results."""
+"""Reproduce the paper: experiments, baselines, acceptance tests, and a report that compares results with the paper."""

@@ -8,10 +8,10 @@ numbers (`versions`). The digest of a function covers the function and everythin
 The digest also covers all code of every module that is imported before the function runs.
 
 Digests exclude text for people: comments, docstrings, `help=` of an option, and the words of a `Fault` (see
-`_words_of_errors`). Imports under `if TYPE_CHECKING:` are ignored, because they do not run. Modules that afa itself
-imports with `importlib.import_module` are also ignored. `afa.cli.stage` uses `import_module` only for the declarations
-of stages and the models of the settings. Declarations and settings are also parameters of the rule: if one changes,
-Snakemake runs the rule again.
+`_words_of_errors`). Imports under `if TYPE_CHECKING:` are ignored, because Python does not run these imports. Modules
+that afa itself imports with `importlib.import_module` are also ignored. `afa.cli.stage` uses `import_module` only for
+the declarations of stages and the models of the settings. The declaration of a stage and its settings are also
+parameters of the rule: if one changes, Snakemake runs the rule again.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ class Code:
 
         A root is a module (`afa.cohort.encode`), a function (`afa.paper.experiments.sign:run`), or the path of a
         notebook (`notebooks/chaos.ipynb`). For a notebook, the result contains only the modules that the notebook
-        imports. The code in the notebook is excluded, because the notebook is an input of its rule: Snakemake notices
-        its changes.
+        imports. The code in the notebook is excluded, because Snakemake already treats the notebook as an input of its
+        rule.
 
         Raises
         ------
@@ -208,8 +208,8 @@ def _read(known: Path) -> dict[str, tuple[Piece, ...]]:
 def needed(pieces: Sequence[Piece], name: str) -> list[Piece]:
     """Return all statements of a module that a name depends on, in the order of the source.
 
-    The result contains the statements that set the name, and all statements that these statements depend on. Every name
-    depends on the statements that set no name, such as a top-level call, because such statements always run.
+    The result contains the statements that set the name, and all statements that these statements depend on. Statements
+    that set no name, such as a top-level call, always run. Therefore, every name depends on these statements.
     """
     binding: dict[str, list[int]] = {}
     for number, piece in enumerate(pieces):
@@ -228,7 +228,7 @@ def needed(pieces: Sequence[Piece], name: str) -> list[Piece]:
 
 
 def pieces_of(source: bytes, file: Path) -> tuple[Piece, ...]:
-    """Split a Python source into its top-level statements, without the statements that do nothing at import.
+    """Split a Python source into its top-level statements. Skip statements that do nothing when the module is imported.
 
     Raises
     ------
@@ -367,10 +367,10 @@ def _words_of_errors(statement: ast.stmt, nodes: Sequence[ast.AST]) -> set[int]:
     """Return the `id` of every string constant that is only read by people, such as a part of an error message.
 
     Strings in arguments of `Fault(...)` and in `help=` are text for people, also inside f-strings, conditionals and
-    sums. If a function uses a name only in such arguments, the value or the default of the name is also text for
-    people. The return value of `Fault.__str__` is text for people. The texts of other exceptions are covered by the
-    digest, because a language model may receive them: if an answer of a model is invalid, the next prompt quotes the
-    `ValueError`.
+    sums. If a function uses a name only in arguments of `Fault(...)` and `help=`, the value or the default of the name
+    is also text for people. The return value of `Fault.__str__` is text for people. The digest covers the texts of all
+    other exceptions, because such a text can influence a result: if an answer of a language model is invalid, the next
+    prompt quotes the text of the `ValueError`.
     """
     spoken: list[ast.expr] = []
     for node in nodes:
@@ -406,7 +406,7 @@ def _leaves(node: ast.expr) -> Iterator[ast.expr]:
 def _values_of_names(function: ast.FunctionDef | ast.AsyncFunctionDef, in_place: set[int]) -> Iterator[ast.expr]:
     """Yield the values and defaults of names that a function uses only in text for people.
 
-    `in_place` contains the `id` of every name and string in such texts.
+    `in_place` contains the `id` of every name and string in a text for people.
     """
     nodes = list(ast.walk(function))
     used = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
@@ -455,7 +455,7 @@ def _calls_import_module(node: ast.AST) -> TypeGuard[ast.Call]:
 
 
 def user_files(module: str) -> list[Path]:
-    """Return the files of a user's module, and the files of all modules that it imports directly or indirectly.
+    """Return the files of a user's module, and the files of all modules that this module imports, also indirectly.
 
     The list is empty if the module does not exist.
 

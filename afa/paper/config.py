@@ -189,9 +189,9 @@ def check_run_config(document: dict[str, Any]) -> RunConfig:
 def cohort_file(settings: RunConfig, *folders: Path) -> Path:
     """Return the path of the file that describes a run's cohort, in the first folder that contains such a file.
 
-    `folders` are the folders `config/cohorts` of the workflow and of the user. The folders `resources/fields` beside
-    the folders `config` are searched too. If no folder contains the file, raise a `ConfigError` that lists the known
-    cohorts.
+    `folders` are the folders `config/cohorts` of the workflow and of the user. The folders `resources/fields` of the
+    workflow and of the user are searched too. If no folder contains the file, raise a `ConfigError` that lists the
+    known cohorts.
     """
     paths = [folder / f"{settings.cohort}.yaml" for folder in folders]
     fields = [folder.parents[1] / FIELDS for folder in folders]
@@ -220,9 +220,10 @@ def language_models(settings: RunConfig, home: Path = Path()) -> dict[str, Basel
     """Return {table of the summary: settings of its language models}. If the result is empty, no model is asked.
 
     The project contains recorded answers for two tables. In `llm_baselines`, the order of the features was given to the
-    models. In `llm_choosing`, the models chose the features. These answers are used if `record` is `carried`, `live` is
-    false, and all settings that affect the prompts have their default values. The settings of the models are then read
-    from the folders of the answers. Otherwise, the only table is `llm_baselines`, with the settings of the run.
+    models. In `llm_choosing`, the models chose the features. The recorded answers are used if `record` is `carried`,
+    `live` is false, and all settings that affect the prompts have their default values. If the recorded answers are
+    used, the settings of the models are read from the folders of the answers. If the recorded answers are not used, the
+    only table is `llm_baselines`, with the settings of the run.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Detect source files and input files that change while the jobs of a run use them.
 
 Before its first job, a run records the digests of all files of the package and of all input files in the project. When
-a job ends, the job computes the digests of the files that it used again. The job fails if a digest has changed.
+a job ends, the job computes the digests of all files that it used a second time. The job fails if a digest has changed.
 Therefore, every saved result was computed from files with the recorded digests.
 """
 
@@ -26,7 +26,7 @@ LARGEST = 10_000_000
 def sources(inputs: Iterable[str | Path] = ()) -> dict[str, str]:
     """Return {path: SHA-256} for all files of the package and all files in `inputs`.
 
-    Files above `LARGEST` are skipped.
+    Files of more than `LARGEST` bytes are skipped.
     """
     package = [path for path in PACKAGE.rglob("*") if "__pycache__" not in path.parts]
     files = [path for path in (*package, *map(Path, inputs)) if path.is_file() and path.stat().st_size <= LARGEST]
@@ -43,7 +43,7 @@ def check_sources(words: Sequence[str]) -> None:
     """Raise an error if a file used by this process has changed since the run began.
 
     A process uses its imported modules, the data files in the folders of their packages, and the inputs that its
-    command line names. An input is also used if the command line names its folder.
+    command line names. If the command line names a folder, the process uses all inputs in this folder.
 
     Parameters
     ----------

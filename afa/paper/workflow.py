@@ -1,9 +1,9 @@
-"""Remove locks and leftovers of killed runs, and find the workflow's folder. Snakemake does not do this itself.
+"""Remove locks and leftovers of killed runs, and find the workflow's folder.
 
-Snakemake's own lock is a file that does not name its owner and remains after Snakemake is killed. In addition, every
-run and every job (`workflow/scripts/job.sh`) holds a shared kernel lock on the file `.snakemake/alive`. The kernel
-releases the lock of a process when the process ends. If a process gets an exclusive lock on `.snakemake/alive`, no
-other run is alive. A lock of Snakemake that exists then was left by a run that has ended.
+Snakemake's own lock is a file that does not name its owner and remains after Snakemake is killed. For this reason,
+every run and every job (`workflow/scripts/job.sh`) holds a shared kernel lock on the file `.snakemake/alive`. The
+kernel releases the lock of a process when the process ends. If a process gets an exclusive lock on `.snakemake/alive`,
+no other run is alive. If no other run is alive, an existing lock of Snakemake was left by a run that has ended.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def has_profile(words: Sequence[str], snakefile: str | Path) -> bool:
 def remove_shards(run: Path) -> None:
     """Remove the shards of every stage whose tables are joined. No job needs these shards any more.
 
-    After the job that joins the tables of the shards, Snakemake removes the shards but leaves empty folders. If a run
-    is killed before that, the shards remain.
+    After the tables of the shards are joined, Snakemake removes the shards but leaves empty folders. If a run is killed
+    before Snakemake removes the shards, the shards remain.
     """
     for shards in (run / "shards").glob("*"):
         if any((run / "tables" / shards.name).glob("*")):
@@ -79,7 +79,7 @@ def workflow_folder(rules: SourceFile, state: str | Path) -> Path:
         packed = io.BytesIO()
         repository.archive(packed, treeish=commit)
         packed.seek(0)
-        # Another process may write the same folder at the same time. This is harmless, because the files are the same.
+        # Another process may write the same files to the same folder at the same time, which is harmless.
         with atomic_folder(folder, ["*"]) as unpacked, tarfile.open(fileobj=packed) as archive:
             archive.extractall(unpacked, filter="data")
     return folder
@@ -137,7 +137,7 @@ def _remove_dead_lock(folder: Path, file: IO[str], *, alone: bool) -> str | None
             f"{folder}/locks: found the lock of a run, and processes at work here ({pids}); expected no other run on"
             " the same files. Next step: if Snakemake stops now, wait for them or end them, then type the same again."
         )
-    # If a network file system keeps separate locks for each machine, locks of processes on other machines are not seen.
+    # If a network file system keeps separate locks for each machine, processes on other machines are not detected.
     if locks and last != here:
         place = last or "an unknown machine"
         return (

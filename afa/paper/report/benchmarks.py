@@ -1,8 +1,8 @@
 """Read and store the time and memory of the jobs of a run, as measured by Snakemake.
 
-On a cluster, the workflow requests memory and time for each job. The requested values are computed from stored runs,
-and are doubled each time a job is repeated after a failure. When a run starts, the workflow prints how long a stored
-run took.
+On a cluster, the workflow requests memory and time for each job. The requested memory and time are computed from stored
+runs. Each time a job is repeated after a failure, they are doubled. When a run starts, the workflow prints how long a
+stored run took.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class StoredRun:
 
 
 def read_stored(folder: str | Path) -> list[StoredRun]:
-    """Return the stored runs in a folder. Each run is a file `<cohort>.csv` that `store_run` wrote.
+    """Return the stored runs in a folder. Each stored run is a file `<cohort>.csv` that `store_run` wrote.
 
     Any other CSV file in the folder raises a `ReportError`.
     """
@@ -147,12 +147,12 @@ class Need:
     longest_seconds: float
 
     def mem_mb(self, attempt: int) -> int:
-        """Return the memory to request for a job, in MB. The value doubles with each attempt (1, 2, ...)."""
+        """Return the memory to request for a job, in MB. The memory doubles with each attempt (1, 2, ...)."""
         asked = (WORKFLOW_MB + MARGIN * self.max_rss_mb) * 2.0 ** (attempt - 1)
         return STEP_MB * math.ceil(asked / STEP_MB)
 
     def runtime(self, attempt: int) -> int:
-        """Return the time to request for a job, in minutes. The value doubles with each attempt (1, 2, ...)."""
+        """Return the time to request for a job, in minutes. The time doubles with each attempt (1, 2, ...)."""
         return max(LEAST_MINUTES, math.ceil(SLOWER * self.longest_seconds / 60)) << (attempt - 1)
 
 
@@ -161,20 +161,17 @@ UNMEASURED = Need(max_rss_mb=1_000, longest_seconds=180)
 
 
 def read_needs(folder: str | Path) -> dict[str, Need]:
-    """Return {rule: `Need`}.
-
-    A `Need` is the largest memory and time of the rule's jobs in all stored runs in `folder`.
-    """
+    """Return, for each rule, the largest memory and time of the rule's jobs in all stored runs in `folder`."""
     runs = read_stored(folder)
     if not runs:
         return {}
     largest = pd.concat([run.rules for run in runs]).groupby("rule")[["max_rss_mb", "longest_seconds"]].max()
-    # Snakemake measures no memory for jobs of a few milliseconds. The missing value counts as 0.
+    # Snakemake measures no memory for jobs of a few milliseconds. Missing memory counts as 0.
     return {str(rule): Need(*took) for rule, *took in largest.fillna(0.0).itertuples(name=None)}
 
 
 def _measured(path: Path, inside: Path) -> tuple[str, str, float, float, float]:
-    """Return the rule, the job and the measurements in a benchmark file of Snakemake. NA and - mean "not measured"."""
+    """Return the rule, the job and the measurements in a benchmark file. In the file, NA and - mean "not measured"."""
     rule, *job = inside.with_suffix("").parts
     try:
         last = pd.read_csv(path, sep="\t", na_values=["-"]).iloc[-1]

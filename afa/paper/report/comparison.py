@@ -101,7 +101,7 @@ class Reader:
         return f"no number for {reading}" if is_there else f"no table {table} in this run"
 
     def relation(self, text: str) -> Relation | str:
-        """Return the comparison of two numbers that a text describes, or the reason why a number is missing."""
+        """Return the comparison (`Relation`) for a text such as `a > b`, or the reason why a number is missing."""
         left, operator, right = verdicts.relation_of(text)
         if isinstance(found := self._scaled(left), str):
             return found
@@ -198,7 +198,7 @@ def load_printed(folder: Path) -> dict[str, pd.DataFrame]:
 def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[str, Any]]:
     """Yield a line of the comparison for each printed number of a table.
 
-    At t = 0, the paper prints no numbers. Therefore, the lines that `paper_table` adds at t = 0 are skipped.
+    The lines that `paper_table` adds at t = 0 are skipped, because the paper prints no numbers at t = 0.
     """
     patients = reader.answers.patients.get(name)
     texts = printed[~printed["column"].isin(TEXT_COLUMNS)].set_index(["row", "column"])["value"]
@@ -262,7 +262,7 @@ def _claim(claim: Any, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -
 def printed_difference(first: Mapping[str, Any], second: Mapping[str, Any], reader: Reader) -> Printed:
     """Return the printed number in cell `first` minus the printed number in cell `second`, in percentage points.
 
-    The number of patients in the result is the number that belongs to the table of `first`.
+    The number of patients is taken from the table that contains `first`.
     """
     scale = 100.0 if first["unit"] == "share" else 1.0
     difference = scale * (float(first["paper"]) - float(second["paper"]))

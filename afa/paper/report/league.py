@@ -100,7 +100,7 @@ def labels_needed(trained: pd.DataFrame, metric: str, t: int) -> str:
 
 
 def _reached(sizes: Sequence[int], reached: pd.Series) -> str:
-    """Return a text such as `10 to 20`: a condition becomes true between these two numbers of labelled patients.
+    """Return a text such as `10 to 20`, if a condition becomes true between 10 and 20 labelled patients.
 
     For each number in `sizes`, `reached` says whether the condition is true.
     """
@@ -113,8 +113,8 @@ def _reached(sizes: Sequence[int], reached: pd.Series) -> str:
 def ladder_at(ladder: pd.DataFrame, t: int) -> pd.DataFrame:
     """Return a table of the metric after t features, with a row for each number of labelled patients.
 
-    There is a column for each model. The column `BEST` contains the largest value of all classifiers. Columns with the
-    suffix ` low` or ` high` contain the ends of the intervals. The table is empty if `ladder` has no rows at t.
+    The table has a column for each model. The column `BEST` contains the largest value of all classifiers. Columns with
+    the suffix ` low` or ` high` contain the ends of the intervals. The table is empty if `ladder` has no rows at t.
     """
     at = ladder[ladder["t"] == t].set_index(["size", "model"])
     if at.empty:
@@ -151,9 +151,9 @@ def calibration(reliability: pd.DataFrame) -> pd.DataFrame:
 def measured(folder: Path) -> dict[str, Any]:
     """Return the values that the template of a field's report needs for the first part of the report.
 
-    The values are computed from the output of `afa league field`. The value `said` contains a paragraph for each
-    question. The template `league_tables.html` uses all other values. The result is empty if the field has no
-    prediction task (question).
+    The values are computed from the output of `afa league field`. `said` contains a paragraph for each question. The
+    template `league_tables.html` uses all other values. The result is empty if the field has no prediction task
+    (question).
     """
     tables = read_fields([folder])
     rows = league_rows(tables)
@@ -217,10 +217,10 @@ def _shown(
 
 
 def write_league(fields: Sequence[Path], out: str | Path) -> None:
-    """Write the tables, the figures and the page `league.html` that compare fields.
+    """Write the comparison of fields: tables, figures and the page `league.html`.
 
-    The input is the output of `afa league field` for each field. If the table of a field has not been downloaded, the
-    page lists the field as not fetched. Each figure states how many fields it shows.
+    The comparison is made from the output of `afa league field` for each field. If the table of a field has not been
+    downloaded, the page lists the field as not fetched. Each figure states how many fields it shows.
     """
     absent = {}
     for path in fields:

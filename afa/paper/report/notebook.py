@@ -42,8 +42,8 @@ def run_notebook(source: str | Path, target: str | Path, parameters: Mapping[str
     """Run the notebook `source` by papermill, and write the executed notebook to `target`.
 
     Repeated executions write identical bytes, because times, addresses of objects and standard error are removed from
-    the notebook. The standard error of cells is printed to the standard error of the calling process. The kernel reads
-    no user settings and listens on no network port.
+    the notebook. Text that cells write to standard error is printed to the standard error of the calling process. The
+    kernel reads no user settings and listens on no network port.
 
     Parameters
     ----------
@@ -105,14 +105,17 @@ def _executed(notebook: NotebookNode, source: str, parameters: Mapping[str, str]
     except (DeadKernelError, RuntimeError) as error:
         expected = "a kernel that runs to the last cell: it may have been killed for want of memory"
         raise ReportError(Fault(source, f"{type(error).__name__}: {error}", expected, step)) from None
-    # If a cell calls `exit()`, papermill reports no error. Therefore, check that all cells were executed.
+    # Papermill reports no error if a cell calls `exit()`. Therefore, check that all cells were executed.
     if any(cell.cell_type == "code" and cell.source.strip() and not cell.execution_count for cell in ran.cells):
         raise ReportError(Fault(source, "a cell that leaves Python", "cells that all run", step))
     return ran
 
 
 def _place(error: PapermillExecutionError, *, injected: bool) -> str:
-    """Return the place of an error: number of the code cell, without the inserted cell of parameters, and line."""
+    """Return the number of the code cell and the line in which an error occurred.
+
+    The cell of parameters, which papermill inserts, is not counted.
+    """
     lines = re.findall(r"Cell In\[\d+\], line (\d+)", ADDRESS.sub("", _plain("\n".join(error.traceback))))
     number = (error.exec_count or 0) - injected
     return f"code cell {number}" + (f", line {lines[-1]}" if lines else "")

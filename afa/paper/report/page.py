@@ -194,9 +194,9 @@ def _within(path: str, folder: str) -> bool:
 def _compared(
     run: Path, paper: Path, left_out: Mapping[str, str], cohort: Cohort, summary: pd.DataFrame
 ) -> dict[str, Any]:
-    """Return the values for the template of the report that compare the run with the paper.
+    """Return the values that the report's template needs for the comparison with the paper.
 
-    If the run is not compared with the paper, the lists are empty.
+    If the run is not compared with the paper, the values are empty lists.
     """
     if "comparison" in left_out:
         return {"lines": [], "not_run": []}

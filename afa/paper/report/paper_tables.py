@@ -45,7 +45,7 @@ calls every pair, but the paper prints few calls.
 class PrintedCell:
     """Keys of the summary line that contains this run's value for a cell of the paper's table.
 
-    In this line of the summary, the key columns have the values in `where`. Key columns that are not in `where` are
+    The summary line is the line whose key columns have the values in `where`. Key columns that are not in `where` are
     empty.
 
     Attributes
@@ -88,9 +88,9 @@ class SummaryLines:
             raise ReportError(Fault(f"summary line {twice}", "2 lines or more", "one", "run its stage again"))
 
     def find(self, where: Mapping[str, Any]) -> pd.Series | None:
-        """Return the line that has the values in `where`, and no values in other key columns.
+        """Return the line whose key columns have the values in `where`, and no other values.
 
-        If it is missing, return None.
+        If there is no such line, return None.
         """
         place = self._places.get(tuple(where.get(key) for key in self._keys))
         return None if place is None else self.rows.iloc[place]
@@ -124,7 +124,8 @@ def beside_paper(name: str, paper: str | Path, rows: pd.DataFrame, cohort: Cohor
     """Return the table of `paper_table` for a notebook. The printed table is read from the folder `paper`.
 
     In column names such as `t=216` (full observation), 216 is replaced by this cohort's number of features. If the
-    cohort was read from a table, the paper did not study it. The values of `paper` and `difference` are then missing.
+    cohort was read from a table, the paper did not study the cohort, and the values of `paper` and `difference` are
+    missing.
     """
     printed = pd.read_csv(Path(paper) / f"{name}.csv")
     cells = paper_table(name, printed, SummaryLines(rows), n_features=len(cohort.features))
@@ -139,7 +140,7 @@ def at_full_observation(columns: pd.Series, cohort: Cohort) -> pd.Series:
 
 
 def _cells(printed: pd.DataFrame) -> list[tuple[str, str, float | None]]:
-    """Return (row, column, number) of every printed number, and (row, column, None) of cells at t = 0."""
+    """Return (row, column, number) for each printed number, and (row, column, None) for each cell at t = 0."""
     cells: list[tuple[str, str, float | None]] = []
     printed = printed[~printed["column"].isin(TEXT_COLUMNS)]
     for row, part in printed.groupby("row", sort=False):
@@ -153,7 +154,10 @@ def _cells(printed: pd.DataFrame) -> list[tuple[str, str, float | None]]:
 
 
 def _answered(cell: PrintedCell, paper: float | None, summary: SummaryLines) -> dict[str, Any]:
-    """Return this run's values for a cell. If the numbers are not comparable, `unit` also contains the reason."""
+    """Return this run's values for a cell of the paper's table.
+
+    If the numbers of the paper and of this run are not comparable, `unit` also contains the reason.
+    """
     answer, warning, constant, below = (
         None if where is None else summary.find(where) for where in (cell.where, cell.unless, cell.constant, cell.over)
     )
@@ -308,10 +312,11 @@ TABLES: Mapping[str, Callable[[str, str], PrintedCell | None]] = {
 def binary_form(rows: pd.DataFrame, *, rounds: Sequence[int], variant: str | None = None) -> pd.DataFrame:
     """Return a table in the form of tab:classification_with_llm, with one line for each target and method.
 
-    There is one column for each t. In a cell such as `0.53 (+29.7 / +30.6)`, 0.53 is the accuracy under random order.
-    The numbers in brackets are the percentage points that are gained by choosing features with `f_target` and with
-    `cmi`. In the row `wald`, the gain `f_target` is computed from the score `two_elbo`; in any other row, from the
-    score of the row. A target without cases has no line. A cell is empty if the summary has no value at t.
+    The table has one column for each t. In a cell such as `0.53 (+29.7 / +30.6)`, 0.53 is the accuracy if features are
+    chosen at random. Choosing features with the gain `f_target` adds 29.7 percentage points, and choosing features with
+    the gain `cmi` adds 30.6. In the row `wald`, the gain `f_target` is computed from the score `two_elbo`; in any other
+    row, from the score of the row. A target without cases has no line. A cell is empty if the summary has no value at
+    t.
 
     Parameters
     ----------

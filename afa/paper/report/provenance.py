@@ -67,7 +67,7 @@ class Job:
 
 
 class Records:
-    """Find the record that Snakemake saved for a job. The job is given by the path of one of its outputs.
+    """Find the record that Snakemake saved for a job, given the path of one of the job's outputs.
 
     `folder` is a project's folder `.snakemake`.
 
@@ -149,7 +149,7 @@ def _time(seconds: float | None) -> str:
 def trace(targets: Iterable[str], job_of: Callable[[str], Job | None]) -> list[Job]:
     """Return the jobs on which `targets` depend, without duplicates.
 
-    The jobs whose outputs a job needs are before that job.
+    Before each job are the jobs whose outputs it needs.
 
     Parameters
     ----------
@@ -180,8 +180,8 @@ def write_provenance(jobs: Iterable[Job], path: Path, *, root: Path, lock: Path)
     """Write a JSON file with the jobs, the SHA-256 of every file that the jobs wrote, and the environment.
 
     In the file, `made_with` maps package versions (`Job.packages`) to the rules that ran with these versions. Jobs that
-    ran earlier may have used different versions. `environment` describes the environment in which this function is
-    called.
+    ran at different times may have used different versions. `environment` describes the environment in which this
+    function is called.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ def environment(lock: Path) -> dict[str, Any]:
 
 
 def _digests(outputs: Iterable[str], root: Path) -> dict[str, str]:
-    """Return the SHA-256 of every output file and of every file in an output folder, except Snakemake's time stamps."""
+    """Return the SHA-256 of every output file and of every file in an output folder, except hidden files."""
     places = [root / path for path in sorted(outputs)]
     files = [file for place in places for file in (sorted(place.rglob("*")) if place.is_dir() else [place])]
     shown = [file for file in files if file.is_file() and (file in places or not file.name.startswith("."))]
@@ -222,10 +222,11 @@ def _digests(outputs: Iterable[str], root: Path) -> dict[str, str]:
 def write_crate(run: Path, license_url: str) -> Path:
     """Write `ro-crate-metadata.json` into a folder of results, and return the path of the file.
 
-    With this file, the folder is an RO-Crate.
+    A folder with the file `ro-crate-metadata.json` is an RO-Crate.
 
     The file follows the profile Process Run Crate, and describes each job of `provenance.json` as an action with inputs
-    and outputs. If a file is outside the folder or no longer exists, only its path and its digest are written.
+    and outputs. If an input or output is outside the folder or no longer exists, the file contains only its path and
+    its digest.
 
     Parameters
     ----------

@@ -106,7 +106,7 @@ class ShownCell(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """All effects that have the same outcome, and the first sentence of a paragraph about them."""
+    """All effects with the same outcome, and the first sentence of the paragraph about these effects."""
 
     outcome: str
     lead: str
@@ -158,8 +158,8 @@ def counted_as(n: int) -> str:
 def sentences(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
     """Return the paragraphs of the first screen. A paragraph is a first sentence and a list of further sentences.
 
-    The first paragraph states how many effects reproduce. The next paragraphs are about one group of effects
-    (`tallies`) each. The last paragraph explains why effects differ from the paper.
+    The first paragraph states how many effects reproduce. Each following paragraph is about one group of effects
+    (`tallies`). The last paragraph explains why effects differ from the paper.
     """
     groups = tallies(table)
     judged = [row for group in groups for row in group.rows]
@@ -177,7 +177,7 @@ def sentences(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
 
 
 def spread(voters: pd.DataFrame) -> dict[str, tuple[float, float]]:
-    """Return the smallest and the largest value of each effect over the voters (runs of language models).
+    """Return the smallest and the largest value of each effect, over all voters (runs of language models).
 
     The keys of the result are the ids of the effects.
 
@@ -246,7 +246,7 @@ def _causes(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _constants(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a sentence on the accuracy of constant answers, if this accuracy is at least `HIGH` for some effect."""
+    """Yield a sentence on constant answers, if the accuracy of a constant answer is at least `HIGH` for some effect."""
     if high := [row["constant"] for row in rows if row["constant"] >= HIGH]:
         ends = " to ".join(dict.fromkeys((f"{min(high):.0f}", f"{max(high):.0f}")))
         where = f"in {counted_as(len(high)) if len(high) < len(rows) else 'all'} of these effects"
@@ -312,7 +312,7 @@ def figure(table: pd.DataFrame, carried: Sequence[StoredEffects], here: str, vot
 def counted(verdicts: pd.DataFrame) -> Iterator[tuple[str, dict[str, int]]]:
     """Count the verdicts by direction and by size, first for the paper's tables, then for the paper's claims.
 
-    Yield two items. An item consists of a description and {direction or size: number of verdicts}.
+    Yield two items. Each item contains a description and a dictionary {direction or size: number of verdicts}.
 
     Parameters
     ----------
@@ -343,8 +343,8 @@ def errata_title(text: str) -> str:
 def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the name, the title and the blocks of each printed table. Rows and columns are in the paper's order.
 
-    A block contains the rows of a table that have the same columns. It maps the name of each row to the cells of the
-    row.
+    A block contains the rows of a table that have the same columns. The block maps the name of each row to the cells of
+    the row.
 
     Parameters
     ----------

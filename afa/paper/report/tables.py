@@ -107,7 +107,8 @@ def contraction_by_entity(contraction: pd.DataFrame) -> pd.DataFrame:
 def log_odds_error(odds: pd.DataFrame) -> pd.Series:
     """Return the error of the mean-field log-odds (mean-field minus exact), in nats.
 
-    There is one error for each state (values of `ERROR_KEYS`) in which both log-odds are known.
+    The result has one error for each state for which both log-odds were computed. The columns `ERROR_KEYS` identify a
+    state.
     """
     both = odds.pivot(index=ERROR_KEYS, columns="inference", values="raw").reindex(columns=["mean_field", "exact"])
     both = both.dropna()
@@ -146,9 +147,9 @@ def feature_table(bundle: Bundle) -> pd.DataFrame:
     """Return a table with one row for each feature of a bundle.
 
     A row contains four counts: entities with a positive unary potential, entities with a negative unary potential,
-    positive couplings, and negative couplings. If the bundle has a features.csv, the row also contains the possible
-    values and the range. If the bundle has probabilities, the row also contains the background probabilities of low and
-    high values. If the bundle has costs, the row also contains the cost.
+    positive couplings, and negative couplings. If the bundle has a file features.csv, the row also contains the
+    possible values and the range. If the bundle has probabilities, the row also contains the background probabilities
+    of low and high values. If the bundle has costs, the row also contains the cost.
     """
     features, packed = len(bundle.features), bundle.packed
     ends, signs = np.concatenate([packed.row, packed.column]), np.tile(np.sign(packed.value), 2)
@@ -195,7 +196,7 @@ def schedules_of(rows: pd.DataFrame) -> list[str]:
 def rules_under(rows: pd.DataFrame, gain: str, schedule: str) -> dict[str, pd.DataFrame]:
     """Group summary rows by rule.
 
-    Only rows with the given schedule, and with the given gain or without a gain, are used.
+    Skip rows with another schedule or another gain.
 
     The rule `random` is included under every schedule.
     """
@@ -207,7 +208,8 @@ def rules_under(rows: pd.DataFrame, gain: str, schedule: str) -> dict[str, pd.Da
 def few(parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """Return at most four rules, because a figure panel with more lines is hard to read.
 
-    If the run used the paper's own rule, return the rules of the paper's table. Otherwise, return the first four rules.
+    If the run used the paper's own rule, return the rules in the paper's table. If the run did not use that rule,
+    return the first four rules.
     """
     known = {rule: part for rule, part in parts.items() if rule in ALLOCATIONS.values()}
     chosen = known if PRIORITY in known else parts

@@ -8,11 +8,11 @@ patients in this run and in the paper. The function `outcome` combines direction
 docs/comparison.md).
 
 `resources/paper/answers.yaml` defines how a run is compared with each cell of the paper's tables and with each claim.
-In this file, a *reading* is a short name of a line of summary.csv, such as `chaos t=10 stratum=chaotic`. The first word
-of a reading (`chaos`) is a name in `lines` of answers.yaml, and stands for the values of several key columns. The other
-words of a reading (`t=10`) add or change values of key columns. `t=M` means full observation. A *relation* is a
-comparison of two numbers by `>`, `<` or `=`. The left number is given by a reading, and the right number by a reading
-or as a constant. `2 * chaos t=10` means twice the number that `chaos t=10` names.
+In answers.yaml, a *reading* is a short name of a line of summary.csv, such as `chaos t=10 stratum=chaotic`. The first
+word of a reading (`chaos`) is a name in `lines` of answers.yaml, and stands for the values of several key columns. The
+other words of a reading (`t=10`) add or change values of key columns. `t=M` means full observation. A *relation* is a
+comparison of two numbers by `>`, `<` or `=`. The left side of a relation is a reading. The right side is a reading or a
+constant number. `2 * chaos t=10` means twice the number that `chaos t=10` names.
 """
 
 from __future__ import annotations
@@ -150,7 +150,8 @@ class Printed:
 class Verdict:
     """A verdict on a number or a statement.
 
-    The direction is empty if the number is not an effect (a difference of two shares). The size may be empty.
+    The direction of a verdict is empty if the number is not an effect (a difference of two shares). The size of a
+    verdict may be empty.
     """
 
     direction: str
@@ -185,11 +186,11 @@ def _apart(apart: float, together: float) -> str:
 def _judge_effect(printed: float, ours: Number, error: float) -> Verdict:
     """Return the verdict on an effect (a difference of two shares).
 
-    An effect is present in this run (or in the paper) if its interval excludes 0. If the effect is present in both, the
-    verdict depends on the signs and the ratio of the two numbers. If the effect is present only in this run, the
-    verdict is "effect only here" if the two numbers differ by more than their combined error, else "holds". If the
-    effect is present only in the paper, the verdict is "unclear" if this run's interval contains the printed number,
-    else "no effect here".
+    An effect is present in this run (or in the paper) if its interval excludes 0. If the effect is present in this run
+    and in the paper, the verdict depends on the signs and the ratio of the two numbers. If the effect is present only
+    in this run, the verdict is "effect only here" if the two numbers differ by more than their combined error, else
+    "holds". If the effect is present only in the paper, the verdict is "unclear" if this run's interval contains the
+    printed number, else "no effect here".
 
     Parameters
     ----------
@@ -227,7 +228,7 @@ def outcome(row: Mapping[Any, Any]) -> str:
 def verdict_words(row: Mapping[Any, Any]) -> str:
     """Return the direction and the size of a verdict as one phrase.
 
-    If the direction is *holds* and the size is *another size*, the phrase is *another size*.
+    If the direction is *holds* and the size is *another size*, the phrase is only *another size*.
     """
     if row["size"] == OTHER_SIZE and row["verdict"] == HOLDS:
         return OTHER_SIZE
@@ -237,7 +238,7 @@ def verdict_words(row: Mapping[Any, Any]) -> str:
 def size_of(printed: Printed, difference: float) -> str:
     """Describe, in words, the distance of this run's number from the printed number.
 
-    The function is for numbers that are not effects (differences of two shares).
+    This function is used for numbers that are not effects (differences of two shares).
 
     `difference` is this run's number minus the printed number, in the paper's unit.
     """
@@ -273,7 +274,7 @@ def number(value: float) -> str:
 class Relation:
     """A statement that one number is above, below or equal to another number, such as `left > right`.
 
-    The right side can be a constant.
+    The right side of a statement can be a constant.
 
     Attributes
     ----------
@@ -323,7 +324,7 @@ class Relation:
 
 
 def judge_statement(relations: Sequence[Relation]) -> Verdict:
-    """Return the verdict on a statement in words. The statement holds if all its relations (comparisons) hold."""
+    """Return the verdict on a statement in words. A statement holds if all its relations (comparisons) hold."""
     failing = [relation for relation in relations if not relation.holds]
     if not failing:
         return Verdict(HOLDS, reason="; ".join(relation.text for relation in relations))
@@ -347,7 +348,7 @@ END = "M"
 class ClaimAnswer(Strict):
     """Source of this run's number for a claim, or the reason why the claim gets no verdict.
 
-    The source is `cell`, `line`, `fact` or `holds`. If `less` is given, `line` contains a paired difference. This
+    The source is `cell`, `line`, `fact` or `holds`. If `less` is given, `line` contains a paired difference. The paired
     difference is compared with the difference of the two printed cells in `less`.
     """
 
@@ -405,7 +406,10 @@ class ClaimAnswers(Strict):
     claims: Mapping[str, ClaimAnswer]
 
     def reason(self, why: str | None) -> str:
-        """Return the text with the name `why` in `reasons`. If there is no such name, return `why` unchanged."""
+        """Return the text with the name `why` in `reasons`.
+
+        If `reasons` does not contain this name, return `why` unchanged.
+        """
         return "" if why is None else self.reasons.get(why, why)
 
     def keys(self, reading: str) -> dict[str, str | int | float]:
