@@ -100,8 +100,8 @@ def known_features(study: Study) -> Features:
     return study.features
 
 
-# The docstrings of the classes below are a part of the JSON schema that a model receives, and of the digest of a
-# prompt. If a word of a docstring changes, recorded answers no longer match their prompt.
+# The docstrings of the classes below are part of the JSON schema that a model receives.
+# If a word of these docstrings changes, recorded answers no longer match the digest of their prompt.
 
 
 class Answer(BaseModel):

@@ -83,7 +83,7 @@ NO_CAPS, NO_PRICES = Caps(), Prices()
 
 
 class BudgetError(ElicitationError):
-    """A request could exceed a cap. This error is raised before the request is sent."""
+    """Error raised before a request is sent, because the request could exceed a cap."""
 
 
 @dataclass
@@ -215,8 +215,7 @@ class Budget:
                 first[each.key] = min(each.time, first.get(each.key, each.time))
             spent = []
             for entry in self.record.entries():
-                # Times are compared as texts: the time `unknown` is greater than "9", and every date is smaller than
-                # "9".
+                # Times are compared as texts. The time `unknown` is greater than "9", and every date is less.
                 if entry.time < first.get(entry.key, "9"):
                     asked = {} if isinstance(entry.parameters, str) else entry.parameters
                     spent.append((0, asked.get("most_tokens", 0)) if isinstance(entry.tokens, str) else entry.tokens)

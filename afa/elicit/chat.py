@@ -65,8 +65,7 @@ class Chat:
     """
 
     def __init__(self, endpoint: Endpoint, bounds: Bounds) -> None:
-        # At level DEBUG, these two loggers write the headers of replies. A header may contain the key, because an
-        # endpoint may repeat the key.
+        # At level DEBUG, these two loggers write the headers of replies, and a header may contain the key.
         for name in ("httpcore", "httpcore2"):
             logging.getLogger(name).setLevel(logging.WARNING)
         self._bounds = bounds

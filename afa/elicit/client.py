@@ -142,8 +142,7 @@ class Client:
                 continue
             self.budget.end(name, reply.tokens)
             self._failures = 0
-            # The text is changed as in the record before it is parsed. Therefore, the recorded text gives the same
-            # answer later.
+            # Parse the text in the form in which it is recorded, so that the recorded text gives the same answer.
             reply = replace(reply, text=self._writable(reply.text))
             outcome, detail = judged(reply, ANSWERS[prompt], request.question.values)
             said = reply.text or reply.refusal or ""

@@ -96,12 +96,12 @@ def check_voters(models: Mapping[str, str], study: Study) -> None:
 def agreement(named: pd.DataFrame, study: Study) -> pd.DataFrame:
     """Return a table of how often the voters name the same genes, with the columns `AGREEMENT_COLUMNS`.
 
-    A row compares the voters that are named in the column `voters`: all voters, or two of the voters. For each group of
-    compared voters, the table has one row for each phenotype and one row for all phenotypes together. The column
-    `genes` counts the genes that are named by at least one of these voters. The column `agreed` counts the genes that
-    are named by all these voters with the same direction. The column `share` is `agreed` divided by `genes`. `kappa` is
-    Fleiss' kappa over all genes in the study's answers, with the categories *up*, *down* and *not named*. If the
-    answers are random, `kappa` is about 0. If only one category occurs in the answers, `kappa` is empty.
+    Each row compares voters: all voters of the study or two of them, as stated in the column `voters`. For each group
+    of compared voters, the table has one row for each phenotype and one row for all phenotypes together. The column
+    `genes` counts the genes that are named by at least one of the compared voters. The column `agreed` counts the genes
+    that are named by all compared voters with the same direction. The column `share` is `agreed` divided by `genes`.
+    `kappa` is Fleiss' kappa over all genes in the study's answers, with the categories *up*, *down* and *not named*. If
+    the answers are random, `kappa` is about 0. If only one category occurs in the answers, `kappa` is empty.
     """
     voters, genes = study.settings.voters, sorted(named["gene"].unique())
     signs = np.zeros((len(study.names), len(voters), len(genes)), dtype=np.int64)

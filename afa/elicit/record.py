@@ -52,8 +52,8 @@ class JsonLines:
         with self._lock:
             path = self._mine or self.folder / f"{uuid.uuid4().hex}{self.suffix}"
             path.parent.mkdir(parents=True, exist_ok=True)
-            # A failure may leave an incomplete line, and only the last line of a file may be incomplete. Therefore, the
-            # next line is written to a new file.
+            # A failure may leave an incomplete line, which is only allowed at the end of a file.
+            # Therefore, the line after a failure is written to a new file.
             self._mine = None
             with path.open("ab") as stream:
                 stream.write(line)
@@ -178,7 +178,10 @@ class Messages:
 
     @property
     def digest(self) -> str:
-        """Return the SHA-256 of the system part and the user part. The field `Entry.messages` contains this SHA-256."""
+        """Return the SHA-256 of the system part and the user part.
+
+        The field `Entry.messages` contains the SHA-256 of a prompt.
+        """
         return _sha256(json.dumps([self.system, self.user]))
 
 

@@ -85,7 +85,7 @@ def workflow_folder(rules: SourceFile, state: str | Path) -> Path:
     return folder
 
 
-LOCK_FILE = "alive"  # file in `.snakemake` that names the machine of the runs that are alive
+LOCK_FILE = "alive"  # file in `.snakemake` that contains the name of the machine of all live runs
 
 _joined: dict[Path, IO[str]] = {}  # each file stays open until this process ends, which keeps the lock
 

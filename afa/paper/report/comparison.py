@@ -290,7 +290,7 @@ def _number(
 ) -> tuple[Verdict, Number | None]:
     """Return two results: the verdict on a claim about a number, and this run's number.
 
-    If the claim repeats a printed number, `cell` is the line of the comparison for that number, else None.
+    If the claim repeats a number of a printed table, `cell` is the line of the comparison for this number, else None.
     """
     if cell is not None:
         missing = NO_LINE

@@ -100,7 +100,7 @@ def labels_needed(trained: pd.DataFrame, metric: str, t: int) -> str:
 
 
 def _reached(sizes: Sequence[int], reached: pd.Series) -> str:
-    """Return a text such as `10 to 20`, if a condition becomes true between 10 and 20 labelled patients.
+    """Return the number of labelled patients from which a condition is true, as a text such as `10 to 20`.
 
     For each number in `sizes`, `reached` says whether the condition is true.
     """

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-# nbformat imports jsonschema, and jsonschema imports rfc3987_syntax if this package is installed. That import takes two
-# seconds. The package only checks internationalised web addresses, and no notebook contains such an address.
+# nbformat imports jsonschema, and jsonschema imports rfc3987_syntax if this package is installed.
+# The import of rfc3987_syntax takes two seconds, and no notebook contains the addresses that it checks.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 import nbformat  # noqa: E402

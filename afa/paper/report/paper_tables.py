@@ -88,7 +88,9 @@ class SummaryLines:
             raise ReportError(Fault(f"summary line {twice}", "2 lines or more", "one", "run its stage again"))
 
     def find(self, where: Mapping[str, Any]) -> pd.Series | None:
-        """Return the line whose key columns have the values in `where`, and no other values.
+        """Return the line whose key columns have the values in `where`.
+
+        Key columns that are not in `where` must be empty.
 
         If there is no such line, return None.
         """
@@ -189,9 +191,9 @@ def _answered(cell: PrintedCell, paper: float | None, summary: SummaryLines) -> 
 def _random_sign(row: str, _: str) -> PrintedCell | None:
     method = "kl_nonzero" if row == "kl" else METHODS[row]
     keys = EVERY | {"table": "sign_accuracy_random", "metric": "accuracy", "method": method, "allocation": "random"}
-    # The paper says that a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle). Therefore, the
-    # paper's row `kl` is compared with `kl_nonzero`, which ignores zero votes. The accuracy of `kl` is shown in the
-    # column `also`.
+    # The paper says that a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle).
+    # Therefore, the paper's row `kl` is compared with `kl_nonzero`, which ignores zero votes.
+    # The accuracy of `kl`, which counts zero votes, is shown in the column `also`.
     also = {"zero votes counted": {"method": "kl"}} if row == "kl" else {}
     return PrintedCell(keys | {"target": "likelihood"}, also=also)
 
@@ -236,8 +238,7 @@ def _layer_one(row: str, column: str) -> PrintedCell | None:
         name, allocation = method.removesuffix("_maxent"), "random" if is_random else "largest_unary"
         keys = {"method": name, "allocation": allocation, "stratum": "binary"}
     else:
-        # The L1 score bounds are the same for all methods. Therefore, both printed L1 rows are compared with one
-        # summary line.
+        # The L1 score bounds do not depend on the method: both printed L1 rows are compared with one summary line.
         name = "wald" if bracket == "L1" else METHODS[method]
         keys = {"method": name, "allocation": "random" if is_random else "informed", "target": "likelihood"}
     where = EVERY | keys | {"table": "bracket_rate", "metric": "rate", "reference": BRACKETS[bracket]}
@@ -313,10 +314,10 @@ def binary_form(rows: pd.DataFrame, *, rounds: Sequence[int], variant: str | Non
     """Return a table in the form of tab:classification_with_llm, with one line for each target and method.
 
     The table has one column for each t. In a cell such as `0.53 (+29.7 / +30.6)`, 0.53 is the accuracy if features are
-    chosen at random. Choosing features with the gain `f_target` adds 29.7 percentage points, and choosing features with
-    the gain `cmi` adds 30.6. In the row `wald`, the gain `f_target` is computed from the score `two_elbo`; in any other
-    row, from the score of the row. A target without cases has no line. A cell is empty if the summary has no value at
-    t.
+    chosen at random. Features that are chosen with the gain `f_target` add 29.7 percentage points to this accuracy;
+    features that are chosen with the gain `cmi` add 30.6 points. In the row `wald`, the gain `f_target` is computed
+    from the score `two_elbo`; in any other row, from the score of the row. A target without cases has no line. A cell
+    is empty if the summary has no value at t.
 
     Parameters
     ----------

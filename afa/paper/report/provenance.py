@@ -1,7 +1,7 @@
 """Trace every file of a run back to its source files through Snakemake's job records.
 
 Snakemake saves a record of each finished job. Therefore, the records describe exactly the jobs that ran. A run can be
-exported as an RO-Crate. RO-Crate is a standard format for the description of files and jobs, and archives can read it.
+exported as an RO-Crate. RO-Crate is a standard description of files and jobs, which archives can read.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _time(seconds: float | None) -> str:
 def trace(targets: Iterable[str], job_of: Callable[[str], Job | None]) -> list[Job]:
     """Return the jobs on which `targets` depend, without duplicates.
 
-    Before each job are the jobs whose outputs it needs.
+    In the list, a job comes after all jobs whose outputs it needs.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ def write_crate(run: Path, license_url: str) -> Path:
         """
         if path in known:
             return known[path]
-        _, _, inside = path.partition(f"results/{name}/")  # the path may begin with the prefix of a Snakemake module
+        _, _, inside = path.partition(f"results/{name}/")  # a Snakemake module may add a prefix to the path
         place = run / inside
         if not inside or not place.exists():
             said = {"name": path, **({"sha256": digest} if digest else {})}

@@ -382,7 +382,7 @@ def _side_by_side(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
 def _cell(cell: Mapping[Any, Any]) -> ShownCell:
     if pd.isna(cell["ours"]):
         return ShownCell(cell["paper"], cell["verdict"])
-    has_interval = pd.notna(cell["low"])  # a count has no interval and no decimals
+    has_interval = pd.notna(cell["low"])  # a count has no interval and is shown without decimals
     digits = max(int(has_interval), min(3, len(cell["paper"].partition(".")[2])))
     ours = f"{cell['ours']:.{digits}f}"
     if has_interval:

@@ -194,11 +194,9 @@ def schedules_of(rows: pd.DataFrame) -> list[str]:
 
 
 def rules_under(rows: pd.DataFrame, gain: str, schedule: str) -> dict[str, pd.DataFrame]:
-    """Group summary rows by rule.
+    """Group summary rows by rule. Rows whose schedule is not `schedule`, or whose gain is not `gain`, are skipped.
 
-    Skip rows with another schedule or another gain.
-
-    The rule `random` is included under every schedule.
+    Rows without a gain are included. The rule `random` is included under every schedule.
     """
     here = rows[rows["gain"].isna() | (rows["gain"] == gain)].dropna(subset=["allocation"])
     here = here[(here["schedule"] == schedule) | (here["allocation"] == RANDOM)]
