@@ -223,7 +223,7 @@ class AbstractCache:
         self.folder = folder
 
     def keep(self, search: Search) -> None:
-        """Save the abstracts of a search, then the search.
+        """Save the abstracts of a search before the search itself.
 
         If the process is killed, no saved search lacks an abstract.
         """

@@ -280,15 +280,18 @@ A = TypeVar("A", bound=Answer)
 
 
 def read_answer(schema: type[A], text: str) -> A:
-    """Return the answer that a model's text contains. Raise a `ValueError` that states the reason if there is none."""
+    """Return the answer that a model's text contains.
+
+    Raise a `ValueError` that states the reason if the text contains no answer.
+    """
     return read_wrapped(schema, text)[0]
 
 
 def read_wrapped(schema: type[A], text: str) -> tuple[A, list[str]]:
     """Return the answer that a model's text contains, and notes on ignored parts of the text.
 
-    The parser ignores the model's thoughts, words before and after the JSON object, and a code fence around the object.
-    The parser removes keys that are not in the schema, and cuts texts that are longer than the schema allows. An answer
+    The parser ignores three things: the model's thoughts, text before and after the JSON object, and a code fence. The
+    parser removes keys that are not in the schema, and cuts texts that are longer than the schema allows. An answer
     that deviates from the schema in any other way is invalid.
 
     Raises
@@ -429,9 +432,9 @@ def _beside_the_names(what: str, asked: Collection[str], given: Sequence[str]) -
 
 
 def _of_no_side(answer: RatesAnswer, ends: Mapping[str, Sequence[float | None] | None]) -> str:
-    """Return an error text if an answer gives a probability above 0 to a value that the feature cannot have.
+    """Return an error text if an impossible value of a feature has a probability above 0, else an empty text.
 
-    For example, a feature without a low cut point cannot be low. If the answer has no such error, return an empty text.
+    For example, a feature without a low cut point cannot have the value low.
     """
     for each in answer.features:
         low, high = ends[each.feature] or (None, None)

@@ -99,8 +99,8 @@ class Budget:
 
     Several threads may share a `Budget`.
 
-    A prompt counts as one token per byte, plus `OVERHEAD` tokens, before the endpoint has counted its tokens. No token
-    is shorter than one byte. Therefore, the number of bytes is an upper bound on the number of tokens.
+    Before the endpoint has counted the tokens of a prompt, each byte counts as one token, and `OVERHEAD` tokens are
+    added. The result is an upper bound, because no token is shorter than one byte.
     """
 
     def __init__(self, record: Record, caps: Caps = NO_CAPS, prices: Prices = NO_PRICES) -> None:
@@ -207,7 +207,7 @@ class Budget:
     def _used_before_calls(self) -> Usage:
         """Return tokens and cost of recorded answers whose requests were not recorded.
 
-        An answer with an unknown number of tokens counts as the largest number of tokens that an answer may have.
+        If the number of tokens of an answer is unknown, the largest number that an answer may have is used.
         """
         if self._before is None:
             first: dict[str, str] = {}
@@ -215,7 +215,7 @@ class Budget:
                 first[each.key] = min(each.time, first.get(each.key, each.time))
             spent = []
             for entry in self.record.entries():
-                # Times are compared as texts. The time `unknown` is greater than "9", and every date is less.
+                # Times are compared as texts: `unknown` is greater than "9", and every date is less than "9".
                 if entry.time < first.get(entry.key, "9"):
                     asked = {} if isinstance(entry.parameters, str) else entry.parameters
                     spent.append((0, asked.get("most_tokens", 0)) if isinstance(entry.tokens, str) else entry.tokens)

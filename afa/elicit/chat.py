@@ -1,7 +1,7 @@
 """Send requests to a chat endpoint with the `openai` client, and parse the replies.
 
-The time and the size of each reply are limited. The package `openai` is imported only in this module. The command
-`pip install 'afa[elicitation]'` installs the package.
+The time and the size of each reply are limited. The package `openai` is imported only in this module. The command `pip
+install 'afa[elicitation]'` installs `openai`.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Client:
     def _chat(self) -> Chat:
         """Return the chat client. The chat client is created when it is first used.
 
-        The package `openai` is slow to import, and a run that only estimates costs sends no request.
+        The package `openai` is slow to import, and is not needed by a run that only estimates costs.
         """
         from afa.elicit.chat import Chat  # noqa: PLC0415
 

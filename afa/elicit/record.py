@@ -30,9 +30,7 @@ RESTORE = "restore the file, or take it out of the folder"
 
 
 class JsonLines:
-    """All files of JSON lines in a folder with a given suffix.
-
-    All files are read; new lines are appended to a new file.
+    """All JSON-lines files with a given suffix in a folder. All files are read; new lines are appended to a new file.
 
     An incomplete last line, which a killed process may leave, is skipped.
     """
@@ -52,8 +50,8 @@ class JsonLines:
         with self._lock:
             path = self._mine or self.folder / f"{uuid.uuid4().hex}{self.suffix}"
             path.parent.mkdir(parents=True, exist_ok=True)
-            # A failure may leave an incomplete line, which is only allowed at the end of a file.
-            # Therefore, the line after a failure is written to a new file.
+            # A failure may leave an incomplete line, which is only allowed at the end of a file. After a failure, the
+            # next line is written to a new file.
             self._mine = None
             with path.open("ab") as stream:
                 stream.write(line)
@@ -354,7 +352,7 @@ class Record:
 
 
 class Recorded:
-    """Source of answers that looks up the recorded answer to each question.
+    """Object that looks up the recorded answer to each question.
 
     All recorded answers to a question must come from the same model, and belong to the same rendered prompt.
 

@@ -23,7 +23,7 @@ from afa.io.web import USUAL, Bounds, Clock, ReplyError, Web, json_object
 
 SOURCES: Mapping[SourceName, str] = {"pubmed": "MED", "preprint": "PPR"}
 """Source of abstracts -> its code in Europe PMC."""
-# Characters that may have a special meaning for Europe PMC inside a quoted phrase become blanks.
+# In a quoted phrase, characters that may have a special meaning for Europe PMC are replaced by blanks.
 _PLAIN = re.compile(r"[^\w\-/.+' ]|_")
 
 
@@ -92,7 +92,7 @@ def query_on(genes: Sequence[Sequence[str]], phenotype: Sequence[str], disease: 
 def plain(name: str) -> str:
     """Return a name for use in a quoted search phrase. All signs except - / . + and ' become blanks.
 
-    A name without letters and digits raises an `ElicitationError`.
+    Raise an `ElicitationError` if the name contains neither letters nor digits.
     """
     words = " ".join(_PLAIN.sub(" ", name).split())
     if not any(map(str.isalnum, words)):
@@ -147,7 +147,7 @@ class EuropePmc:
     def search(self, source: SourceName, query: Query, most: int) -> Found:
         """Return the `most` publications of a source that the service ranks highest.
 
-        A failed search raises an `ElicitationError`.
+        Raise an `ElicitationError` if the search fails.
         """
         asked = {"query": query.written(source), "format": "json", "resultType": "core", "synonym": "false"}
         abstracts: list[Abstract] = []

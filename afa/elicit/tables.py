@@ -1,12 +1,12 @@
 """Convert answers to tables of question outcomes, named genes and pairs of genes.
 
-This module also writes and reads the tables as CSV files. Three rules decide which genes are used, and do not depend on
-the results: (1) A symbol must have the form of HGNC: capital letters, digits and hyphens, beginning with a letter
-(`C9orf72` keeps
-  its lower-case letters). Surrounding blanks are removed. No other change is made; an alias is not replaced.
-(2) In each answer, only the first genes are used, up to the requested number.
-(3) A gene named twice in one answer is used once. If one answer names a gene with both directions, the gene is dropped
-    for this phenotype in every run.
+This module also writes and reads the tables as CSV files. Three rules decide which genes are used. The rules do not
+depend on the results.
+Rule 1: A symbol must have the form of HGNC: capital letters, digits and hyphens, beginning with a letter. `C9orf72`
+    keeps its lower-case letters. Blanks around a symbol are removed, but an alias is not replaced by a symbol.
+Rule 2: In each answer, only the first genes are used, up to the requested number.
+Rule 3: A gene that is named twice in one answer is used once. If one answer names a gene with both directions, the gene
+    is dropped for this phenotype in every run.
 """
 
 from __future__ import annotations

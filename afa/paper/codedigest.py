@@ -2,10 +2,10 @@
 
 The code of a job consists of the functions that the job calls and all code of afa that these functions use.
 
-Snakemake runs a job again if its rule has changed, but not if an imported module has changed. Therefore, each rule has
-two parameters: the digest of the functions that its command calls, and the versions of the packages that affect the
-numbers (`versions`). The digest of a function covers the function and everything in its module that the function uses.
-The digest also covers all code of every module that is imported before the function runs.
+Snakemake runs a job again if its rule has changed, but not if an imported module has changed. Each rule has two
+parameters for the code that it runs: the digest of the functions that its command calls, and the versions of the
+packages that affect the numbers (`versions`). The digest of a function covers the function and everything in its module
+that the function uses. The digest also covers all code of every module that is imported before the function runs.
 
 Digests exclude text for people: comments, docstrings, `help=` of an option, and the words of a `Fault` (see
 `_words_of_errors`). Imports under `if TYPE_CHECKING:` are ignored, because Python does not run these imports. Modules
@@ -208,8 +208,8 @@ def _read(known: Path) -> dict[str, tuple[Piece, ...]]:
 def needed(pieces: Sequence[Piece], name: str) -> list[Piece]:
     """Return all statements of a module that a name depends on, in the order of the source.
 
-    The result contains the statements that set the name, and all statements that these statements depend on. Statements
-    that set no name, such as a top-level call, always run. Therefore, every name depends on these statements.
+    The result contains the statements that set the name, and all statements that these statements depend on. Every name
+    depends on all statements that set no name, such as a top-level call, because these statements always run.
     """
     binding: dict[str, list[int]] = {}
     for number, piece in enumerate(pieces):

@@ -132,7 +132,7 @@ class Baselines(Asking):
 
     @property
     def folder(self) -> Path | None:
-        """Return the folder of recorded answers, or None if no model is asked. New answers are added to this folder."""
+        """Return the folder of recorded answers, to which new answers are added. If no model is asked, return None."""
         if isinstance(self.record, Path):
             return self.record
         return Path("data/llm_baselines") if self.live else None
@@ -219,11 +219,11 @@ def bundled_extract(settings: RunConfig, series: str, home: Path = Path()) -> Pa
 def language_models(settings: RunConfig, home: Path = Path()) -> dict[str, Baselines]:
     """Return {table of the summary: settings of its language models}. If the result is empty, no model is asked.
 
-    The project contains recorded answers for two tables. In `llm_baselines`, the order of the features was given to the
-    models. In `llm_choosing`, the models chose the features. The recorded answers are used if `record` is `carried`,
-    `live` is false, and all settings that affect the prompts have their default values. If the recorded answers are
-    used, the settings of the models are read from the folders of the answers. If the recorded answers are not used, the
-    only table is `llm_baselines`, with the settings of the run.
+    The project contains recorded answers for two tables. For the table `llm_baselines`, features were observed in a
+    given order. For the table `llm_choosing`, the models chose which feature was observed next. The recorded answers
+    are used if `record` is `carried`, `live` is false, and all settings that affect the prompts have their default
+    values. If the recorded answers are used, the settings of the models are read from the folders of the answers. If
+    the recorded answers are not used, the only table is `llm_baselines`, with the settings of the run.
 
     Parameters
     ----------

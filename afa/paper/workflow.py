@@ -1,9 +1,9 @@
 """Remove locks and leftovers of killed runs, and find the workflow's folder.
 
-Snakemake's own lock is a file that does not name its owner and remains after Snakemake is killed. For this reason,
-every run and every job (`workflow/scripts/job.sh`) holds a shared kernel lock on the file `.snakemake/alive`. The
-kernel releases the lock of a process when the process ends. If a process gets an exclusive lock on `.snakemake/alive`,
-no other run is alive. If no other run is alive, an existing lock of Snakemake was left by a run that has ended.
+Snakemake's own lock is a file that does not name its owner and remains after Snakemake is killed. Every run and every
+job (`workflow/scripts/job.sh`) holds a shared kernel lock on the file `.snakemake/alive`. The kernel releases the lock
+of a process when the process ends. If a process gets an exclusive lock on `.snakemake/alive`, no other run is alive. If
+no other run is alive, an existing lock of Snakemake was left by a run that has ended.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def has_profile(words: Sequence[str], snakefile: str | Path) -> bool:
 
 
 def remove_shards(run: Path) -> None:
-    """Remove the shards of every stage whose tables are joined. No job needs these shards any more.
+    """Remove the shards of every stage whose tables are joined, because no job needs the shards any more.
 
     After the tables of the shards are joined, Snakemake removes the shards but leaves empty folders. If a run is killed
     before Snakemake removes the shards, the shards remain.
@@ -50,8 +50,8 @@ def workflow_folder(rules: SourceFile, state: str | Path) -> Path:
     """Return the folder of the workflow whose rules are in `rules`.
 
     If the workflow is in a git repository, Snakemake reads single files from the repository, and there is no folder of
-    the workflow. Therefore, this function unpacks all files of the commit into a folder in `state`, which is named
-    after the commit.
+    the workflow. For a workflow in a git repository, this function unpacks all files of the commit into the folder
+    `afa-<commit>` in `state`.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def workflow_folder(rules: SourceFile, state: str | Path) -> Path:
 
 LOCK_FILE = "alive"  # file in `.snakemake` that contains the name of the machine of all live runs
 
-_joined: dict[Path, IO[str]] = {}  # each file stays open until this process ends, which keeps the lock
+_joined: dict[Path, IO[str]] = {}  # open files, each of which holds a lock until this process ends
 
 
 def hold_run_lock(state: str | Path) -> str | None:
@@ -126,7 +126,7 @@ def hold_run_lock(state: str | Path) -> str | None:
 
 
 def _remove_dead_lock(folder: Path, file: IO[str], *, alone: bool) -> str | None:
-    """Remove Snakemake's lock. If a live run may own this lock, keep it and return a message about possible owners."""
+    """Remove Snakemake's lock. If a live run may own the lock, keep the lock and return a message."""
     locks = list((folder / "locks").glob("*.lock"))
     here = socket.gethostname()
     file.seek(0)

@@ -1,8 +1,8 @@
 """Read and store the time and memory of the jobs of a run, as measured by Snakemake.
 
 On a cluster, the workflow requests memory and time for each job. The requested memory and time are computed from stored
-runs. Each time a job is repeated after a failure, they are doubled. When a run starts, the workflow prints how long a
-stored run took.
+runs. Each time a job is repeated after a failure, the requested memory and time are doubled. When a run starts, the
+workflow prints how long a stored run took.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def read_jobs(folder: Path, *, shards: int | None = None) -> pd.DataFrame:
     Rows are sorted by rule and job. The name of a job consists of the wildcards of its rule, such as `f_target/3-of-4`,
     and is empty for a rule without wildcards. `seconds` is wall time. `max_rss_mb` is the largest resident set in MiB.
     `max_rss_mb` is missing for a job that ended before Snakemake measured it. `cpu_seconds` is read from a file that
-    the job's shell writes. If this file is missing, `cpu_seconds` is Snakemake's measurement, or is missing too.
+    the job's shell writes. If the shell's file is missing, `cpu_seconds` is Snakemake's measurement, or is missing too.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ class StoredRun:
 def read_stored(folder: str | Path) -> list[StoredRun]:
     """Return the stored runs in a folder. Each stored run is a file `<cohort>.csv` that `store_run` wrote.
 
-    Any other CSV file in the folder raises a `ReportError`.
+    If the folder contains any other CSV file, raise a `ReportError`.
     """
     runs = []
     for path in sorted(Path(folder).glob("*.csv")):
@@ -166,12 +166,12 @@ def read_needs(folder: str | Path) -> dict[str, Need]:
     if not runs:
         return {}
     largest = pd.concat([run.rules for run in runs]).groupby("rule")[["max_rss_mb", "longest_seconds"]].max()
-    # Snakemake measures no memory for jobs of a few milliseconds. Missing memory counts as 0.
+    # Snakemake measures no memory for jobs of a few milliseconds. A missing measurement counts as 0.
     return {str(rule): Need(*took) for rule, *took in largest.fillna(0.0).itertuples(name=None)}
 
 
 def _measured(path: Path, inside: Path) -> tuple[str, str, float, float, float]:
-    """Return the rule, the job and the measurements in a benchmark file. In the file, NA and - mean "not measured"."""
+    """Return the rule, the job and the measurements in a benchmark file. NA and - in the file mean "not measured"."""
     rule, *job = inside.with_suffix("").parts
     try:
         last = pd.read_csv(path, sep="\t", na_values=["-"]).iloc[-1]

@@ -115,7 +115,7 @@ class Reader:
         return Relation(found, operator, read, f"{text}: {found} against {read}", difference)
 
     def _scaled(self, side: str) -> Number | str:
-        """Return the number on one side of a comparison (>, < or =), or the reason why it is missing."""
+        """Return the number on one side of a comparison (>, < or =), or the reason why the number is missing."""
         factor, reading = verdicts.scaled_reading(side)
         found = self.line(reading)
         return self.missing(reading) if found is None else found.scaled(factor)
@@ -227,7 +227,8 @@ def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[st
 def _claim(claim: Any, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the line of the comparison for one claim (a row of `claims.csv`).
 
-    The claim's entry in answers.yaml names this run's number for the verdict, or the reason why no verdict is given.
+    In answers.yaml, the entry of a claim names the number of this run that is compared with the claim, or the reason
+    why the claim gets no verdict.
     """
     answer, unit = reader.answers.claims[claim.id], UNITS[claim.unit]
     where = answer.cell or answer.line or answer.fact or "; ".join(answer.holds)

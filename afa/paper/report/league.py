@@ -151,8 +151,8 @@ def calibration(reliability: pd.DataFrame) -> pd.DataFrame:
 def measured(folder: Path) -> dict[str, Any]:
     """Return the values that the template of a field's report needs for the first part of the report.
 
-    The values are computed from the output of `afa league field`. `said` contains a paragraph for each question. The
-    template `league_tables.html` uses all other values. The result is empty if the field has no prediction task
+    The input is the output of `afa league field`. In the result, `said` contains a paragraph for each question. The
+    template `league_tables.html` uses all values except `said`. The result is empty if the field has no prediction task
     (question).
     """
     tables = read_fields([folder])

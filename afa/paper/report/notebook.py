@@ -105,7 +105,7 @@ def _executed(notebook: NotebookNode, source: str, parameters: Mapping[str, str]
     except (DeadKernelError, RuntimeError) as error:
         expected = "a kernel that runs to the last cell: it may have been killed for want of memory"
         raise ReportError(Fault(source, f"{type(error).__name__}: {error}", expected, step)) from None
-    # Papermill reports no error if a cell calls `exit()`. Therefore, check that all cells were executed.
+    # Check that all cells were executed, because papermill reports no error if a cell calls `exit()`.
     if any(cell.cell_type == "code" and cell.source.strip() and not cell.execution_count for cell in ran.cells):
         raise ReportError(Fault(source, "a cell that leaves Python", "cells that all run", step))
     return ran

@@ -92,7 +92,7 @@ class SummaryLines:
 
         Key columns that are not in `where` must be empty.
 
-        If there is no such line, return None.
+        If the summary has no such line, return None.
         """
         place = self._places.get(tuple(where.get(key) for key in self._keys))
         return None if place is None else self.rows.iloc[place]
@@ -191,9 +191,9 @@ def _answered(cell: PrintedCell, paper: float | None, summary: SummaryLines) -> 
 def _random_sign(row: str, _: str) -> PrintedCell | None:
     method = "kl_nonzero" if row == "kl" else METHODS[row]
     keys = EVERY | {"table": "sign_accuracy_random", "metric": "accuracy", "method": method, "allocation": "random"}
-    # The paper says that a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle).
-    # Therefore, the paper's row `kl` is compared with `kl_nonzero`, which ignores zero votes.
-    # The accuracy of `kl`, which counts zero votes, is shown in the column `also`.
+    # The paper says that a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle). The paper's row
+    # `kl` is compared with `kl_nonzero`, which ignores zero votes. The accuracy of `kl`, which counts zero votes, is
+    # shown in the column `also`.
     also = {"zero votes counted": {"method": "kl"}} if row == "kl" else {}
     return PrintedCell(keys | {"target": "likelihood"}, also=also)
 

@@ -1,6 +1,6 @@
 """Trace every file of a run back to its source files through Snakemake's job records.
 
-Snakemake saves a record of each finished job. Therefore, the records describe exactly the jobs that ran. A run can be
+Snakemake saves a record of each finished job, so that the records describe exactly the jobs that ran. A run can be
 exported as an RO-Crate. RO-Crate is a standard description of files and jobs, which archives can read.
 """
 
@@ -179,8 +179,8 @@ def trace(targets: Iterable[str], job_of: Callable[[str], Job | None]) -> list[J
 def write_provenance(jobs: Iterable[Job], path: Path, *, root: Path, lock: Path) -> None:
     """Write a JSON file with the jobs, the SHA-256 of every file that the jobs wrote, and the environment.
 
-    In the file, `made_with` maps package versions (`Job.packages`) to the rules that ran with these versions. Jobs that
-    ran at different times may have used different versions. `environment` describes the environment in which this
+    In the JSON file, `made_with` maps package versions (`Job.packages`) to the rules that ran with these versions. Jobs
+    that ran at different times may have used different versions. `environment` describes the environment in which this
     function is called.
 
     Parameters
@@ -224,9 +224,9 @@ def write_crate(run: Path, license_url: str) -> Path:
 
     A folder with the file `ro-crate-metadata.json` is an RO-Crate.
 
-    The file follows the profile Process Run Crate, and describes each job of `provenance.json` as an action with inputs
-    and outputs. If an input or output is outside the folder or no longer exists, the file contains only its path and
-    its digest.
+    `ro-crate-metadata.json` follows the profile Process Run Crate, and describes each job of `provenance.json` as an
+    action with inputs and outputs. If an input or an output is outside the folder or no longer exists, only the path
+    and the digest of the input or output are written.
 
     Parameters
     ----------

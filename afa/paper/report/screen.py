@@ -42,9 +42,9 @@ EFFECT_ROUNDING = 0.015
 class Statement(Strict):
     """Describe one effect: the sources of the paper's number and of this run's number, and why the two numbers differ.
 
-    If `claim` or `cell` is given, it names a line of the comparison, which contains both numbers. If `less` is given
-    instead, the paper's number is the difference of the two printed cells in `less`, and this run's number is in the
-    summary line `line`.
+    If `claim` or `cell` is given, it names a line of the comparison, which contains both numbers. If `less` is given,
+    the paper's number is the difference of the two printed cells in `less`, and this run's number is in the summary
+    line `line`.
 
     Attributes
     ----------

@@ -343,7 +343,7 @@ def errata_title(text: str) -> str:
 def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the name, the title and the blocks of each printed table. Rows and columns are in the paper's order.
 
-    A block contains the rows of a table that have the same columns. The block maps the name of each row to the cells of
+    A block contains the rows of a table that have the same columns. Each block maps the name of a row to the cells of
     the row.
 
     Parameters

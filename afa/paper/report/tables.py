@@ -206,8 +206,8 @@ def rules_under(rows: pd.DataFrame, gain: str, schedule: str) -> dict[str, pd.Da
 def few(parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """Return at most four rules, because a figure panel with more lines is hard to read.
 
-    If the run used the paper's own rule, return the rules in the paper's table. If the run did not use that rule,
-    return the first four rules.
+    If the run used the paper's own rule, return the rules in the paper's table. If the run did not use the paper's own
+    rule, return the first four rules.
     """
     known = {rule: part for rule, part in parts.items() if rule in ALLOCATIONS.values()}
     chosen = known if PRIORITY in known else parts

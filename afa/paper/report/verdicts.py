@@ -292,8 +292,8 @@ class Relation:
     def holds(self) -> bool:
         """Return True if the statement about the two numbers holds.
 
-        For `>` and `<`, the intervals of the two numbers must not overlap. For `=`, a right number without an interval
-        must be in the interval of the left number. If the right number has an interval, both numbers must be equal.
+        For `>` and `<`, the intervals of the two numbers must not overlap. For `=`, a constant on the right side must
+        be in the interval of the left number. If the right number has an interval, both numbers must be equal.
         """
         (low, high), (other_low, other_high) = self.left.ends, self.right.ends
         if self.operator == ">":
