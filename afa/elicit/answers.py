@@ -446,7 +446,7 @@ def _of_no_side(answer: RatesAnswer, ends: Mapping[str, Sequence[float | None] |
 
 
 def _words(name: str) -> str:
-    """Return a name in lower case, without blanks, signs, and a definition in brackets.
+    """Return the letters and digits of a name in lower case. A definition in brackets after the name is removed.
 
     A model often changes capitals, blanks and signs when it repeats a name.
     """

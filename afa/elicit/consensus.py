@@ -30,7 +30,7 @@ SAME_MODEL = "The voters are runs of one model, so that their agreement is weak 
 def consensus(
     answers: pd.DataFrame, *, min_agree: int, runs: Collection[str] | None = None
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return two tables: the genes that at least `min_agree` runs name with the same direction, and all other genes.
+    """Return two tables: the genes that at least `min_agree` runs name with the same direction, and the dropped genes.
 
     A gene is dropped for a phenotype if two runs give opposite directions for the gene. The potential of a kept gene is
     +1 for Upregulated and -1 for Downregulated. The confidence in a kept gene is the mean of `lit_prob` over the runs
@@ -373,7 +373,7 @@ def pooled_shares(voters: pd.DataFrame, pairs: pd.MultiIndex, possible: Bools) -
 
 
 def pool_answers(answers: pd.DataFrame, features: Features) -> pd.DataFrame:
-    """Return one row of pooled answers for each entity and feature, in the form of a bundle's `unary.csv`.
+    """Return a table of pooled answers, with one row for each entity and feature, in the format of `unary.csv`.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ class Terms:
 
 
 class Live:
-    """Object that sends each question to the language model of its voter, and returns the answers.
+    """Send each question to the language model of its voter, and return the answers.
 
     All models share one folder of recorded answers and one `Budget`.
 

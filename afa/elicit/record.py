@@ -352,7 +352,7 @@ class Record:
 
 
 class Recorded:
-    """Object that looks up the recorded answer to each question.
+    """Look up the recorded answers to questions.
 
     All recorded answers to a question must come from the same model, and belong to the same rendered prompt.
 

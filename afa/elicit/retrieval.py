@@ -56,7 +56,7 @@ class Retrieved:
 
 @dataclass(frozen=True)
 class Literature:
-    """Object that retrieves the `most` best abstracts for a question.
+    """Retrieve the `most` best abstracts for a question.
 
     The best abstracts are chosen from up to `candidates` records of each source. Retrieved abstracts are cached in
     memory.
@@ -123,7 +123,10 @@ class Literature:
                 raise ElicitationError(Fault(f"the record, {question}", found, expected, step))
 
     def tables(self, retrieved: Iterable[Retrieved]) -> Mapping[str, pd.DataFrame]:
-        """Return the tables `abstracts` and `searches` of retrieved questions. Each question occurs once."""
+        """Return the tables `abstracts` and `searches` for questions whose abstracts were retrieved.
+
+        Each question is in the tables once.
+        """
         once = list({id(each): each for each in retrieved}.values())
         return {"abstracts": abstract_table(once), "searches": search_table(once)}
 

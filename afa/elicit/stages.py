@@ -1,6 +1,6 @@
 """Run the stages of an elicitation, from questions to a bundle (appendix `supp:llm-elicitation`).
 
-Each stage returns named tables, which later stages use. The stages `unary` and `pairwise` ask questions, or look up
+Each stage returns a dictionary of tables for later stages. The stages `unary` and `pairwise` ask questions, or look up
 recorded answers. The stages `consensus` and `evidence` filter the genes that `unary` found. The last stage writes the
 bundle: the kept genes, the couplings between kept genes, and the provenance.
 """
@@ -307,7 +307,7 @@ def build_recorded_bundle(
 
 
 def recorded_answers(study: Study, record: Path) -> Recorded:
-    """Return a `Recorded` object, which looks up the answers recorded in a folder.
+    """Return an object (`Recorded`) that looks up the answers recorded in a folder.
 
     If the study names the model of a voter, only answers of this model are used for the voter.
     """
@@ -363,7 +363,8 @@ def _mechanisms(named: pd.DataFrame, kept: pd.DataFrame, voters: int) -> list[st
 def _provenance(study: Study, asked: pd.DataFrame, counts: Mapping[str, int], min_agree: int) -> dict[str, Any]:
     """Return the provenance of a bundle.
 
-    A text under `provenance` in study.yaml replaces the text derived from the answers (model, prompts, date, evidence).
+    Four entries (model, prompts, date and evidence) are derived from the answers. An entry under `provenance` in
+    study.yaml replaces a derived entry of the same name.
     """
     settings = study.settings
     days = sorted({time[:10] for time in asked["time"] if time != UNKNOWN})

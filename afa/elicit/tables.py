@@ -114,7 +114,7 @@ def check_answered(table: pd.DataFrame, place: str) -> None:
 
 
 def genes_named(entries: Sequence[Entry | None], place: str = RECORD) -> pd.DataFrame:
-    """Return one row for each gene in the answers, with the columns `GENE_COLUMNS`.
+    """Return a table with one row for each gene in the answers, and the columns `GENE_COLUMNS`.
 
     Rows are in the order of `entries`. Genes of the same answer are in the order of the answer. The table also includes
     genes that are not used; `usable_genes` removes these genes.

@@ -470,7 +470,7 @@ def user_files(module: str) -> list[Path]:
     pending = [module]
     while pending:
         name = pending.pop()
-        # Find the top-level package first: to find a module inside a package, Python would import the package.
+        # Look for the top-level package first, because Python imports a package to find a module inside the package.
         top, _ = _found(name.partition(".")[0])
         file, package = (None, None) if top is not None and _is_installed(top) and name != module else _found(name)
         if file is None or name in files:

@@ -40,8 +40,8 @@ def read_jobs(folder: Path, *, shards: int | None = None) -> pd.DataFrame:
 
     Rows are sorted by rule and job. The name of a job consists of the wildcards of its rule, such as `f_target/3-of-4`,
     and is empty for a rule without wildcards. `seconds` is wall time. `max_rss_mb` is the largest resident set in MiB.
-    `max_rss_mb` is missing for a job that ended before Snakemake measured it. `cpu_seconds` is read from a file that
-    the job's shell writes. If the shell's file is missing, `cpu_seconds` is Snakemake's measurement, or is missing too.
+    If a job ended before Snakemake measured its memory, `max_rss_mb` is missing. `cpu_seconds` is read from a file that
+    the job's shell writes. If the shell wrote no file, `cpu_seconds` is read from Snakemake's benchmark file.
 
     Parameters
     ----------

@@ -163,7 +163,7 @@ def measured(folder: Path) -> dict[str, Any]:
 
 
 def said(row: Mapping[Any, Any]) -> str:
-    """Return a paragraph on the results with few observed features, from a row of `league_rows`.
+    """Return a paragraph on the results for few observed features. The numbers are in `row`, a row of `league_rows`.
 
     >>> row = {"task": "a", "field": "f", "metric": "auroc", "features": 8, "followed": 90, "planner_3": 0.8,
     ...        "random_3": 0.7, "lead_3": 0.1, "lead_3_low": -0.01, "lead_3_high": 0.2, "planner_all": 0.85,
@@ -336,7 +336,7 @@ def of_task(table: pd.DataFrame, fact: Mapping[Any, Any]) -> pd.DataFrame:
 
 
 def _models(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return every metric after 3, 5 and all observed features, with one row for each question and model."""
+    """Return one row for each question and model, with every metric after 3, 5 and all observed features."""
     found = []
     for row in rows.to_dict("records"):
         own = of_task(tables["curves"], row)

@@ -1,9 +1,9 @@
 """Compute tables that compare the paper's printed numbers with the numbers of this run.
 
-A table has one line for each cell of the paper's table, and lines at t = 0, which the paper does not print. A row name
-and a column name identify a cell (`resources/paper`). For each cell, a function in `TABLES` identifies the line of
-summary.csv that contains this run's value. If no stage of the run computes this value, the table contains only the
-paper's number.
+A table has one line for each cell of the paper's table. In addition, it has lines at t = 0, although the paper prints
+no numbers at t = 0. A cell is identified by its row name and its column name in a table in `resources/paper`. For each
+cell, a function in `TABLES` identifies the line of summary.csv that contains this run's value. If no stage of the run
+computes this value, the table contains only the paper's number.
 """
 
 from __future__ import annotations

@@ -93,7 +93,10 @@ class Records:
             self._records = DbPersistence(nolock=True, path=place)
 
     def job(self, output: str) -> Job | None:
-        """Return the job that wrote the file `output`, without digests of outputs, or None if the job has no record."""
+        """Return the job that wrote the file `output`, or None if the job has no record.
+
+        The returned job contains no digests of its outputs.
+        """
         record = None if self._records is None else self._records.metadata(IOFile(output))
         if record is None:
             return None
@@ -137,7 +140,10 @@ def _code_digests(params: Iterable[Any]) -> Iterator[str]:
 
 
 def _packages(params: Iterable[Any]) -> str:
-    """Return the package versions in the parameters of a job. In a parameter, the versions follow the code digest."""
+    """Return the package versions in the parameters of a job.
+
+    Inside a parameter, the package versions are written after the code digest.
+    """
     texts = (str(param).strip("'\"").partition(" ")[2] for param in params)
     return next((text for text in texts if text.startswith(f"{NUMERICS[0]} ")), "")
 
@@ -180,8 +186,8 @@ def write_provenance(jobs: Iterable[Job], path: Path, *, root: Path, lock: Path)
     """Write a JSON file with the jobs, the SHA-256 of every file that the jobs wrote, and the environment.
 
     In the JSON file, `made_with` maps package versions (`Job.packages`) to the rules that ran with these versions. Jobs
-    that ran at different times may have used different versions. `environment` describes the environment in which this
-    function is called.
+    that ran at different times may have used different versions. In the JSON file, `environment` describes the machine
+    and the packages at the time when the file is written.
 
     Parameters
     ----------

@@ -113,7 +113,7 @@ def screen_table(statements: Sequence[Statement], comparison: pd.DataFrame, read
 
 
 def _row(statement: Statement, places: Mapping[str, Row], reader: Reader) -> dict[str, Any]:
-    """Return one row of `screen_table`. A text of the row is empty if a number in the text is missing."""
+    """Return the row of `screen_table` for one effect. If a number in a text is missing, the text is empty."""
     row = statement.model_dump(include=set(KNOWN)) | _numbers(statement, places, reader)
     constant = None if statement.constant is None else reader.line(statement.constant)
     best = None if statement.beats is None else reader.line(statement.beats)

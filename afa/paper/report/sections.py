@@ -312,7 +312,8 @@ def figure(table: pd.DataFrame, carried: Sequence[StoredEffects], here: str, vot
 def counted(verdicts: pd.DataFrame) -> Iterator[tuple[str, dict[str, int]]]:
     """Count the verdicts by direction and by size, first for the paper's tables, then for the paper's claims.
 
-    Yield two items. Each item contains a description and a dictionary {direction or size: number of verdicts}.
+    Yield two items. Each item contains a description, and a dictionary from a direction or a size to the number of
+    verdicts.
 
     Parameters
     ----------
@@ -343,8 +344,7 @@ def errata_title(text: str) -> str:
 def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the name, the title and the blocks of each printed table. Rows and columns are in the paper's order.
 
-    A block contains the rows of a table that have the same columns. Each block maps the name of a row to the cells of
-    the row.
+    All rows of a block have the same columns. Each block maps the name of a row to the cells of the row.
 
     Parameters
     ----------
@@ -420,7 +420,7 @@ def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def choosing(summary: pd.DataFrame) -> tuple[str, list[str]] | None:
-    """Return a paragraph on a language model that chooses features itself: first sentence and other sentences.
+    """Return the first sentence and the other sentences of a paragraph on a language model that chooses features.
 
     The model is compared with three alternatives: the planner with its own features, the planner with the features that
     the model chose, and the best constant answer. At each t above 0, the answer of each method is compared with the
@@ -589,7 +589,10 @@ def not_run(comparison: pd.DataFrame, cohort: str) -> list[str]:
 
 
 def findings(summary: pd.DataFrame) -> dict[str, str]:
-    """Return {name of a figure: sentence on its main numbers}. Figures with missing numbers are skipped."""
+    """Return a dictionary from the name of a figure to a sentence on its main numbers.
+
+    Figures with missing numbers are skipped.
+    """
     lines, said = SummaryLines(summary), {}
     for name, (words, readings) in SENTENCES.items():
         values = [np.nan if (line := lines.find(keys)) is None else 100 * line["value"] for keys in readings]

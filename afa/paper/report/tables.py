@@ -1,6 +1,6 @@
 """Compute tables for notebooks and `afa bundle show`: contents of bundles, cost of inference, allocation results.
 
-Rows keep the order of the summary, and intervals are shown as text.
+In tables of results, rows are in the order of the summary, and intervals are shown as text.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ third is the first claim for `priority_all`.
 
 
 def supports(bundle: Bundle, order: Sequence[str]) -> pd.DataFrame:
-    """Return a table of entities (rows, in `order`) by features (columns).
+    """Return a table with one row for each entity in `order` and one column for each feature.
 
     An entry is 1 if the entity's model contains the feature, else 0.
     """
@@ -42,7 +42,7 @@ def supports(bundle: Bundle, order: Sequence[str]) -> pd.DataFrame:
 
 
 def overlaps(bundle: Bundle, apart: Floats, order: Sequence[str]) -> pd.DataFrame:
-    """Return a table of entity pairs, with the number of shared features and the distance of the two models.
+    """Return a table of pairs of entities: number of shared features, and distance between the two models.
 
     Rows are sorted by the number of shared features, largest first.
 
@@ -118,8 +118,8 @@ def log_odds_error(odds: pd.DataFrame) -> pd.Series:
 def bundle_table(bundle: Bundle) -> pd.DataFrame:
     """Return a table with one row for each entity: number of features, numbers of potentials by sign, prior log-odds.
 
-    For a bundle with probabilities, the table also contains the number of features with probabilities and the number of
-    couplings that both classes share.
+    If the bundle has probabilities, the table has two more columns: number of features with probabilities, and number
+    of couplings that both classes share.
     """
     packed, entities = bundle.packed, len(bundle.entities)
     entity = np.repeat(np.arange(entities), np.diff(packed.pointer))  # entity of each coupling

@@ -2,10 +2,10 @@
 
 An effect is a difference of two shares. The *direction* of a verdict says whether an effect or a statement in words
 holds, according to intervals over patients. The *size* of a verdict on an effect describes the ratio of this run's
-effect to the printed effect. The size of a verdict on any other number describes the distance of this run's number from
-the printed number. The error of a printed number is estimated from the interval of this run's number and the numbers of
-patients in this run and in the paper. The function `outcome` combines direction and size into one word (see
-docs/comparison.md).
+effect to the printed effect. If a number is not an effect, the size of its verdict describes the distance of this run's
+number from the printed number. The error of a printed number is estimated from the interval of this run's number and
+the numbers of patients in this run and in the paper. The function `outcome` combines direction and size into one word
+(see docs/comparison.md).
 
 `resources/paper/answers.yaml` defines how a run is compared with each cell of the paper's tables and with each claim.
 In answers.yaml, a *reading* is a short name of a line of summary.csv, such as `chaos t=10 stratum=chaotic`. The first
