@@ -3,8 +3,8 @@
 A record is a folder of recorded answers. Each cap (on requests, tokens or money) limits the sum over all processes and
 runs that use the same record. Before a request is sent, its largest possible number of tokens is written to a `.tries`
 file of the record. After the reply, the number of tokens that the endpoint counted is written to a second line. If the
-process is killed before it writes the second line, the request counts with its largest possible number of tokens. Only
-one process at a time sends requests for a record (`Budget.alone`).
+process is killed before the reply, the request counts with its largest possible number of tokens. Only one process at a
+time sends requests for a record (`Budget.alone`).
 """
 
 from __future__ import annotations

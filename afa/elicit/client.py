@@ -281,7 +281,7 @@ class Client:
 
 
 def judged(reply: Reply, schema: type[Answer], values: Mapping[str, str]) -> tuple[Outcome, str]:
-    """Return the outcome of a reply, and a note: why there is no answer, or which parts of the text were ignored.
+    """Return the outcome of a reply, and a note that explains a missing answer or lists ignored parts of the text.
 
     Parameters
     ----------

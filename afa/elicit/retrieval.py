@@ -125,7 +125,7 @@ class Literature:
     def tables(self, retrieved: Iterable[Retrieved]) -> Mapping[str, pd.DataFrame]:
         """Return the tables `abstracts` and `searches` for questions whose abstracts were retrieved.
 
-        Each question is in the tables once.
+        A question that occurs several times in `retrieved` is listed once.
         """
         once = list({id(each): each for each in retrieved}.values())
         return {"abstracts": abstract_table(once), "searches": search_table(once)}

@@ -60,7 +60,7 @@ class Keywords:
 
 
 def read_keywords(path: str | Path) -> Keywords:
-    """Read a CSV with the columns `name` and `keyword`, one row for each phrase.
+    """Read a CSV file with the columns `name` and `keyword`, and one row for each search phrase.
 
     One `ElicitationError` lists all errors in the file.
     """

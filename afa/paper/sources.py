@@ -1,8 +1,8 @@
 """Detect source files and input files that change while the jobs of a run use them.
 
 Before its first job, a run records the digests of all files of the package and of all input files in the project. When
-a job ends, the job computes a second digest of every file that it used, and fails if the two digests differ. This check
-ensures that every saved result was computed from files with the recorded digests.
+a job ends, the job computes a second digest of every file that it used. The job fails if the two digests of a file
+differ, so that every saved result was computed from files with the recorded digests.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Remove locks and leftovers of killed runs, and find the workflow's folder.
 
 Snakemake's own lock is a file that does not name its owner and remains after Snakemake is killed. Every run and every
-job (`workflow/scripts/job.sh`) holds a shared kernel lock on the file `.snakemake/alive`. The kernel releases the lock
-of a process when the process ends. If a process gets an exclusive lock on `.snakemake/alive`, no other run is alive. If
-no other run is alive, an existing lock of Snakemake was left by a run that has ended.
+job (`workflow/scripts/job.sh`) holds a shared kernel lock on the file `.snakemake/alive`. When a process ends, the
+kernel releases the lock of the process. If a process gets an exclusive lock on `.snakemake/alive`, no other run is
+alive. If no other run is alive, an existing lock of Snakemake was left by a run that has ended.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def remove_shards(run: Path) -> None:
     for shards in (run / "shards").glob("*"):
         if any((run / "tables" / shards.name).glob("*")):
             shutil.rmtree(shards)
-    with suppress(OSError):  # the folder is missing, or it contains shards that are not joined yet
+    with suppress(OSError):  # the folder may be missing, or may contain shards that are not joined yet
         (run / "shards").rmdir()
 
 

@@ -123,7 +123,9 @@ def paper_table(name: str, printed: pd.DataFrame, summary: SummaryLines, *, n_fe
 
 
 def beside_paper(name: str, paper: str | Path, rows: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:
-    """Return the table of `paper_table` for a notebook. The printed table is read from the folder `paper`.
+    """Return the comparison of a printed table with this run (`paper_table`), for a notebook.
+
+    The printed table is read from the folder `paper`.
 
     In column names such as `t=216` (full observation), 216 is replaced by this cohort's number of features. If the
     cohort was read from a table, the paper did not study the cohort, and the values of `paper` and `difference` are
@@ -314,10 +316,10 @@ def binary_form(rows: pd.DataFrame, *, rounds: Sequence[int], variant: str | Non
     """Return a table in the form of tab:classification_with_llm, with one line for each target and method.
 
     The table has one column for each t. In a cell such as `0.53 (+29.7 / +30.6)`, 0.53 is the accuracy if features are
-    chosen at random. Features that are chosen with the gain `f_target` add 29.7 percentage points to this accuracy;
-    features that are chosen with the gain `cmi` add 30.6 points. In the row `wald`, the gain `f_target` is computed
-    from the score `two_elbo`; in any other row, from the score of the row. A target without cases has no line. A cell
-    is empty if the summary has no value at t.
+    chosen at random. The numbers in brackets are the percentage points gained over random choice: first with
+    `f_target`, then with `cmi`. In the row `wald`, the gain `f_target` is computed from the score `two_elbo`; in any
+    other row, from the score of the row. A target without cases has no line. A cell is empty if the summary has no
+    value at t.
 
     Parameters
     ----------

@@ -187,7 +187,10 @@ def gains_of(rows: pd.DataFrame) -> list[str]:
 
 
 def schedules_of(rows: pd.DataFrame) -> list[str]:
-    """Return the schedules of all rules except `random`, each once. If only `random` ran, return its schedules."""
+    """Return the schedules of all rules except `random`, each once.
+
+    If `random` is the only rule, return the schedules of `random`.
+    """
     named = rows.dropna(subset=["allocation"])
     scheduled = named[named["allocation"] != RANDOM]
     return [str(schedule) for schedule in (named if scheduled.empty else scheduled)["schedule"].unique()]
