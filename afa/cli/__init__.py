@@ -1,7 +1,7 @@
 """Define the command line `afa`. Each rule of the Snakemake workflow runs a command of `afa`.
 
-Slow modules are imported inside the commands that need them. Therefore `afa --help` is quick, and the code digest of a
-command covers only the modules that the command runs.
+Slow modules are imported inside the commands that need them. This keeps `afa --help` quick, and it limits the code
+digest of a command to the modules that the command runs.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _prepare_streams() -> None:
 
 
 def main() -> None:
-    """Run `afa`. An `AfaError`, or another error that the user can fix, is printed on one line, with exit code 2.
+    """Run `afa`. If an error occurs that the user can fix, print it without a traceback, and exit with code 2.
 
     SIGTERM raises SystemExit, so that a job cancelled by a cluster still removes its incomplete files.
     """

@@ -47,7 +47,7 @@ def bundle_copy(bundle: options.BundleArgument, out: options.Out) -> None:
 
 @app.command("validate")
 def bundle_validate(bundle: options.BundleArgument, json: options.AsJson = False) -> None:
-    """Report file, row and column of every error in a bundle. Exit with code 2 if the bundle has errors."""
+    """Report the file, row and column of every error in a bundle. Exit with code 2 if the bundle has errors."""
     from afa.model.bundle.priors import starting_point
     from afa.model.bundle.read import read_folder
 
@@ -94,7 +94,7 @@ def bundle_show(
     features: Annotated[bool, typer.Option("--features", help="show one row for each feature, with its cost")] = False,
     json: options.AsJson = False,
 ) -> None:
-    """Print a table with a row for each entity or feature. List the bundle's updates with labelled patients."""
+    """Print a table with a row for each entity or feature, and list earlier updates by labelled patients."""
     from afa.evaluate.update import update_text
     from afa.model.bundle import load_bundle
     from afa.model.bundle.priors import starting_point
@@ -145,7 +145,7 @@ def bundle_from_graph(
     graph: Annotated[Path, typer.Argument(help="graph file: .graphml, or .json in node-link form")],
     out: options.Out,
     entity: Annotated[
-        str | None, typer.Option(help="name of the entity, if the graph file does not contain the name")
+        str | None, typer.Option(help="name of the entity; needed if the graph file contains no entity name")
     ] = None,
     name: Annotated[str | None, typer.Option(help="name of the bundle; by default the graph's name")] = None,
     version: Annotated[str | None, typer.Option(help="version of the bundle; by default the graph's version")] = None,

@@ -1,7 +1,7 @@
 """Define the commands `afa cohort`, `afa encode`, `afa field` and `afa league`.
 
-Encoding replaces each measured value by -1, 0, +1 or an empty cell. A field is a benchmark data set: a table of
-patients, their labels, and answers of language models about the features.
+Encoding replaces each measured number of a table by -1, 0 or +1. A field is a benchmark data set: a table of patients,
+their labels, and answers of language models about the features.
 """
 
 from __future__ import annotations
@@ -28,11 +28,14 @@ TableReference = Annotated[
     typer.Option("--reference", help="patients from whom cut points are computed, for features without a range"),
 ]
 ControlRows = Annotated[
-    str | None, typer.Option("--controls", help="COLUMN=VALUE: rows with this value are controls and are not written")
+    str | None,
+    typer.Option("--controls", help="COLUMN=VALUE: rows with this value are controls, which are not written"),
 ]
 app = typer.Typer(help="Cohorts of patients: fetch a GEO series or a table, and encode it.", no_args_is_help=True)
-fields = typer.Typer(help="Fields (data sets with labels): import a table, build its bundle.", no_args_is_help=True)
-league = typer.Typer(help="Evaluate zero-shot feature acquisition on fields with real labels.", no_args_is_help=True)
+fields = typer.Typer(help="Fields (data sets with labels): import a table and build its bundle.", no_args_is_help=True)
+league = typer.Typer(
+    help="Evaluate zero-shot feature acquisition on fields (labelled data sets).", no_args_is_help=True
+)
 
 
 def encode(
@@ -47,7 +50,10 @@ def encode(
     level: options.Level = 0.05,
     threshold: options.Threshold = 0.5,
 ) -> None:
-    """Encode a table's numbers as -1, 0 or 1 with each feature's cut points. Write the cut points to NAME.cuts.csv."""
+    """Encode each number of a table as -1, 0 or 1 by its feature's cut points.
+
+    The cut points are written to NAME.cuts.csv.
+    """
     from afa.cohort.encode import Coding
     from afa.cohort.encode_table import control_rows, read_and_encode, write_encoded
     from afa.model.features import read_features
@@ -67,12 +73,12 @@ def cohort_fetch(
     config: options.CohortFile,
     out: Annotated[Path, options.written(".json")],
     cache: Annotated[Path, typer.Option(help="folder that caches files from GEO")] = Path("data/geo"),
-    mirror: Annotated[Path | None, typer.Option(help="folder of series in GEO's layout, read instead of GEO")] = None,
+    mirror: Annotated[Path | None, typer.Option(help="folder of series in GEO's layout; used instead of GEO")] = None,
     extract: Annotated[
-        Path | None, typer.Option(help="folder written by `afa cohort extract`, read instead of GEO")
+        Path | None, typer.Option(help="folder written by `afa cohort extract`; used instead of GEO")
     ] = None,
 ) -> None:
-    """Download a GEO series, or find the local files of a series or table. Write the paths of the files."""
+    """Download a GEO series, or find the local files of a series or table. Write the paths of these files as JSON."""
     from afa.cohort.geo import fetch
     from afa.cohort.table_cohort import TableCohort, find_table, load_cohort_file
 
@@ -222,7 +228,10 @@ def cohort_by_cohort(
 
 
 def _other_names(model: Bundle, aliases: Path | None, ensembl: Path | None) -> dict[str, Names]:
-    """Return alternative symbols and Ensembl ids of each gene. Symbols in the bundle precede symbols in the file."""
+    """Return the alternative symbols and the Ensembl ids of each gene.
+
+    The bundle's alternative symbols of a gene come before those that the file `aliases` adds.
+    """
     from afa.cohort.encode import read_aliases, read_ensembl
 
     table = read_aliases(aliases) if aliases else {}
@@ -248,7 +257,7 @@ def cohort_new(
     features: Annotated[Path | None, typer.Option(help="with --table: its features.csv")] = None,
     labels: Annotated[
         Path | None,
-        typer.Option(help="with --table: CSV of patients' names, and a column of 0, 1 or empty cells for each entity"),
+        typer.Option(help="with --table: CSV of patients' names and, for each entity, a column of 0, 1 or empty cells"),
     ] = None,
     controls: ControlRows = None,
 ) -> None:
@@ -293,7 +302,7 @@ def field_import(
         typer.Option(help="URL of a table that may not be copied; afa then writes only the table's digest"),
     ] = None,
 ) -> None:
-    """Check a table, its data dictionary and answers of language models. Write a field (benchmark data set)."""
+    """Check a table, its data dictionary and the answers of language models. Write a field (benchmark data set)."""
     from afa.evaluate.field import import_field
 
     if address == "":
@@ -309,7 +318,7 @@ def field_bundle(
     field: options.FieldArgument,
     out: options.Out,
     how_often: Annotated[
-        bool, typer.Option(help="use elicited probabilities, cut points and coupling scopes, not only directions")
+        bool, typer.Option(help="use not only directions, but also elicited probabilities and cut points")
     ] = False,
 ) -> None:
     """Build a bundle from the recorded model answers of a field."""
@@ -321,7 +330,10 @@ def field_bundle(
 
 @league.command("field")
 def league_field(field: options.FieldArgument, out: options.Out, tables: options.FieldTables = None) -> None:
-    """Evaluate feature acquisition on the patients of one field. If the field's table is missing, write only a note."""
+    """Evaluate feature acquisition on the patients of one field.
+
+    If the field's table of patients is missing, write only a note that states the reason.
+    """
     from afa.evaluate.entrants import read_entrant
     from afa.evaluate.long_tables import write_tables
     from afa.paper.experiments.league import LeagueSettings, follow_field

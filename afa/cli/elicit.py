@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from afa.elicit.stages import Source
     from afa.model.study import Study
 
-app = typer.Typer(help="Ask language models, or read recorded answers, and build a bundle.", no_args_is_help=True)
+app = typer.Typer(help="Build a bundle from answers of language models, recorded or live.", no_args_is_help=True)
 
 StudyFolder = Annotated[Path, typer.Argument(help="folder with study.yaml and phenotypes.csv")]
 RecordFolder = Annotated[
@@ -104,7 +104,7 @@ def elicit_evidence(study: StudyFolder, unary: UnaryTables, consensus: Consensus
 def elicit_pairwise(
     study: StudyFolder, evidence: EvidenceTables, out: options.Out, asks: options.Asks, record: RecordFolder = None
 ) -> None:
-    """Ask a language model whether the two genes of each pair change together, for all genes selected for a phenotype.
+    """For each pair of genes selected for the same phenotype, ask a language model whether the genes change together.
 
     The command writes the tables `asked`, `pairs` and `dropped`.
     """

@@ -1,4 +1,4 @@
-"""Convert exceptions such as mistyped commands, missing packages and full disks into an `AfaError`.
+"""Convert an exception into an `AfaError`, for example after a mistyped command or on a full disk.
 
 The installed metadata (from pyproject.toml) show which extra of afa installs a missing package.
 """
@@ -89,12 +89,12 @@ def _refusal(error: OSError, path: Path) -> Fault:
 
 
 AGAIN = "then give the same command again: nothing half-written is left"
-# Two kinds of memory errors have no exception type: a thread cannot start, or a library cannot be loaded.
+# If memory is too short to start a thread or to load a library, only the text of the exception shows the reason.
 _SAYINGS = ("can't start new thread", "failed to map segment", "Cannot allocate memory")
 
 
 def shortage(error: BaseException, words: Sequence[str]) -> ResourceError | None:
-    """Return a `ResourceError` if `error` or one of its causes is a lack of memory or disk space, else None.
+    """Return a `ResourceError` if `error` or one of its causes reports a lack of memory or disk space, else None.
 
     Parameters
     ----------
@@ -140,9 +140,9 @@ _DECLARED = re.compile(r"""([\w.-]+)[^;]*; extra == ['"]([\w.-]+)['"]""")
 def installing(error: ModuleNotFoundError) -> str | None:
     """Return the pip command that installs a missing module, or None if no extra of afa installs the module.
 
-    If one extra installs only a part of another extra's packages, the larger extra is excluded. Of the remaining
-    extras, the function chooses the extra named after the importing folder of afa (`elicitation` for `elicit`), else
-    the alphabetically last extra.
+    Several extras can install the module. An extra is excluded if another of these extras installs only some of its
+    packages. If the name of an extra begins with the name of the afa folder that imports the module (`elicitation` for
+    `elicit`), this extra is chosen. Otherwise, the alphabetically last extra is chosen.
     """
     module = (error.name or "").partition(".")[0]
     extras = {name: packages for name, packages in _extras().items() if any(_brings(p, module) for p in packages)}
@@ -155,7 +155,7 @@ def installing(error: ModuleNotFoundError) -> str | None:
 
 
 def _extras() -> dict[str, frozenset[str]]:
-    """Return a mapping of each extra to its packages, including the packages of other extras in its definition."""
+    """Return a mapping of each extra to its packages, including the packages of the extras that it contains."""
     from importlib import metadata
 
     try:

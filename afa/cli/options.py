@@ -1,7 +1,7 @@
 """Define command-line options that several commands share, and print tables as JSON.
 
-A command on one bundle, cohort, field, study or set of recorded answers takes the folder's path as its argument. All
-other commands take the paths of bundle and cohort as the options `--bundle` and `--cohort`.
+A command's main input is an argument: for example, the folder of a bundle, cohort, field or study. A bundle or cohort
+that a workflow command needs in addition is an option, `--bundle` or `--cohort`.
 """
 
 from __future__ import annotations
@@ -45,22 +45,26 @@ CohortIfAny = Annotated[Path | None, typer.Option("--cohort", help=_COHORT)]
 CohortFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="a file of config/cohorts")]
 FieldArgument = Annotated[Path, typer.Argument(metavar="FIELD", help="field folder")]
 FieldTables = Annotated[
-    Path | None, typer.Option("--tables", help="folder of tables that the repository lacks, as FIELD/FILE")
+    Path | None,
+    typer.Option("--tables", help="folder of tables that the repository lacks; a table's path in it is FIELD/FILE"),
 ]
 RecordArgument = Annotated[Path, typer.Argument(metavar="RECORD", help="folder of recorded answers")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a finished run, results/<run>")]
-PaperFolder = Annotated[Path, typer.Option("--paper", help="folder of the paper's tables, claims and answers.yaml")]
+PaperFolder = Annotated[
+    Path, typer.Option("--paper", help="folder with the paper's tables and claims, and the file answers.yaml")
+]
 Out = Annotated[Path, written()]
 Rows = Annotated[Path, written(".parquet", ".csv")]
 Page = Annotated[Path, written(".html")]
 SourceFile = Annotated[Path, typer.Option("--source", help="file written by `afa cohort fetch`")]
 TernaryTest = Annotated[
-    Literal["empirical", "normal", "t"], typer.Option("--test", help="test that encodes a value as -1, 0 or +1")
+    Literal["empirical", "normal", "t"],
+    typer.Option("--test", help="statistical test by which a value becomes -1, 0 or +1"),
 ]
-Level = Annotated[float, typer.Option("--level", help="significance level of the test that encodes values")]
+Level = Annotated[float, typer.Option("--level", help="significance level of the test by which values are encoded")]
 Reference = Annotated[
     Literal["controls", "cohort"],
-    typer.Option("--reference", help="compare values with the controls, or with the cohort's median"),
+    typer.Option("--reference", help="encode values by comparison with the controls, or with the cohort's median"),
 ]
 Threshold = Annotated[
     float,
@@ -68,16 +72,16 @@ Threshold = Annotated[
         "--threshold", min=0, help="with --reference cohort: distance of cut points from the median, in robust SDs"
     ),
 ]
-AliasFile = Annotated[Path | None, typer.Option("--aliases", help="CSV of alternative symbols of each gene")]
-EnsemblFile = Annotated[Path | None, typer.Option("--ensembl", help="CSV of Ensembl ids of each gene")]
+AliasFile = Annotated[Path | None, typer.Option("--aliases", help="CSV file with alternative symbols of each gene")]
+EnsemblFile = Annotated[Path | None, typer.Option("--ensembl", help="CSV file with the Ensembl ids of each gene")]
 MinAgree = Annotated[
     int, typer.Option(min=1, help="number of runs of a language model that must name a gene with the same direction")
 ]
 DroppedFile = Annotated[
     Path | None, written(".csv", to="--dropped", about="where to write the excluded genes, with reasons")
 ]
-Shard = Annotated[str, typer.Option(help="I/N: process part I of N parts of the patients (I from 1)")]
-Threads = Annotated[int, typer.Option(min=1, help="number of threads, which does not change the results")]
+Shard = Annotated[str, typer.Option(help="I/N: split the patients into N parts, and process part I (from 1 to N)")]
+Threads = Annotated[int, typer.Option(min=1, help="number of threads; the results do not depend on it")]
 Resamples = Annotated[int, typer.Option(min=1, help="number of bootstrap resamples of the patients")]
 Confidence = Annotated[float, typer.Option(help="confidence level of the bootstrap intervals")]
 AsJson = Annotated[bool, typer.Option("--json", help="print the table as JSON, for another program")]
@@ -85,7 +89,7 @@ PromptPrice = Annotated[float, typer.Option("--prompt-price", min=0, help="price
 AnswerPrice = Annotated[float, typer.Option("--answer-price", min=0, help="price of a million answer tokens")]
 Costs = Annotated[
     Literal["own", "equal"] | None,
-    typer.Option("--costs", help="use the costs in the bundle, or the same cost for every feature"),
+    typer.Option("--costs", help="own: use the costs in the bundle; equal: use the same cost for every feature"),
 ]
 
 
@@ -94,18 +98,18 @@ Background = Annotated[
     typer.Option(
         "--background",
         help=(
-            "value frequencies for the score `background` and the rule `frontier`: a table or cohort folder of "
-            "other patients, elicited, or uniform; the default is elicited if the bundle has probabilities"
+            "source of the value frequencies that the score `background` and the rule `frontier` need: elicited, "
+            "uniform, or a table or cohort folder of other patients; by default elicited if the bundle has probabilities"
         ),
     ),
 ]
 
 
 def background_of(named: str | None, bundle: Bundle, patient: str | None = None) -> str | dict[str, Any] | None:
-    """Return the value frequencies that the option `--background` selects, as plain Python values.
+    """Return the planner's option `background`: a name, or the value frequencies of a table as plain Python values.
 
-    If the option names a table, `patient` is excluded from the table, and the values of fewer than 30 other patients
-    are mixed with the bundle's probabilities (`Background.mixture`).
+    If `named` is the path of a table, `patient` is excluded from this table. If fewer than 30 other patients remain,
+    their frequencies are mixed with the bundle's probabilities (`Background.mixture`).
     """
     if named in (None, "elicited", "uniform"):
         return named
@@ -121,18 +125,20 @@ def background_of(named: str | None, bundle: Bundle, patient: str | None = None)
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """Options of the task: find the k likeliest entities, or answer yes or no for one entity."""
+    """Options of the task: find the k likeliest entities, or decide whether the patient has one given entity."""
 
     k: Annotated[int | None, typer.Option("--k", min=1, help="number of entities to find; 1 by default")] = None
     entity: Annotated[
         str | None,
-        typer.Option("--entity", help="answer yes or no for this entity, instead of ranking all entities"),
+        typer.Option(
+            "--entity", help="decide only whether the patient has this entity, instead of ranking all entities"
+        ),
     ] = None
     coupling: Annotated[
         Literal["differential", "shared", "explicit"] | None,
         typer.Option(
             "--coupling",
-            help="definition of the two classes: explicit uses the bundle's probabilities, shared needs --entity",
+            help="model of the two classes: explicit uses the bundle's probabilities, shared needs --entity",
         ),
     ] = None
     holds: Annotated[
@@ -140,14 +146,17 @@ class TaskOptions:
         typer.Option(
             "--holds",
             help=(
-                "number of entities that a patient can have, for a bundle with probabilities; the default is "
-                "the bundle's setting"
+                "number of entities that a patient can have, only for bundles with probabilities; by default the "
+                "bundle's setting"
             ),
         ),
     ] = None
     tau: Annotated[
         str | None,
-        typer.Option("--tau", help="factor on the evidence: a number up to 1, or `effective` (docs/decisions.md)"),
+        typer.Option(
+            "--tau",
+            help="factor by which the evidence is multiplied: a number up to 1, or `effective` (docs/decisions.md)",
+        ),
     ] = None
 
 
@@ -156,7 +165,9 @@ class Solves:
     """Options of the mean-field solver, and the number of threads."""
 
     damping: Annotated[float, typer.Option(help="weight of the new marginals in each mean-field sweep")] = 0.5
-    tolerance: Annotated[float, typer.Option(help="a solve stops when no probability changes by more than this")] = 1e-4
+    tolerance: Annotated[float, typer.Option(help="the sweeps stop when no probability changes by more than this")] = (
+        1e-4
+    )
     max_iterations: Annotated[int, typer.Option(help="largest number of damped sweeps")] = 200
     threads: Threads = 1
 
@@ -169,11 +180,14 @@ class Solves:
 
 @dataclass(frozen=True)
 class Asks:
-    """Options of a live run: whether to call a model for unrecorded answers, and caps on calls, tokens and cost."""
+    """Options of a live run, which asks a language model for answers that are not recorded."""
 
-    live: Annotated[bool, typer.Option("--live", help="ask the model AFA_LLM_MODEL for unrecorded answers")] = False
+    live: Annotated[
+        bool, typer.Option("--live", help="ask the model named by AFA_LLM_MODEL for answers that are not recorded")
+    ] = False
     calls: Annotated[
-        int | None, typer.Option(min=0, help="cap on model calls, including earlier calls in the recorded answers")
+        int | None,
+        typer.Option(min=0, help="cap on the number of model calls; earlier calls in the recorded answers count"),
     ] = None
     tokens: Annotated[int | None, typer.Option(min=0, help="cap on the total tokens of prompts and answers")] = None
     money: Annotated[float | None, typer.Option(min=0, help="cap on the cost, in the currency of the prices")] = None
@@ -196,8 +210,8 @@ class Asks:
 def prepared(command: Callable[..., None]) -> Callable[..., None]:
     """Return the command with each dataclass parameter replaced by Typer options, one for each dataclass field.
 
-    The returned command raises a `ConfigError` if an output path would overwrite an input, or if a folder exists where
-    a file is expected (or a file where a folder is expected).
+    Before the returned command runs, it checks its paths (`_check_places`): for example, an output must not overwrite
+    an input.
     """
     hints, defaults = get_type_hints(command, include_extras=True), dict[str, Any]()
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
@@ -262,7 +276,7 @@ def _called(name: str, option: Any) -> str:
 def as_json(table: DataFrame | list[dict[str, Any]], **more: Any) -> str:
     """Return a table as a JSON object on one line.
 
-    The object contains the key `rows`, a list with one object for each row, and the items of `more`.
+    The JSON object contains the items of `more`, and under the key `rows` a list with one object for each row.
     """
     rows = table if isinstance(table, list) else loads(table.to_json(orient="records"))
     return dumps(more | {"rows": rows}, ensure_ascii=False)

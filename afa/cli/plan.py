@@ -33,7 +33,10 @@ Session = Annotated[
     Path | None,
     typer.Option(help="file in which the session is saved after every step; an existing session is resumed"),
 ]
-Replay = Annotated[bool, typer.Option("--replay", help="re-enter the saved values after the bundle was edited")]
+Replay = Annotated[
+    bool,
+    typer.Option("--replay", help="enter the saved values again, because the bundle was edited after they were saved"),
+]
 EXAMPLES = Path(__file__).parent.parent / "examples"
 HERE = "127.0.0.1"
 LOADING = "loading"
@@ -62,7 +65,7 @@ class PlanOptions(options.TaskOptions):
     background: options.Background = None
     together: Annotated[int | None, typer.Option(min=1, help="number of features or panels to request at once")] = None
     inference: Annotated[
-        str | None, typer.Option(help="mean_field (default), or exact, which is slower if features are coupled")
+        str | None, typer.Option(help="mean_field (the default) or exact; exact is slower if features are coupled")
     ] = None
     first: Annotated[str | None, typer.Option(help="features or panels to measure first, comma-separated")] = None
     costs: options.Costs = None
@@ -79,7 +82,7 @@ class PlanOptions(options.TaskOptions):
     ] = None
     probability: Annotated[
         float | None,
-        typer.Option(help="stop when further measurements leave the answer unchanged with at least this probability"),
+        typer.Option(help="stop when the answer will stay unchanged with at least this probability"),
     ] = None
     min_gain: Annotated[float | None, typer.Option(help="stop when the gain of every feature is at most this")] = None
     patient: Annotated[str | None, typer.Option(help="name of the patient, saved in the session")] = None
@@ -155,7 +158,7 @@ def demo(
         Path | None, options.written(to="--copy", about="write the example's files to this new folder, and end")
     ] = None,
 ) -> None:
-    """Plan one made-up case of an example. Press Return to enter the case's value."""
+    """Plan one made-up case of an example. For each suggested feature, press Return to enter the case's value."""
     folder = EXAMPLES / example
     if copy is not None:
         with atomic_folder(copy) as made:
@@ -182,7 +185,7 @@ def demo(
 
 
 def _wrapped(text: str) -> None:
-    """Print a text, wrapped between words."""
+    """Print a text, with line breaks only between words."""
     from rich.console import Console
 
     Console().print(text, highlight=False, markup=False)
@@ -262,10 +265,10 @@ def _serve(
 
 
 def forwarding(address: str, folder: Path) -> Path:
-    """Write an HTML page that redirects to `address`, and return its path. Only the page's owner can read the page.
+    """Write an HTML page that redirects to `address`, and return its path. Other users cannot read the page.
 
-    The browser is started with the page's path, because every user of the machine could read the address on a command
-    line.
+    The browser is started with the path of this page instead of `address`, because every user of the machine can read
+    command lines.
     """
     page = folder / "open.html"
     page.touch(mode=0o600)
@@ -276,9 +279,9 @@ def forwarding(address: str, folder: Path) -> Path:
 def prepare(bundle: Bundle) -> str:
     """Switch compiled numeric kernels on or off for a bundle, and return the message to show while loading.
 
-    Small bundles are planned without compiled kernels, because loading the kernels takes longer than planning. Bundles
-    of middle size use compiled kernels after another process has compiled the kernels. This function must be called
-    before any kernel is imported.
+    For a small bundle, compiled kernels are switched off, because loading the kernels takes longer than planning. For a
+    bundle of middle size, this function starts another process that compiles the kernels, and later commands use the
+    compiled kernels. This function must be called before any kernel is imported.
     """
     loaded = any(name.startswith("afa.engine.") for name in sys.modules)
 

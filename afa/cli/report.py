@@ -31,10 +31,10 @@ def publish_tables(
     summary: Annotated[Path, typer.Argument(help="summary.csv of the run")],
     cohort: options.CohortFolder,
     out: options.Out,
-    paper: Annotated[Path | None, typer.Option(help="folder of the paper's tables, to compare with")] = None,
+    paper: Annotated[Path | None, typer.Option(help="folder of the paper's tables to compare with the run")] = None,
     stage: Annotated[list[Path] | None, typer.Option(help="folder of a stage's tables to describe; repeatable")] = None,
 ) -> None:
-    """Write CSV tables that compare this run's numbers with the paper's, and a dictionary with each column's unit."""
+    """Write CSV tables that compare a run's numbers with the paper, and a table of every column's unit."""
     from afa.cohort.cohort import load_cohort
     from afa.evaluate.inputs import paper_tables
     from afa.evaluate.summary import read_summary
@@ -78,7 +78,7 @@ def carry_run(
         bool, typer.Option("--check", help="compare the saved file with the run, and write no file")
     ] = False,
 ) -> None:
-    """Save a run's values of the paper's main effects, for the reports of other runs."""
+    """Save a run's values of the paper's main results, for the reports of other runs."""
     import yaml
 
     from afa.io.yamlfile import load_model
@@ -103,7 +103,7 @@ def explorer_page(
     patients: Annotated[int, typer.Option(min=1, max=40, help="largest number of patients to show")] = 12,
     k: Annotated[int, typer.Option("--k", min=1, help="k, the number of entities in the answer")] = 5,
 ) -> None:
-    """Write an offline HTML page that shows which features each rule acquires for some patients, step by step."""
+    """Write an offline HTML page that shows, step by step, which features each rule chooses for some patients."""
     from afa.evaluate.explorer import explore, write_explorer
     from afa.evaluate.inputs import check_duels, load_inputs, top_k_size
     from afa.evaluate.long_tables import read_table
@@ -122,7 +122,7 @@ def store_benchmarks(
     run: options.RunArgument,
     out: Annotated[Path, options.written(".csv", about="such as resources/benchmarks/COHORT.csv")],
 ) -> None:
-    """Save the time and memory of a run's jobs. Later runs use the numbers for requests to a cluster."""
+    """Save the time and memory of a run's jobs. Later runs request this time and memory for their jobs."""
     from afa.paper.report.benchmarks import store_run
 
     store_run(run, out)
@@ -157,7 +157,7 @@ def crate(
     run: options.RunArgument,
     license_url: Annotated[str, typer.Option("--license", help="URL of the licence under which you publish the run")],
 ) -> None:
-    """Describe a finished run's files and jobs in a file, so that an archive can read the run as an RO-Crate."""
+    """Write a file that describes a finished run's files and jobs in the format RO-Crate, for archives."""
     from afa.paper.report.provenance import write_crate
 
     typer.echo(write_crate(run, license_url))
@@ -171,7 +171,7 @@ def report_page(
     part: Annotated[list[str], typer.Option(help="NAME=CHAPTER: TITLE for each figure, in page order")],
     out: options.Page,
     left_out: Annotated[
-        list[str] | None, typer.Option(help="missing part of the report, with the reason, as NAME=WHY; repeatable")
+        list[str] | None, typer.Option(help="NAME=WHY: a part that the report lacks, and the reason; repeatable")
     ] = None,
     readme: Annotated[
         Path | None, options.written(".md", to="--readme", about="where to write a description of the run's files")

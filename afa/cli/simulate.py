@@ -1,6 +1,6 @@
 """Define `afa simulate` and `afa score`, which read patients with measured values.
 
-`afa simulate` counts how many measurements each rule for choosing features needs to reach a given accuracy.
+`afa simulate` counts how many measurements each rule for choosing features needs until its answer is final.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def simulate(
         typer.Option(
             help=(
                 "gains to compare, comma-separated: cmi, f_target, wald_magnitude, information; "
-                "defaults are the planner's default gain and, for the other rules, cmi"
+                "by default cmi and the gain of a planner with default options"
             )
         ),
     ] = None,
@@ -63,21 +63,26 @@ def simulate(
         str | None,
         typer.Option(
             help=(
-                "value frequencies for the score `background` and the rule `frontier`: patients (all other patients of "
-                "this cohort), a table of other patients, elicited, or uniform; the default is elicited if the bundle "
-                "has probabilities"
+                "source of the value frequencies that the score `background` and the rule `frontier` need: patients "
+                "(all other patients of this cohort), elicited, uniform, or a table of other patients; by default "
+                "elicited if the bundle has probabilities"
             )
         ),
     ] = None,
     costs: options.Costs = None,
     labels: Annotated[
         Path | None,
-        typer.Option(help="CSV of patients' names, and a column of 0, 1 or empty cells for each entity"),
+        typer.Option(help="CSV of patients' names and, for each entity, a column of 0, 1 or empty cells"),
     ] = None,
     drop_missing: Annotated[bool, typer.Option(help="drop bundle features that the table lacks")] = False,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="seed of the first random order")] = 0,
     seeds: Annotated[int, typer.Option(min=1, help="number of random orders for each patient")] = 3,
-    patients: Annotated[int | None, typer.Option(min=1, help="number of patients, sampled by --seed")] = None,
+    patients: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="number of patients in a random sample that depends on --seed; by default all patients"
+        ),
+    ] = None,
     resamples: options.Resamples = 1000,
     confidence: options.Confidence = 0.95,
     threads: options.Threads = 1,
@@ -86,14 +91,14 @@ def simulate(
         typer.Option(
             min=0,
             max=40,
-            help="number of patients on the page explorer.html; 0 or --entity omits the page",
+            help="number of patients on the page explorer.html, which is not written with 0 or --entity",
         ),
     ] = 8,
     json: options.AsJson = False,
 ) -> None:
     """Simulate feature acquisition on measured patients.
 
-    Write accuracy curves, and the number of features needed for an accuracy.
+    Write accuracy curves, and the number of features that each rule needs until its answer is final.
     """
     import numpy as np
     from tqdm import tqdm  # type: ignore[import-untyped]
@@ -227,7 +232,7 @@ def score(
 
 
 def _with_background(setting: SimulationSetting, named: str | None, given: GivenTable) -> SimulationSetting:
-    """Return the setting with a function from a patient to the patient's background (value frequencies).
+    """Return the setting with a function that maps a patient's name to the patient's background (value frequencies).
 
     With `--background patients`, the background is computed from all other patients of the cohort.
     """
@@ -248,7 +253,8 @@ def _with_background(setting: SimulationSetting, named: str | None, given: Given
 def _words(option: str, text: str | None, known: Sequence[str] = ()) -> list[str]:
     """Return the distinct words of a comma-separated text, or an empty list if `text` is None.
 
-    Raise a `ConfigError` for a repeated or empty word, and for a word outside `known` unless `known` is empty.
+    Raise a `ConfigError` if a word is empty or repeated. If `known` is not empty, also raise it if `known` lacks a
+    word.
     """
     if text is None:
         return []

@@ -117,7 +117,10 @@ def join(parts: Parts, out: options.Rows) -> None:
 
 
 def _write_rows(name: str, tables: Path, beside: Mapping[str, Path], document: Any, out: Path) -> None:
-    """Compute and write a stage's rows of summary.csv. `beside` maps other stages to their folders of tables."""
+    """Compute and write a stage's rows of summary.csv.
+
+    The argument `beside` maps the name of each other stage to the folder of its tables.
+    """
     from afa.evaluate.long_tables import StageTables
     from afa.evaluate.summary import write_summary
     from afa.paper.experiments.base import check_rows
@@ -203,7 +206,7 @@ def experiment_baselines(
     settings: Annotated[str, typer.Option(help="settings in section `baselines` of config.yaml, as JSON")] = "{}",
     k: Annotated[int, typer.Option("--k", min=1, help="k, the number of entities in the answer")] = 5,
 ) -> None:
-    """Let a language model (recorded or live) and the planner choose features of the same patients."""
+    """Compare a language model (recorded or live) with the planner: both choose features for the same patients."""
     from afa.elicit.budget import Prices
     from afa.elicit.live import shown
     from afa.elicit.record import Question, Record
@@ -217,7 +220,7 @@ def experiment_baselines(
 
     check_place(out, [f"{name}.parquet" for name in BASELINE_TABLES])
     potentials, people = load_inputs(bundle, cohort)
-    # `afa.paper.config` is imported by a text, so that no code digest covers `afa.paper.config`.
+    # `afa.paper.config` is imported by its name as a text, so that no code digest covers this module.
     # The parameters of the workflow rule already contain its settings.
     chosen = check_model(_document(settings), import_module("afa.paper.config").Baselines, "the settings")
     about = load_study(chosen.study)
@@ -232,7 +235,7 @@ def experiment_baselines(
         source = recorded(Record(record), chosen.model, manner, prompts_of(plan))
 
     abstracts = None
-    if "rag_llm" in chosen.methods:  # abstracts come from the cache in `record`, with --live also from the web
+    if "rag_llm" in chosen.methods:  # abstracts come from the cache in `record`; --live downloads others
         from afa.elicit.retrieval import literature
 
         with_most = replace(about, settings=about.settings.model_copy(update={"abstracts": chosen.abstracts}))
@@ -269,7 +272,7 @@ def summary_baselines(
 ) -> None:
     """Summarise experiments with language models that choose the features.
 
-    The models' decisions are compared with the planner's decisions, and the costs of the models are listed.
+    The summary compares the models' decisions with the planner's decisions, and lists the costs of the models.
     """
     from afa.elicit.budget import Prices
     from afa.evaluate.long_tables import read_table

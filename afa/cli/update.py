@@ -21,7 +21,7 @@ def update(
     labels: Annotated[
         Path,
         typer.Argument(
-            metavar="LABELS", help="CSV of patients' names, and a column of 0, 1 or empty cells for each entity"
+            metavar="LABELS", help="CSV of patients' names and, for each entity, a column of 0, 1 or empty cells"
         ),
     ],
     out: options.Out,
