@@ -99,7 +99,8 @@ Background = Annotated[
         "--background",
         help=(
             "source of the value frequencies that the score `background` and the rule `frontier` need: elicited, "
-            "uniform, or a table or cohort folder of other patients; by default elicited if the bundle has probabilities"
+            "uniform, or a table or cohort folder of other patients; the default is elicited if the bundle has "
+            "probabilities"
         ),
     ),
 ]

@@ -1,9 +1,9 @@
 """Compute accuracies with bootstrap intervals over patients, and the accuracies of constant answers.
 
 All arrays of decisions have patients on the first axis. A decision score of 0 counts as half correct (decisions.md S5).
-Decisions with a target of 0 or a missing label are not counted (decisions.md S11). Functions with the argument
-`weights`, (R, P) whole numbers, return one statistic for each of R resamples, (R,). The statistic of a resample with
-only one class is NaN.
+Decisions with a target of 0 or a missing label are not counted (decisions.md S11). A function with the argument
+`weights`, whole numbers of shape (R, P), returns the statistic of each of R resamples. If a resample lacks a class that
+the statistic needs, the statistic is NaN.
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ class Resampled:
         return cls(names, patient_weights(len(names), resamples=resamples, purpose=purpose), confidence)
 
     def sums(self, table: pd.DataFrame, *columns: str, by: str | None = "t", unit: str = "patient") -> list[Floats]:
-        """Return the sum of each column for each unit and each value of `by`, ascending, (P, T) each.
+        """Return the sums of several columns, each for every unit and every value of `by`.
 
-        A unit without a row counts as 0. If `by` is None, each returned array has the shape (P, 1).
+        Each returned array has the shape (P, T), with the values of `by` in ascending order. If `by` is None, the shape
+        is (P, 1). For a unit without rows in the table, the sum is 0.
         """
         if by is None:
             whole = table.groupby(unit, sort=False)[list(columns)].sum().reindex(self.units).fillna(0.0)
@@ -72,7 +73,7 @@ class Resampled:
     def share(
         self, table: pd.DataFrame, right: str, total: str, *, by: str | None = "t", unit: str = "patient"
     ) -> pd.DataFrame:
-        """Return sum(`right`) / sum(`total`) with its interval, as computed by `mean`, for each value of `by`."""
+        """Return a table of the share sum(`right`) / sum(`total`) and its interval for each value of `by`."""
         shares = self.mean([self.part(table, right, total, by=by, unit=unit)])
         return shares if by is None else shares.assign(**{by: sorted(table[by].unique())})
 
@@ -86,7 +87,7 @@ class Resampled:
         return np.ascontiguousarray(self.every.T)
 
     def drawn(self, names: Iterable[Any]) -> Floats:
-        """Return the weights of the named units, (1 + R, C), taken from the weights of all units, `every`."""
+        """Return the columns of `every` for the named units, (1 + R, C)."""
         return self._by_unit[self.places(names)].T
 
     def places(self, names: Iterable[Any]) -> Ints:
@@ -96,27 +97,29 @@ class Resampled:
     def statistic(self, of: Callable[[Floats], Floats], n: int | Ints) -> pd.DataFrame:
         """Return a table of a statistic with the columns `value`, `low`, `high` and `n`.
 
-        The function `of` computes the statistic, (R,) or (R, T), from weights (R, P).
+        The function `of` computes the statistic of each resample, (R,) or (R, T), from the weights of the units, (R,
+        P).
         """
         found = of(self.every)
         return with_interval(found.reshape(len(found), -1), confidence=self.confidence).assign(n=n)
 
     def mean(self, parts: list[Part]) -> pd.DataFrame:
-        """Return the `mean_ratio` of the parts with its interval, as a table with one row for each of the T columns."""
+        """Return a table with the `mean_ratio` of the parts and its interval, one row for each of the T columns."""
         return self.statistic(partial(mean_ratio, parts), _cases(parts))
 
     def gap(self, parts: list[Part], against: list[Part]) -> pd.DataFrame:
         """Return the `mean_ratio` of `parts` minus the `mean_ratio` of `against`, as a table with intervals.
 
-        Both ratios use the same resamples.
+        Both `mean_ratio` are computed from the same resamples.
         """
         return self.statistic(lambda w: mean_ratio(parts, w) - mean_ratio(against, w), _cases(parts))
 
     def of_duels(self, table: pd.DataFrame) -> Iterator[pd.DataFrame]:
         """Yield tables of accuracy for each t, computed from the counts of `afa.engine.rounds.right_by_kind`.
 
-        The tables are `accuracy` of all duels, `balanced_accuracy` over the two possible winners of a duel, and
-        `accuracy` of the duels in the stratum `prior_wrong`.
+        A duel is a comparison of two entities. The first table is the accuracy over all duels. The second table is the
+        balanced accuracy over the two possible winners. The third table is the accuracy over the duels in the stratum
+        `prior_wrong`, whose sign before any observation is wrong.
         """
         kinds = ("", "_first", "_prior_wrong")
         sums = self.sums(table, *(f"{count}{kind}" for kind in kinds for count in ("right", "duels")))
@@ -127,7 +130,7 @@ class Resampled:
         yield by_t(self.mean([wrong])).assign(metric="accuracy", stratum="prior_wrong")
 
     def constant(self, target: Codes) -> Iterator[pd.DataFrame]:
-        """Yield the accuracy, against targets (P, Q), of two constant answers: the more frequent one, and always +1.
+        """Yield the accuracies of two constant answers: the more frequent target of each column, and always +1.
 
         Parameters
         ----------
@@ -222,7 +225,8 @@ def fixed_top_k(top: Codes, k: int) -> list[int]:
 
     If several sets have the same overlap, the first set found is returned.
 
-    The search is branch and bound. The upper bound is valid because an entity adds less overlap to a larger set.
+    The sets are searched by branch and bound. The upper bound is valid because an entity never adds more overlap to a
+    larger set.
 
     Parameters
     ----------
@@ -255,7 +259,7 @@ def fixed_top_k(top: Codes, k: int) -> list[int]:
 def overlap(top: Codes, chosen: list[int], k: int) -> Ints:
     """Return the number of `chosen` entities in each patient's top k, (P,).
 
-    If entities tie for the last places of the top k, at most as many of them are counted as there are places.
+    Of the entities that tie for the last places of the top k, no more are counted than there are places.
 
     Parameters
     ----------
@@ -269,7 +273,7 @@ def overlap(top: Codes, chosen: list[int], k: int) -> Ints:
 
 
 def precisions_by_prevalence(labels: Floats, k: int) -> dict[str, Floats]:
-    """Return `p_at_k` and `r_precision` of the ranking by prevalence, (P,) each.
+    """Return the metrics `p_at_k` and `r_precision` of a ranking of the entities by prevalence, (P,) each.
 
     `p_at_k` and `r_precision` are NaN for a patient without a positive label.
 
@@ -320,8 +324,8 @@ def settled(scores: Floats) -> Floats:
 def areas_of(scores: Floats, positive: Bools, weights: Floats) -> Floats:
     """Return the area under the ROC curve of each column of scores for each resample, (R, T).
 
-    Tied scores, and scores that differ by rounding error, count one half. The area is NaN if only one class has weight
-    in the resample.
+    A pair of patients with tied scores counts one half. Scores tie if they differ only by rounding error. The area is
+    NaN if only one class has weight in the resample.
 
     Parameters
     ----------
@@ -337,9 +341,9 @@ def areas_of(scores: Floats, positive: Bools, weights: Floats) -> Floats:
 def ranking(scores: Floats, positive: Bools, weights: Floats) -> tuple[Floats, Floats]:
     """Return the area under the ROC curve and the average precision of each resample, (R,) each.
 
-    In the area, ties count one half. In the average precision, tied scores share one threshold, so that equal scores
-    for all patients give the prevalence. The average precision is the sum of precision times increase in recall over
-    all thresholds. `ranking` is fast if the weights of a patient are contiguous in memory.
+    In the area under the ROC curve, a pair of tied scores counts one half. The average precision is the sum, over all
+    thresholds, of the precision times the increase in recall. Tied scores share one threshold: if all scores are equal,
+    the average precision is the prevalence. `ranking` is fast if the weights of a patient are contiguous in memory.
 
     Parameters
     ----------
@@ -371,7 +375,7 @@ def ranking(scores: Floats, positive: Bools, weights: Floats) -> tuple[Floats, F
 
 
 class Decided(NamedTuple):
-    """Shares of right decisions. The balanced accuracy is the mean of sensitivity and specificity."""
+    """Store shares of right decisions. The balanced accuracy is the mean of sensitivity and specificity."""
 
     accuracy: Floats
     balanced_accuracy: Floats
@@ -380,7 +384,7 @@ class Decided(NamedTuple):
 
 
 def accuracies(scores: Floats, positive: Bools, weights: Floats) -> Decided:
-    """Return the accuracies, (R,) each, of the signs of scores for each resample.
+    """Return the accuracy measures of the signs of scores for each resample, (R,) each.
 
     A patient with score 0 counts as half correct.
 

@@ -78,8 +78,8 @@ class Classifier:
 def _inputs(method: Method, values: Codes, observed: Bools) -> Floats:
     """Return the input matrix of a classifier.
 
-    For boosting, the matrix contains the values, with NaN for hidden values, (P, F). For other classifiers, the matrix
-    contains the values, with 0 for hidden values, and the mask, (P, 2 F).
+    For boosting, the matrix has the shape (P, F) and contains the values, with NaN for hidden values. For logistic
+    regression, it has the shape (P, 2 F): first the values, with 0 for hidden values, and then the mask.
     """
     if method == "boosting":
         return np.where(observed, values, np.nan)
@@ -87,16 +87,16 @@ def _inputs(method: Method, values: Codes, observed: Bools) -> Floats:
 
 
 def shown_shares(n_features: int) -> Floats:
-    """Return the probability that a feature is shown in each copy, (COPIES,), which is 1 in the last copy."""
+    """Return the probability that a copy shows a feature, (COPIES,). The last copy shows all features."""
     return np.geomspace(1 / n_features, 1.0, COPIES)
 
 
 def train(method: Method, values: Codes, positive: Bools, generator: np.random.Generator) -> Classifier:
     """Return a classifier trained on labelled patients of both classes.
 
-    A value other than -1, 0 and +1 counts as not measured and is hidden in every copy. The model of naive Bayes is the
-    log-likelihood ratio of the values -1, 0 and +1, (F, 3), from `conditionals`. Logistic regression and boosting
-    ignore features that have the same value in all patients.
+    A value other than -1, 0 and +1 counts as not measured and is hidden in every copy. For naive Bayes, `model`
+    contains the log-likelihood ratios of the values -1, 0 and +1 of each feature, (F, 3), from `conditionals`. Logistic
+    regression and boosting ignore features that have the same value in all patients.
 
     Parameters
     ----------
@@ -142,9 +142,9 @@ def _looked_at(method: Method, values: Codes, positive: Bools) -> NDArray[np.int
 def conditionals(values: Codes, positive: Bools) -> Floats:
     """Return the smoothed probabilities of -1, 0 and +1 for each feature in class 0 and in class 1, (2, F, 3).
 
-    Smoothing adds `SMOOTHING` cases to each class. The added cases have the distribution of all labelled patients plus
-    one case of each value. If uniformly distributed cases were added, even a constant feature would separate a large
-    class from a small class.
+    Smoothing adds `SMOOTHING` cases to each class. The values of the added cases are distributed as in all labelled
+    patients plus one case of each value. If uniformly distributed cases were added, even a constant feature would
+    separate a large class from a small class.
 
     Parameters
     ----------
@@ -179,7 +179,8 @@ def information(posterior: Floats, chances: Floats) -> Floats:
 class Trained:
     """Store the classifiers trained on labelled patients.
 
-    Two hypotheses need one classifier. Three or more hypotheses need one classifier each, against all other hypotheses.
+    For two hypotheses, there is one classifier. For three or more hypotheses, there is one classifier for each
+    hypothesis, which distinguishes it from all other hypotheses.
 
     Attributes
     ----------
@@ -195,7 +196,7 @@ class Trained:
     classifiers: Sequence[Classifier]
 
     def planned(self, values: Codes, counts: Sequence[int]) -> Floats:
-        """Return the log-odds of each hypothesis, (P, T, C), after each number of features, chosen greedily (eq:cmi).
+        """Choose features greedily (eq:cmi), and return the log-odds of the hypotheses after each number, (P, T, C).
 
         Parameters
         ----------
@@ -223,7 +224,7 @@ class Trained:
 
 
 def most_informative(gain: Floats, features: Sequence[str]) -> NDArray[np.intp]:
-    """Return, for each patient, the index of the feature with the largest gain, (P,).
+    """Return the index of the feature with the largest gain for each patient, (P,).
 
     Ties are broken by the feature's name (docs/decisions.md, A8).
 
@@ -259,9 +260,9 @@ def trained(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Within the context, run linear algebra on one thread and skip scikit-learn's checks.
+    """Run linear algebra on one thread, and skip scikit-learn's checks, until the context ends.
 
-    One thread gives reproducible sums.
+    Sums are reproducible only on one thread.
     """
     from sklearn import config_context  # noqa: PLC0415  the dependency is optional
     from threadpoolctl import threadpool_limits  # noqa: PLC0415

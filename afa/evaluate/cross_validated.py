@@ -37,13 +37,14 @@ def update_brings(
     resamples: int = 1000,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """Return a table of how well the bundle separates patients, alone and after an update with other patients.
+    """Return a table of the bundle's accuracy, without an update and after an update with other patients.
 
-    The column `question` is an entity, or `which`. The column `t` is the number of features observed, in the order that
-    the planner chooses. The column `metric` is `auroc`, or `first_place` for the question `which`. The columns `alone`
-    and `updated` contain the metric without and with the update. The column `brought` is `updated` minus `alone`; `low`
-    and `high` are its bootstrap interval over patients. A question is skipped if any of its answers applies to fewer
-    than `LEAST` patients.
+    The column `question` is the name of an entity (does the patient have it?), or `which` (which entity does the
+    patient have?). The column `t` is the number of features observed, in the order that the planner chooses. The column
+    `metric` is `auroc`, or `first_place` for the question `which`. The columns `alone` and `updated` contain the metric
+    without the update and after it. The column `brought` is `updated` minus `alone`; `low` and `high` are the ends of
+    its bootstrap interval over patients. A question is skipped if any of its answers applies to fewer than `LEAST`
+    patients.
 
     Parameters
     ----------
@@ -89,7 +90,7 @@ def _brought(bundle: Bundle, values: Codes, task: FieldTask, resamples: int, con
 def folds_of(name: str, answers: Ints) -> Ints:
     """Return the cross-validation fold of each patient, (P,).
 
-    The patients of each answer in `answers`, (P,), are spread evenly over the folds.
+    Patients with the same answer are spread evenly over the folds.
 
     Parameters
     ----------

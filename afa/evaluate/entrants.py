@@ -175,8 +175,8 @@ def statistics(task: FieldTask, answers: Ints, evidence: Floats, weights: Floats
     """Return a mapping from each metric of a question to its value for each resample and t, (R, T).
 
     `balanced_accuracy` is computed at equal prior probabilities. `first_place` is the share of patients whose true
-    hypothesis has the most evidence; a tie of n hypotheses counts 1/n. `by_class` is the mean over hypotheses of the
-    `first_place` among the patients with this hypothesis.
+    hypothesis has the most evidence; a tie of n hypotheses counts 1/n. For `by_class`, `first_place` is computed among
+    the patients of each hypothesis, and averaged over the hypotheses.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def statistics(task: FieldTask, answers: Ints, evidence: Floats, weights: Floats
 
 
 def main(task: FieldTask, answers: Ints, evidence: Floats, weights: Floats) -> Floats:
-    """Return only the first metric of a question, (R, T), faster than `statistics`.
+    """Return the first metric of a question for each resample and t, (R, T). `statistics` is slower.
 
     Parameters
     ----------
@@ -219,10 +219,9 @@ def main(task: FieldTask, answers: Ints, evidence: Floats, weights: Floats) -> F
 
 
 def facts(entrant: Entrant, followed: int) -> pd.DataFrame:
-    """Return a table with the numbers of patients, rows and features of each question.
+    """Return a table with the numbers of patients, distinct rows and features for each question.
 
-    The column `missingness_auroc` is max(AUROC, 1 - AUROC) of the number of measured values as a predictor of the
-    label.
+    The column `missingness_auroc` is max(AUROC, 1 - AUROC), where the score is a patient's number of measured values.
     """
     measured = (entrant.values != MISSING).sum(axis=1).astype(np.float64)
     rows = []
@@ -293,7 +292,7 @@ class HypothesisModel:
         return self._evidence(elbo, rounds)
 
     def orders(self, values: Codes, rule: str = RULES[0], *, fixed: bool = False, most: int | None = None) -> Ints:
-        """Return the order in which a rule chooses each patient's features, (P, M), or (P, `most`).
+        """Return the order in which a rule chooses each patient's features, (P, M), or (P, most) if `most` is given.
 
         In each order, entries after the last measured feature are -1.
 
@@ -306,7 +305,7 @@ class HypothesisModel:
         return choose(self.models, values, allocation=rule, gain="cmi", k=1, n_rounds=most, rescoring=rescoring).order
 
     def along(self, values: Codes, orders: Ints, rounds: Sequence[int], **options: Any) -> Floats:
-        """Return the log-evidence of the hypotheses, (P, T, C) nats, along given orders of features, (P, M).
+        """Return the log-evidence of the hypotheses, in nats, if features are observed in given orders, (P, T, C).
 
         `options` may contain `solver` and `threads`.
 
@@ -331,7 +330,7 @@ class HypothesisModel:
 
 @dataclass(frozen=True, eq=False)
 class Discounted(HypothesisModel):
-    """A variant without couplings. The log-odds of this variant are shrunk if observations are correlated (F16).
+    """Define a model variant without couplings whose log-odds are shrunk if observations are correlated (F16).
 
     The log-odds compare each hypothesis with the last hypothesis of `models`. The returned evidence omits the last
     hypothesis of `models` if `asked` does not contain it.
@@ -348,12 +347,12 @@ class Discounted(HypothesisModel):
     repeats: tuple[tuple[Ints, Repeats], ...]
 
     def planned(self, values: Codes, rounds: Sequence[int], *, rule: str = RULES[0], fixed: bool = False) -> Floats:
-        """Return the shrunk log-odds after each number of features in `rounds`, (P, T, C), chosen by `asked`."""
+        """Let `asked` choose the features, and return the shrunk log-odds after each number in `rounds`, (P, T, C)."""
         orders = self.asked.orders(values, rule, fixed=fixed, most=max(t for t in (0, *rounds) if t < values.shape[1]))
         return self.along(values, completed(orders, values.shape[1]), rounds)
 
     def along(self, values: Codes, orders: Ints, rounds: Sequence[int], **options: Any) -> Floats:
-        """Return the shrunk log-odds after each number of features in `rounds`, (P, T, C), for given orders, (P, M)."""
+        """Return the shrunk log-odds for given orders of features after each number in `rounds`, (P, T, C)."""
         shown = _from_start(rounds)
         evidence = super().along(values, orders, shown, **options)
         odds, rows = evidence - evidence[:, :, -1:], np.arange(len(values))[:, None]
@@ -396,9 +395,9 @@ log-odds. The last two use the same order of features.
 
 
 def variants(entrant: Entrant, task: FieldTask) -> dict[str, tuple[HypothesisModel, Bools, Codes]]:
-    """Return a mapping from the name of each model variant to its model, a mask of patients (P,) and the values (P, M).
+    """Map the name of each model variant to three things: its model, a mask of patients (P,), and the values (P, M).
 
-    Each variant is evaluated for the patients in its mask, but its values include all patients.
+    The values have a row for every patient, but a variant is evaluated only for the patients in its mask.
     """
     bundle, entity, values, asked = entrant.bundle, task.entity, entrant.values, task.answers >= 0
     own = whole(bundle, task)
@@ -436,7 +435,7 @@ def whole(bundle: Bundle, task: FieldTask) -> HypothesisModel:
 
 
 def labels_for(bundle: Bundle, task: FieldTask, answers: Ints) -> Floats:
-    """Return the labels, 1 or 0, that `afa.evaluate.update` needs, (n, N).
+    """Return the labels for an update by `afa.evaluate.update`: 1, 0 or NaN, (n, N).
 
     A label is NaN if the question does not concern the entity.
 
@@ -460,8 +459,8 @@ def with_and_without(bundle: Bundle, entity: str, closure: Closure) -> Hypothesi
 def which(bundle: Bundle, nobody: str | None = None) -> HypothesisModel:
     """Return the model of the question which entity the patient has.
 
-    If `nobody` is given, a hypothesis of this name is added: the patient has no entity, and values follow the
-    background.
+    If `nobody` is given, a hypothesis with this name is added. It says that the patient has no entity, and that the
+    values have the background probabilities.
     """
     found, names = hypotheses_of(bundle), list(bundle.entities)
     chances = [bundle.how_often(entity)[0] for entity in bundle.entities]
@@ -483,7 +482,7 @@ def uncoupled(variant: HypothesisModel) -> HypothesisModel:
 
 
 def discounted(bundle: Bundle, asked: HypothesisModel, entity: str | None) -> Discounted:
-    """Return a model variant without couplings, whose log-odds are shrunk by the bundle's couplings (F16).
+    """Return a model variant without couplings, whose log-odds are shrunk to account for couplings (F16).
 
     A member of an exclusive group is treated as uncorrelated with other observations.
     """
@@ -497,15 +496,15 @@ def discounted(bundle: Bundle, asked: HypothesisModel, entity: str | None) -> Di
 def plainly_coupled(variant: HypothesisModel) -> HypothesisModel:
     """Return the model variant whose couplings multiply values, not deviations from the means (docs/decisions.md, F2a).
 
-    The compiled engine supports only couplings of deviations from the means. The returned model is equivalent to a
-    model with couplings psi of the values: its probabilities have the log-weights f(s) + s psi mu, and `_moved`
-    computes the means mu.
+    In the compiled engine, couplings always multiply deviations from the means. Let psi be couplings that multiply the
+    values themselves, and let mu be the means that `_moved` computes. With the log-weights f(s) + s psi mu instead of
+    f(s), the model in the engine is equivalent to the model with the couplings psi of values.
     """
     return _with(variant, lambda model: (_moved(model), model.couplings))
 
 
 def _moved(model: PairwiseMRF) -> Floats:
-    """Return the mean-field marginals, without observations, of a model whose couplings multiply the values, (M, 3)."""
+    """Return the mean-field marginals before any observation if the model's couplings multiply values, (M, 3)."""
     means = np.asarray(model.centre)
     while True:
         weights = np.exp(model.terms + (model.couplings @ means)[:, None] * VALUES)
