@@ -97,8 +97,7 @@ class Resampled:
     def statistic(self, of: Callable[[Floats], Floats], n: int | Ints) -> pd.DataFrame:
         """Return a table of a statistic with the columns `value`, `low`, `high` and `n`.
 
-        The function `of` computes the statistic of each resample, (R,) or (R, T), from the weights of the units, (R,
-        P).
+        The function `of` computes the statistic of each resample, (R,) or (R, T), from `weights`, (R, P).
         """
         found = of(self.every)
         return with_interval(found.reshape(len(found), -1), confidence=self.confidence).assign(n=n)
@@ -110,7 +109,7 @@ class Resampled:
     def gap(self, parts: list[Part], against: list[Part]) -> pd.DataFrame:
         """Return the `mean_ratio` of `parts` minus the `mean_ratio` of `against`, as a table with intervals.
 
-        Both `mean_ratio` are computed from the same resamples.
+        Both mean ratios are computed from the same resamples.
         """
         return self.statistic(lambda w: mean_ratio(parts, w) - mean_ratio(against, w), _cases(parts))
 
@@ -118,8 +117,8 @@ class Resampled:
         """Yield tables of accuracy for each t, computed from the counts of `afa.engine.rounds.right_by_kind`.
 
         A duel is a comparison of two entities. The first table is the accuracy over all duels. The second table is the
-        balanced accuracy over the two possible winners. The third table is the accuracy over the duels in the stratum
-        `prior_wrong`, whose sign before any observation is wrong.
+        balanced accuracy over the two possible winners. The third table is the accuracy over the stratum `prior_wrong`:
+        the duels that are decided wrongly before any observation.
         """
         kinds = ("", "_first", "_prior_wrong")
         sums = self.sums(table, *(f"{count}{kind}" for kind in kinds for count in ("right", "duels")))

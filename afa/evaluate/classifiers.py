@@ -196,7 +196,7 @@ class Trained:
     classifiers: Sequence[Classifier]
 
     def planned(self, values: Codes, counts: Sequence[int]) -> Floats:
-        """Choose features greedily (eq:cmi), and return the log-odds of the hypotheses after each number, (P, T, C).
+        """Choose features greedily (eq:cmi). Return the log-odds of the hypotheses after `counts` features, (P, T, C).
 
         Parameters
         ----------

@@ -347,12 +347,12 @@ class Discounted(HypothesisModel):
     repeats: tuple[tuple[Ints, Repeats], ...]
 
     def planned(self, values: Codes, rounds: Sequence[int], *, rule: str = RULES[0], fixed: bool = False) -> Floats:
-        """Let `asked` choose the features, and return the shrunk log-odds after each number in `rounds`, (P, T, C)."""
+        """Let `asked` choose features, and return the shrunk log-odds after each number in `rounds`, (P, T, C)."""
         orders = self.asked.orders(values, rule, fixed=fixed, most=max(t for t in (0, *rounds) if t < values.shape[1]))
         return self.along(values, completed(orders, values.shape[1]), rounds)
 
     def along(self, values: Codes, orders: Ints, rounds: Sequence[int], **options: Any) -> Floats:
-        """Return the shrunk log-odds for given orders of features after each number in `rounds`, (P, T, C)."""
+        """Observe features in given orders. Return the shrunk log-odds after each number in `rounds`, (P, T, C)."""
         shown = _from_start(rounds)
         evidence = super().along(values, orders, shown, **options)
         odds, rows = evidence - evidence[:, :, -1:], np.arange(len(values))[:, None]

@@ -1,7 +1,7 @@
 """Write the explorer page, which shows step by step how each rule chooses features for some patients.
 
-The chosen features are read from the table `choices`. For the chosen features, the page's rankings and gains are
-computed again. The page is one HTML file that includes its data, styles, scripts and a plotting library. Names are
+The features that a rule chose are read from the table `choices`. The rankings and gains after each of these features
+are computed again. The page is one HTML file that includes its data, styles, scripts and a plotting library. Names are
 stored as JSON and inserted into the page as plain text.
 """
 
@@ -86,9 +86,10 @@ class Explored:
 
     Attributes
     ----------
-    summary : names and settings. Entities are sorted by name, so that a smaller index wins a tie. Features are in the
-        order of the bundle. `cells` lists the strategies. `patients` contains names and labels (1, 0 or None, by
-        entity). `typical` is the patient shown first, whose top k settles at the median t
+    summary : names and settings. Entities are sorted by name, so that of tied entities the one with the smaller index
+        ranks first. Features are in the order of the bundle. `cells` lists the strategies. `patients` contains the name
+        of each patient, and the patient's label for each entity (1, 0 or None). `typical` is the patient shown first,
+        whose top k settles at the median t
     steps : one entry for each patient. `values` contains the value of each feature, (M,). `why` contains the result of
         `reasons_of` for the run that the page shows first. `runs` has one entry for each strategy. The keys of such an
         entry are: `order`, the features in the order of observation; `chosen_gain`, the gain of each choice in nats, to
@@ -108,10 +109,11 @@ class Explored:
 def explore(
     bundle: Bundle, cohort: Cohort, choices: pd.DataFrame, setting: SimulationSetting, *, most: int
 ) -> Explored:
-    """Return the steps of at most `most` patients under each rule of the table `choices` and the strategy `OURS`.
+    """Return the data of the explorer page for at most `most` patients.
 
-    Patients are evenly spaced in the order of the cohort. The schedule `every` is used if the table contains it, else
-    the table's first schedule. The background of `OURS` is estimated from all other patients of the cohort, without
+    The page shows each rule of the table `choices` and the strategy `OURS`. The patients are evenly spaced in the order
+    of the cohort. Only rows of one schedule are used: `every` if the table contains it, else the first schedule in the
+    table. For each patient, the background of `OURS` is estimated from the values of all other patients, without
     labels.
 
     Parameters
@@ -161,7 +163,7 @@ def explore(
 
 
 def _others(bundle: Bundle, cohort: Cohort, name: str) -> Background:
-    """Return the background estimated from all other patients of the cohort."""
+    """Return the background for the patient `name`, estimated from all other patients of the cohort."""
     values = np.where(cohort.values == MISSING, np.nan, cohort.values)
     return Background.of_patients(bundle, values, without=cohort.patients.index(name), name="other patients")
 
@@ -181,7 +183,7 @@ def by_engine(
 ) -> ExploredRuns:
     """Return a run of B patients, computed by the compiled engine.
 
-    The rule chooses the features, unless `orders`, (B, M), is given.
+    If `orders` is None, the rule chooses the features.
 
     Parameters
     ----------
@@ -267,7 +269,7 @@ def by_planners(planners: Sequence[TopKPlanner], values: Codes, scores: Sequence
 
 
 def boundary_of(place: NDArray[np.int16], names: Ints, k: int) -> tuple[Ints, ...]:
-    """Return two indices, (...) each: the last entity inside the top k, and the first entity outside.
+    """Return the index of the last entity inside the top k, and of the first entity outside, (...) each.
 
     Parameters
     ----------
@@ -343,7 +345,7 @@ def explored_of(
 
 
 def middle(numbers: Sequence[int]) -> int:
-    """Return the index of the lower median. Equal numbers keep the order of the input.
+    """Return the index of the lower median of the numbers. Of equal numbers, the earlier counts as smaller.
 
     >>> middle([214, 9, 40])
     2
@@ -401,7 +403,7 @@ def _rounded(values: Floats) -> list[float]:
 
 
 def settled_from(orders: Ints, k: int) -> int:
-    """Return the first t from which on the set of the k best entities is constant.
+    """Return the first t after which the set of the k best entities does not change.
 
     Parameters
     ----------

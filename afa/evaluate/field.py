@@ -1,8 +1,8 @@
 """Read and write data sets: a patient table, a dictionary, labels, and the answers of language models.
 
-`import_field` reads and checks a folder as its authors collected it, and writes the format that the workflow reads. The
-answers of the language models are saved unchanged. Only cut points are pooled over the language models (voters),
-because a table needs one set of cut points.
+`import_field` reads and checks a folder of files that a user has collected, and writes a folder that the workflow
+reads. The answers of the language models are saved unchanged. Only cut points are pooled over the language models
+(voters), because a table needs one set of cut points.
 """
 
 from __future__ import annotations
@@ -170,7 +170,8 @@ def read_record(folder: str | Path) -> dict[str, pd.DataFrame]:
 def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool = False) -> Bundle:
     """Write and return the bundle made from the language models' answers in a data set's folder.
 
-    A potential is direction times confidence, averaged over the language models. Potentials of 0 are omitted. With
+    A potential is the mean over the language models of direction times confidence. Couplings with potential 0 are
+    omitted. Without `how_often`, pairs of an entity and a feature with potential 0 are omitted as well. With
     `how_often`, the bundle also contains probabilities and cut points (pooled over the language models), scopes,
     groups, and how many entities a patient can have. With `how_often`, an exclusive group is one variable without
     couplings (docs/decisions.md, F13).
@@ -284,10 +285,10 @@ def _groups(path: Path) -> pd.DataFrame:
 
 
 def _read(source: Path) -> tuple[Features, pd.DataFrame, pd.DataFrame | None, dict[str, pd.DataFrame], Path]:
-    """Return dictionary, entities, groups, the answers for each name in `COLUMNS`, and the path of the values.
+    """Return five parts of a folder: dictionary, entities, groups, answers, and the path of the patients' values.
 
-    If any of the files is invalid, raise one error that lists all faults. Values and labels are read later, because
-    reading them requires the cut points.
+    The answers are a mapping from each name in `COLUMNS` to a table. If files are invalid, raise one exception that
+    lists all errors. Values and labels are read later, because reading them requires the cut points.
     """
     faults: list[Fault] = []
     dictionary: Features | None = None
@@ -333,7 +334,7 @@ def _files(source: Path, kind: str, faults: list[Fault]) -> list[Path]:
 
 
 def _given_groups(source: Path, features: Sequence[str], faults: list[Fault]) -> pd.DataFrame:
-    """Return a table that names the measurement to which each feature belongs.
+    """Return a table with the measurement to which each feature belongs.
 
     The column `exclusive` is 1 if all features of the measurement are values of one variable.
     """
@@ -351,9 +352,9 @@ def _given_groups(source: Path, features: Sequence[str], faults: list[Fault]) ->
 def _answers(
     path: Path, kind: str, faults: list[Fault], known: Mapping[str, tuple[Mapping[str, int], str]] = {}
 ) -> pd.DataFrame:
-    """Read and check one file with the language model's answers, and return the answers.
+    """Read and check one file with answers of language models, and return the answers.
 
-    A column or the file name contains the name of the language model.
+    The name of a language model is in the column `voter` or in the file name.
 
     Parameters
     ----------

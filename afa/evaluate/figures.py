@@ -1,6 +1,6 @@
 """Draw the figures of notebooks, reports and `afa simulate`.
 
-The common style suits greyscale and colour-blind readers.
+The common style is readable in greyscale and for colour-blind readers.
 
 Equal data give identical files. In figures of the allocation grid, each rule has its own line style.
 """
@@ -27,7 +27,7 @@ from afa.errors import Fault, ReportError
 from afa.evaluate.method_names import PRIORITY, RANDOM, in_words
 from afa.io.files import atomic_file
 
-# Palette of Okabe and Ito; line styles and markers distinguish the lines in greyscale.
+# The colours are the palette of Okabe and Ito. In greyscale, line styles and markers distinguish the lines.
 METHOD_STYLE: Mapping[str, dict[str, Any]] = {
     "linearity": {"color": "#0072B2", "linestyle": "-", "marker": "o"},
     "wald": {"color": "#D55E00", "linestyle": "--", "marker": "s"},
@@ -154,7 +154,7 @@ def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> 
 def cohort_words(patients: Cohort) -> str:
     """Return the cohort's name and size in words.
 
-    A simulated or unknown origin is also mentioned.
+    If the cohort is simulated or has an unknown origin, the text says so.
     """
     said = {"simulated": " (simulated)", None: " (origin not recorded)"}
     return f"cohort {patients.name}{said.get(patients.provenance.get('origin'), '')}, {len(patients.patients)} patients"
@@ -191,7 +191,7 @@ def without_data(axes: Axes, words: str) -> None:
 def draw_accuracy(
     axes: Axes, rows: pd.DataFrame, *, label: str | None = None, style: Mapping[str, Any] | None = None
 ) -> None:
-    """Draw the values of one method against t with their intervals.
+    """Draw a curve of one method's values against t, and a band of their intervals.
 
     `rows` contains the rows of the summary for this method.
     """
@@ -246,7 +246,8 @@ def save_figure(figure: NotebookFigure, path: str | Path = "") -> NotebookFigure
 def curves_figure(curves: pd.DataFrame, title: str) -> NotebookFigure:
     """Return a figure of accuracy curves with intervals.
 
-    Each metric has one panel against the number of features and, if costs differ, one panel against the cost.
+    Each metric has a panel with the number of features on the horizontal axis. If costs differ, it also has a panel
+    with the cost on the horizontal axis.
     """
     found = [metric for metric in CURVES if (curves["metric"] == metric).any()]
     shown = [(metric, counted) for metric in found for counted in curves["counted"].unique()]
@@ -279,7 +280,7 @@ def rule_style(rule: str) -> Mapping[str, Any]:
 def rule_name(rule: str) -> str:
     """Return the name of a rule for a figure.
 
-    The text marks the paper's rule. A user-defined rule is named by its class.
+    The name of the paper's rule says that it is from the paper. The name of a user-defined rule is its class.
     """
     return f"{in_words(rule)} (paper: ours)" if rule == PRIORITY else in_words(rule.rpartition(":")[2])
 
@@ -299,7 +300,8 @@ def draw_rules(axes: Axes, parts: Mapping[str, pd.DataFrame], *, banded: Sequenc
             **style,
             linewidth=1.9 if rule == PRIORITY else 1.2,
             markersize=3.5,
-            # Positions are shares of the axes' diagonal, so that markers of overlapping lines do not cover each other.
+            # The markers of each line start at a different distance, so that markers of overlapping lines do not cover
+            # each other.
             markevery=(0.02 * place, 0.18) if rows["value"].notna().any() else None,
             label=rule_name(rule),
         )

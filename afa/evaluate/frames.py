@@ -18,7 +18,7 @@ from afa.model.bundle import Bundle
 def codes_of_frame(X: pd.DataFrame, bundle: Bundle) -> pd.DataFrame:
     """Return the codes -1, 0 and +1 of a table, (P, K) float64, with NaN where a feature was not measured.
 
-    The K columns are the bundle's features in the table.
+    The K columns are the features of the bundle that the table contains.
 
     Raises
     ------
@@ -31,9 +31,10 @@ def codes_of_frame(X: pd.DataFrame, bundle: Bundle) -> pd.DataFrame:
 
 
 def labels_of_frame(y: pd.DataFrame, bundle: Bundle) -> pd.DataFrame:
-    """Return the labels 0 and 1 of a table, (P, K) float64, with NaN if unknown; raise errors like `codes_of_frame`.
+    """Return the labels of a table: 0, 1, or NaN if unknown, (P, K) float64.
 
-    The K columns are the bundle's entities in the table.
+    The K columns are the entities of the bundle that the table contains. An invalid table raises a `CohortError`, as
+    `codes_of_frame` does.
     """
     step = "code the labels as 0 and 1, a column for each entity"
     return _numbers_of_frame(y, "table y", bundle, bundle.entities, (0.0, 1.0), step)

@@ -1,4 +1,4 @@
-"""Read and check the inputs of an experiment: a bundle and a cohort with the same features, shards, and options."""
+"""Read and check the inputs of an experiment: the bundle, the cohort, the shard, and other options."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def load_inputs(bundle_folder: Path, cohort_folder: Path) -> tuple[Bundle, Cohor
 
 
 def paper_tables(folder: Path) -> dict[str, pd.DataFrame]:
-    """Return a mapping from file name, without suffix, to the transcribed table of the paper.
+    """Return the transcribed tables of the paper, by file name without suffix.
 
     Raises
     ------
@@ -66,16 +66,17 @@ def paper_tables(folder: Path) -> dict[str, pd.DataFrame]:
 
 
 def check_duels(bundle: Bundle, folder: Path) -> None:
-    """Raise a `BundleError` if a bundle has only one entity and therefore no duel."""
+    """Raise a `BundleError` if a bundle has only one entity, so that no two entities can be compared."""
     if len(bundle.entities) < 2:
         step = "add entities, or ask for the binary task alone: snakemake binary"
         raise BundleError(Fault(str(folder), "one entity", "two or more, to have a duel", step))
 
 
 def explicit_references(bundle: Bundle) -> list[Reference]:
-    """Return the encoding references for which the bundle's probabilities are valid (docs/decisions.md, F10a).
+    """Return the references of an encoding for which the bundle's probabilities are valid (docs/decisions.md, F10a).
 
-    If the bundle has probabilities but names no encoding, return all references.
+    A reference is `controls`, `ranges` or `cohort`. If the bundle has probabilities but names no encoding, all three
+    are returned.
     """
     if bundle.rates is None or (bundle.ternary and not bundle.has_probabilities):
         return []
@@ -84,10 +85,10 @@ def explicit_references(bundle: Bundle) -> list[Reference]:
 
 
 def closures_beside(bundle: Bundle, cohort: Cohort, own: Closure) -> list[Closure]:
-    """Return the closures to compare on binary tasks, with the run's own closure first.
+    """Return the closures (models of the two classes) to compare on binary tasks, with the run's own closure first.
 
-    If the bundle's probabilities fit the cohort's encoding, all other closures are added. The paper's closures are
-    added only if all features have three values.
+    If the bundle's probabilities fit the cohort's encoding, the closure `explicit` is added. If, in addition, all
+    features have three values, the closures `differential` and `shared` are added.
     """
     reference = (cohort.provenance.get("encoding") or {}).get("reference")
     known = explicit_references(bundle)
@@ -103,7 +104,7 @@ def labels_of(bundle: Bundle, cohort: Cohort) -> Floats:
 
 
 def final_differences(bundle: Bundle, values: Codes) -> Floats:
-    """Return D_ab(x) = S_a(x) - S_b(x) of every duel at full observation, (P, Q) nats.
+    """Return the difference D_ab(x) = S_a(x) - S_b(x) of every pair of entities at full observation, (P, Q) nats.
 
     Differences within rounding error are set to 0.
 
@@ -135,7 +136,7 @@ def note(text: str) -> None:
 def top_k_size(bundle: Bundle, k: int) -> int:
     """Return the size of the top set: k, or N - 1 if the bundle has only N <= k entities.
 
-    A size below k is logged.
+    If the size is below k, a line is printed to the job's log.
     """
     size = min(k, len(bundle.entities) - 1)
     if size < k:
@@ -176,7 +177,7 @@ def amounts(option: str, text: str) -> list[float]:
 def shuffled_genes(n_features: int, permutation: int, kinds: tuple[int, ...] = ()) -> Ints:
     """Return a random permutation of the genes, (M,) int64.
 
-    Gene j gets the values of gene `result[j]`.
+    In the shuffled data, gene j gets the values of gene `result[j]`.
 
     The permutation is the same for every task and setting. The returned array is cached and must not be changed.
 
@@ -189,7 +190,7 @@ def shuffled_genes(n_features: int, permutation: int, kinds: tuple[int, ...] = (
 
 
 def shuffled_alike(kinds: Ints, generator: np.random.Generator) -> Ints:
-    """Return a random permutation of the features, (M,) int64, within each kind of feature.
+    """Return a random permutation that exchanges only features of the same kind, (M,) int64.
 
     Parameters
     ----------

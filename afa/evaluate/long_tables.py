@@ -1,4 +1,4 @@
-"""Create and read long tables as arrays, and write folders of Parquet files with checksums.
+"""Create long tables, convert them to arrays, and write folders of Parquet files with checksums.
 
 A complete table has exactly one row for every element of an array. If array elements have no row, an error names the
 first missing element. Scores of binary tasks are stored as steps, with one row for each change of the score; `Cube`
@@ -40,7 +40,7 @@ def joined(parts: Iterable[pd.DataFrame], columns: Iterable[str] | None = None) 
 def write_tables(tables: Mapping[str, pd.DataFrame], folder: str | Path, others: Sequence[str] = ()) -> None:
     """Write each table to a folder as `<name>.parquet`. If writing fails, no incomplete folder remains.
 
-    An existing folder is replaced only if all its files are among the new files and `others`.
+    An existing folder is replaced only if each of its files is a new file or is named in `others`.
     """
     with atomic_folder(folder, [*_files(tables), *others]) as temporary:
         for name, table in tables.items():
@@ -109,7 +109,8 @@ def gather_tables(shards: Sequence[Path], folder: str | Path) -> None:
     The concatenated tables do not depend on the number of shards.
 
     Shards are consecutive parts of the patients or of the entities, in the given order. A table with patients is sorted
-    by patient. Raise a `ConfigError` if only some shards contain a table, or if no shard contains any table.
+    by patient. Raise a `ConfigError` if a shard lacks a table that another shard contains, or if no shard contains a
+    table.
     """
     names = sorted({path.stem for shard in shards for path in shard.glob("*.parquet")})
     if not names:
@@ -173,7 +174,7 @@ def rows_of(**axes: Iterable[Any]) -> pd.DataFrame:
 
 
 def duel_rows(entities: Sequence[str], **axes: Iterable[Any]) -> pd.DataFrame:
-    """Return the table of `rows_of` with pairs of entities as an additional axis, in the order of the bundle.
+    """Return the table of `rows_of` with one more axis: the pairs of entities, in the order of the bundle.
 
     The columns `entity_a` and `entity_b` contain the pair.
     """
@@ -190,7 +191,7 @@ def by_patient(parts: Iterable[pd.DataFrame], patients: Sequence[str]) -> pd.Dat
 
 
 class Axis(NamedTuple):
-    """Store the array index of each table row along one axis, or -1 for an unknown key, and the labels of the axis."""
+    """Store the labels of an array axis, and the index of each table row along it, or -1 for an unknown key."""
 
     codes: Ints
     labels: Sequence[Any]
@@ -256,16 +257,16 @@ class Complete:
 
 
 def axis_among(column: pd.Series, labels: Sequence[str]) -> Axis:
-    """Return the index of each value of a column in `labels`, comparing values as texts."""
+    """Return the index in `labels` of each value of a column. The values are compared as texts."""
     each, names = pd.factorize(column)
     places = pd.Index(labels).get_indexer(names.astype(str))
     return Axis(np.array([*places, -1], dtype=np.int64)[each], labels)
 
 
 def axis_of(table: pd.DataFrame, columns: Sequence[str]) -> Axis:
-    """Return, for each row, the index of its combination of values in the given columns.
+    """Return the index of each row's combination of values in the given columns.
 
-    Combinations are in order of first appearance.
+    Combinations are numbered in order of first appearance.
     """
     place = table.groupby(list(columns), sort=False, observed=True).ngroup().fillna(-1)
     labels = table[list(columns)].dropna().drop_duplicates()
@@ -275,7 +276,7 @@ def axis_of(table: pd.DataFrame, columns: Sequence[str]) -> Axis:
 def groups(table: pd.DataFrame, *columns: str, sort: bool = False) -> Iterator[tuple[Any, pd.DataFrame]]:
     """Yield each combination of values of the given columns, with its rows. A missing value counts as a value.
 
-    Combinations are yielded in order of first appearance.
+    Combinations are in order of first appearance, or sorted if `sort` is True.
 
     >>> table = pd.DataFrame({"name": ["b", "a", "b"], "seed": [1, None, 1]})
     >>> [(key, len(rows)) for key, rows in groups(table, "name", "seed")]

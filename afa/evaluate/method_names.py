@@ -1,4 +1,4 @@
-"""Define the names of scores, gains, rules and brackets in figures and captions."""
+"""Define the names that figures and captions use for scores, gains, rules and score bounds."""
 
 from __future__ import annotations
 

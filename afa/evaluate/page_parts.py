@@ -45,7 +45,7 @@ TENTH = 0.1
 
 
 def linked(text: str, known: frozenset[str]) -> Markup:
-    """Return the escaped text with a link at every item in `known`.
+    """Return the text as escaped HTML in which every item of `known`, such as E1, is a link.
 
     Texts such as `t = 50` and `5 %` are not broken across lines.
 
@@ -60,7 +60,7 @@ def linked(text: str, known: frozenset[str]) -> Markup:
 
 
 def items(html: str) -> frozenset[str]:
-    """Return the items of a document that have anchors."""
+    """Return the items of a document that have anchors, such as `E7`."""
     return frozenset(re.findall(r'<p id="([A-Z]\d+)">', html))
 
 
@@ -81,7 +81,7 @@ def tenths(value: float) -> str:
 
 
 def digits(value: float | None) -> str:
-    """Return a number as text: three digits below 100, no decimals from 100, and an empty text if missing.
+    """Return a number as text: three digits below 100, no decimals from 100 on, and an empty text if it is missing.
 
     Zero has no sign.
 

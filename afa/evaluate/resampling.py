@@ -1,4 +1,4 @@
-"""Compute bootstrap intervals over patients for shares, round numbers and correlations."""
+"""Compute bootstrap intervals over patients for shares, numbers of rounds and correlations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def interval(statistics: Floats, *, confidence: float) -> tuple[Floats, Floats]:
 def with_interval(every: Floats, *, confidence: float) -> pd.DataFrame:
     """Return a table with the value and the interval (`low` to `high`) of each of C statistics.
 
-    The first row of `every` contains the observed statistics, and each other row the statistics of one resample.
+    The first row of `every` contains the observed statistics. Each other row contains the statistics of one resample.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def with_interval(every: Floats, *, confidence: float) -> pd.DataFrame:
 def mean_and_each(values: Mapping[str, Floats], cases: Mapping[str, int], *, confidence: float) -> pd.DataFrame:
     """Return a table with one row for the mean over entities, followed by one row for each entity.
 
-    In the row of the mean, `entity` is missing. The column `n` is the number of cases behind each row.
+    In the row of the mean, `entity` is missing. The column `n` is the number of cases from which a row is computed.
 
     Parameters
     ----------
@@ -58,10 +58,10 @@ def mean_and_each(values: Mapping[str, Floats], cases: Mapping[str, int], *, con
 
 
 def percentiles(statistics: Floats, levels: Sequence[float]) -> Floats:
-    """Return percentiles of each column of statistics, (L, C), ignoring NaN.
+    """Return the percentiles of the numbers in each column of statistics, (L, C). NaN is ignored.
 
-    If a column contains only NaN, its percentiles are NaN. Percentiles are interpolated as in `np.percentile`, which
-    takes at least three times as long.
+    If a column contains only NaN, its percentiles are NaN. Percentiles are interpolated like those of `np.percentile`;
+    this function is at least three times as fast.
 
     Parameters
     ----------
@@ -93,9 +93,10 @@ QUARTILES: dict[str | None, float] = {"q25": 0.25, None: 0.5, "q75": 0.75}
 
 
 def quartiles_of_rounds(reached: Floats, among: Floats, weights: Floats, *, confidence: float) -> pd.DataFrame:
-    """Return the rounds by which a quarter, half and three quarters of the cases are reached.
+    """Return a table of the first rounds at which a quarter, half and three quarters of all cases are reached.
 
-    The columns are those of `table_of_rounds`, `quantity` (name of the quartile) and `n` (number of cases).
+    The table has the columns of `table_of_rounds`, and the columns `quantity` (name of the quartile) and `n` (number of
+    cases).
 
     Parameters
     ----------
@@ -111,12 +112,13 @@ def quartiles_of_rounds(reached: Floats, among: Floats, weights: Floats, *, conf
 
 
 def table_of_rounds(statistics: Floats, last_round: int, *, confidence: float) -> pd.DataFrame:
-    """Return a table with the value and the interval (`low` to `high`) of each of C statistics that are round numbers.
+    """Return a table with the value and the interval (`low` to `high`) of each of C statistics that are rounds.
 
-    Values and interval ends after `last_round` become missing.
+    Values and interval ends above `last_round` become missing.
 
-    The first row of `statistics` contains the observed statistics, and each other row the statistics of one resample.
-    The ends of each interval are rounded outwards to whole rounds.
+    The first row of `statistics` contains the observed statistics. Each other row contains the statistics of one
+    resample. The ends of an interval are not interpolated: they are the nearest resampled statistics outside the
+    percentiles.
 
     Parameters
     ----------
@@ -152,9 +154,9 @@ NO_SPREAD = 1e-12
 
 @dataclass(frozen=True)
 class Moments:
-    """Store, for each patient and cell, the sums over runs of two scalars x and y and of their products, (P, C) each.
+    """Store sums over runs of two quantities x and y and of their products, (P, C) each, for P patients and C columns.
 
-    The scalars are measured from a fixed origin.
+    Before summing, `of` subtracts a constant from x and a constant from y.
     """
 
     n: Floats
@@ -168,14 +170,14 @@ class Moments:
     def of(cls, x: Floats, y: Floats) -> Moments:
         """Return the `Moments` of x and y, (P, runs, C), summed over runs.
 
-        The origin is the first run, so that constant data give sums of exactly 0.
+        The values of the first patient's first run are subtracted first, so that constant data give sums of exactly 0.
         """
         x, y = x - x[0, 0], y - y[0, 0]
         n = np.full((len(x), x.shape[2]), float(x.shape[1]))
         return cls(n, x.sum(axis=1), y.sum(axis=1), (x * x).sum(axis=1), (y * y).sum(axis=1), (x * y).sum(axis=1))
 
     def correlation(self, weights: Floats) -> Floats:
-        """Return Pearson's r of x and y, (R, C), with weights of the patients, (R, P).
+        """Return Pearson's correlation of x and y for each resample, (R, C).
 
         The correlation is NaN if x or y does not vary.
 
@@ -194,5 +196,5 @@ class Moments:
         return np.where(varies, np.clip((n * xy - x * y) / scale, -1.0, 1.0), np.nan)
 
     def only(self, weights: Floats) -> Floats:
-        """Return Pearson's r of x and y in the first cell, (R,)."""
+        """Return Pearson's correlation of x and y in the first column, (R,)."""
         return self.correlation(weights)[:, 0]

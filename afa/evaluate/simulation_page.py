@@ -158,7 +158,7 @@ def needed_text(needed: pd.DataFrame) -> str:
 
 
 def labels_text(curves: pd.DataFrame) -> str:
-    """Return the label metric after some numbers of features as text, or an empty text if there are no labels."""
+    """Return a table of the accuracy against the labels as text, or an empty text if there are no labels."""
     found = [name for name in LABELLED if (curves["metric"] == name).any()]
     if not found:
         return ""

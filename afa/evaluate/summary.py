@@ -66,7 +66,7 @@ def in_order(tables: Iterable[str]) -> list[str]:
 
 
 def labelled(parts: Iterable[Labelled]) -> pd.DataFrame:
-    """Concatenate the rows of all parts, and add the labels of a part as columns of its rows.
+    """Concatenate the rows of all parts. The labels of a part become columns of its rows.
 
     All rows are labelled at once, because labelling part by part took most of the time of a summary.
     """
@@ -89,7 +89,7 @@ def count_rows(counts: Mapping[str, tuple[float, int]]) -> pd.DataFrame:
 
 
 def headline(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of a summary without quantity, stratum, variant and level."""
+    """Return the rows of a summary in which the columns `quantity`, `stratum`, `variant` and `level` are empty."""
     return rows[rows[DETAILS].isna().all(axis=1)]
 
 
@@ -124,7 +124,7 @@ def summary_rows(table: str, rows: pd.DataFrame | Sequence[pd.DataFrame], **same
 def write_summary(tables: Sequence[pd.DataFrame], path: str | Path) -> None:
     """Write all rows of the tables, sorted by table as in `in_order`.
 
-    The file is Parquet if the path has this suffix, else CSV.
+    The file is Parquet if the suffix of the path is `.parquet`, else CSV.
 
     Numbers in CSV have 10 significant digits.
     """
@@ -176,9 +176,10 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
 
     Rows that are not returned are only in `curves/<stage>.parquet`.
 
-    Rows without a round t are included. Of the rows with t, only rows over all entities are included, at the rounds
-    `ROUNDS` and at full observation. Of the allocation grid, only constant answers and the paper's schedule are
-    included; their method is the guiding score. The differences of a rule from rules other than `random` are included
+    Rows without a round t are included. A row with a round t is included if it is about all entities, and if t is in
+    `ROUNDS` or is full observation. In the tables `GRID`, rows with a guiding score are restricted further. Rows with
+    the schedule `every` are excluded, except for the rule `random`. Rows whose method is not the guiding score are
+    excluded, except in the table `bracket_rate`. The difference of a rule from a rule other than `random` is included
     only at the round `RULES_COMPARED`.
     """
     known = rows["t"].dropna()

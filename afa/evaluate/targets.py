@@ -1,7 +1,7 @@
-"""Define two kinds of correct top k (decisions.md S10).
+"""Define two versions of a patient's correct top k (decisions.md S10).
 
-One top k contains the k best entities at full observation, and the other top k contains the entities with a positive
-label.
+The first version contains the k best entities at full observation. The second version contains the entities with a
+positive label.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ class Targets:
         return cls(k, k_clinical, sure, tied, k - sure.sum(axis=1), labels)
 
     def precisions(self, place: NDArray[np.int16], threads: int | None) -> dict[str, Floats]:
-        """Return three precisions by name, (P, R) each, for R rankings of each patient's entities, (P, R, N)."""
+        """Map three metrics to the precisions of R rankings of each patient's entities, (P, R) each.
+
+        The argument `place` contains the rank of each entity in each ranking, (P, R, N).
+        """
         n = len(place)
         positive, labelled = self.labels == 1, ~np.isnan(self.labels)
         n_positive = positive.sum(axis=1)
@@ -59,7 +62,7 @@ class Targets:
 
 
 def label_counts(labels: Floats, k: int, k_clinical: int) -> dict[str, tuple[float, int]]:
-    """Return counts of a clinical target's labels, each as a pair of the count and the total.
+    """Return counts about the labels of a cohort, by name. Each count is returned with its total.
 
     With fewer than 2k labelled entities, results are not comparable with the paper.
 

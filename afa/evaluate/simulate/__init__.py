@@ -46,7 +46,7 @@ from afa.planner.options import BACKGROUND, FRONTIER, INFORMATION, gauge_of
 class Simulation(NamedTuple):
     """Store the two tables of a simulation.
 
-    The columns of the two tables are described in the functions `curves` and `features_needed`.
+    The functions `curves` and `features_needed` describe the columns of the two tables.
     """
 
     curves: pd.DataFrame
@@ -56,8 +56,8 @@ class Simulation(NamedTuple):
 def strategies_of(allocations: Sequence[str], gains: Sequence[str], scores: Sequence[str]) -> list[Strategy]:
     """Return all combinations of a rule, a gain and a score. A rule that uses no gain is combined with each score once.
 
-    The gain `information` compares entities, not duels. The rule `information` uses only the gain `information`, and no
-    other rule uses this gain.
+    The gain `information` applies to entities, and all other gains apply to duels (comparisons of two entities). The
+    rule `information` uses only the gain `information`, and no other rule uses this gain.
     """
     duels = tuple(gain for gain in gains if gain != INFORMATION)
     by_entity = [INFORMATION] if INFORMATION in gains and INFORMATION not in allocations else []
@@ -98,10 +98,10 @@ def compared_strategies(
 ) -> list[Strategy]:
     """Return the strategies (rule, gain and score) to compare.
 
-    The planner's defaults replace missing rules, gains or scores.
+    For rules, gains or scores that are not given, a planner's defaults are used.
 
-    If no rules are given, the first strategy is that of a planner with default options (`default_strategy`), followed
-    by simpler rules and random orders.
+    If no rules are given, the first strategy is the one of a planner with default options (`default_strategy`). It is
+    followed by simpler rules and random orders.
     """
     first = rules[0] if rules and setting.entity is None and ":" not in rules[0] else None
     gain = gains[0] if gains and not rules else None
@@ -145,11 +145,12 @@ def simulate(
     measured: Bools | None = None,
     tick: Callable[[int], None] = lambda _: None,
 ) -> Simulation:
-    """Simulate the acquisition of all patients of a cohort under each strategy.
+    """Simulate feature acquisition for all patients of a cohort under each strategy.
 
     The result does not depend on the number of threads.
 
-    The question is the top k or, if the setting names an entity, whether the patient has it.
+    The question is which k entities are the best or, if the setting names an entity, whether the patient has this
+    entity.
 
     Parameters
     ----------
@@ -233,9 +234,9 @@ class Sums:
         last = None if self.budgets is None or walk.spent is None else within(self.budgets, walk.spent)
 
         def by(counted: str, numbers: Floats) -> Floats:
-            """Return numbers for each counted amount, (B, T), from numbers for each number of features, (B, M + 1).
+            """Convert an array by number of features, (B, M + 1), into an array by amount (features or cost), (B, T).
 
-            Arrays of shape (B, 1) apply to all t and are returned unchanged.
+            An array of shape (B, 1) applies to all t and is returned unchanged.
             """
             if counted == FEATURES or last is None or numbers.shape[1] == 1:
                 return numbers
@@ -286,11 +287,12 @@ def curves(
 
 
 def features_needed(sums: Mapping[Strategy, Sums]) -> pd.DataFrame:
-    """Return, over patients and seeds, quantiles of the amount after which a criterion holds (columns `NEEDED`).
+    """Return a table of quantiles of the amount that is needed until a criterion holds (columns `NEEDED`).
 
-    The amount is counted in features and, if costs differ, also in cost (column `counted`). Quantiles are observed
-    amounts and are not interpolated. A quantile is missing if too many patients never reach the criterion. The column
-    `n` is the number of cases, and `never` is the share of these cases that never reach the criterion. The column
+    The quantiles are over patients and seeds. The amount is counted in features and, if costs differ, also in cost
+    (column `counted`). Quantiles are observed amounts and are not interpolated. A quantile is missing if too many
+    patients never reach the criterion. A case is a patient with a seed. The column `n` is the number of cases for which
+    the criterion is defined, and `never` is the share of these cases that never reach the criterion. The column
     `left_out` counts the cases for which the criterion is undefined.
     """
     rows = []

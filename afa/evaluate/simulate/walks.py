@@ -1,9 +1,9 @@
-"""Simulate patients under one strategy for the top k: accuracy by round, and number of features needed.
+"""Simulate patients under one strategy, if the question is the top k: accuracy by round, and number of features needed.
 
-Simulated answers equal those of a `TopKPlanner`. The compiled engine simulates strategies with the score `linearity`.
-For other scores, custom rules, rules with costs, and bundles with probabilities, the planner is used. The planner takes
-more than ten times as long as the engine. Random orders ignore costs. Features that were not measured in a patient are
-never chosen (docs/decisions.md, F8).
+Simulated answers equal the answers of a `TopKPlanner`. The compiled engine simulates strategies with the score
+`linearity`. For other scores, custom rules, rules with costs, and bundles with probabilities, the planner is used. The
+planner takes more than ten times as long as the engine. Random orders ignore costs. Features that were not measured in
+a patient are never chosen (docs/decisions.md, F8).
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class TopKBlock(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SimulationTask:
-    """Define a question about P patients, with values (P, M) and labels (P, ...) of 0, 1 or NaN, as a base class."""
+    """Define the base class of questions about P patients, with values (P, M) and labels (P, ...) of 0, 1 or NaN."""
 
     bundle: Bundle
     patients: Sequence[str]
@@ -162,7 +162,7 @@ class TopKTask(SimulationTask):
 
     @cached_property
     def usual(self) -> tuple[Codes, list[int]]:
-        """Return each duel's most frequent winner, (Q,), and the k entities that are most often in the top k."""
+        """Return the usual winner of each pair of entities, (Q,), and the k entities most often in the top k."""
         counts = [
             (block.truth.winner.sum(axis=0, dtype=np.int64), (2 * block.targets.sure + block.targets.tied).sum(axis=0))
             for block in map(self.block, self.blocks)
@@ -272,7 +272,7 @@ def weighs_items(bundle: Bundle, way: Strategy, setting: SimulationSetting) -> b
 
 
 def informed(planner: AnyPlanner, values: Codes) -> AnyPlanner:
-    """Return the planner after observing all measured values of a patient, (M,).
+    """Let a planner observe all measured values of a patient, and return the planner.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ def informed(planner: AnyPlanner, values: Codes) -> AnyPlanner:
 
 
 def steps(planner: Planner, values: Codes, order: Ints | None = None) -> Iterator[int]:
-    """Give a planner the values of one patient, (M,), one at a time, and yield to the caller after each round 0 to M.
+    """Give a planner the values of one patient one at a time, and yield after each round from 0 to M.
 
     The yielded value is the index of the feature observed in this round, or -1 if no feature was observed.
 
@@ -344,7 +344,7 @@ def planned(
 def ranked(planner: TopKPlanner, score: str | None = None) -> tuple[Floats, Ints]:
     """Return two arrays: a preference score, (N, N), and each entity's number of better-ranked entities, (N,).
 
-    By default this is the planner's guiding score.
+    `score` is the name of the preference score. The default is the planner's guiding score.
     """
     scores, entities = planner.scores_by(score or planner.guide), planner.bundle.entities
     ranks = ranks_of(scores, np.arange(len(entities)), name_places(entities), planner._state.packed.tie)
@@ -352,7 +352,7 @@ def ranked(planner: TopKPlanner, score: str | None = None) -> tuple[Floats, Ints
 
 
 def planned_truth(values: Codes, planners: Sequence[TopKPlanner]) -> Outcomes:
-    """Return each planner's answer after observing all measured values of its patient, a row of `values`, (P, M).
+    """Return the answer of each planner after it has observed all measured values of its patient.
 
     Parameters
     ----------
@@ -412,7 +412,7 @@ def prices_of(bundle: Bundle, setting: SimulationSetting) -> Floats | None:
 
 
 def spent_along(order: Ints, prices: Floats | None) -> Floats | None:
-    """Return the total cost of the first t features, (B, M + 1), for orders (B, M).
+    """Return the total cost of the first t features of each order, for t from 0 to M, (B, M + 1).
 
     Entries of -1 in an order cost nothing.
 
@@ -431,7 +431,9 @@ def spent_along(order: Ints, prices: Floats | None) -> Floats | None:
 
 
 def with_costs(needed: Mapping[str, Floats], spent: Floats | None) -> dict[tuple[str, str], Floats]:
-    """Return the number of features after which each criterion holds, (B,), and, if `spent` is given, their cost, (B,).
+    """Return the number of features after which each criterion holds and, if `spent` is given, their cost.
+
+    The keys are pairs of a criterion and `features` or `cost`. The values have the shape (B,).
 
     Parameters
     ----------
@@ -452,8 +454,8 @@ def with_costs(needed: Mapping[str, Floats], spent: Floats | None) -> dict[tuple
 def budgets_of(prices: Floats) -> Floats:
     """Return cost budgets for curves, (C,): 0, multiples of the smallest price, and the price of all features.
 
-    At most about `MOST_BUDGETS` budgets are returned: if necessary, the step is a larger multiple of the smallest
-    price.
+    The number of budgets is at most about `MOST_BUDGETS`. If necessary, the step between budgets is a larger multiple
+    of the smallest price.
 
     Parameters
     ----------
@@ -469,7 +471,7 @@ def budgets_of(prices: Floats) -> Floats:
 
 
 def within(budgets: Floats, spent: Floats) -> Ints:
-    """Return, for each patient and budget, the largest t whose total cost is within the budget, (B, C).
+    """Return the largest t whose total cost is within the budget, for each patient and budget, (B, C).
 
     Parameters
     ----------
@@ -499,7 +501,7 @@ def ends(away: Bools, certified: Bools) -> tuple[dict[str, tuple[Floats, Floats]
 
 
 def rounds_until(missing: Bools) -> Floats:
-    """Return, for each row of `missing`, (B, M + 1), the first t from which on all entries are False, (B,).
+    """Return the first t from which on all entries of a row of `missing` are False, for each row, (B,).
 
     The returned t is inf if the last entry of the row is True.
 
