@@ -300,8 +300,8 @@ def draw_rules(axes: Axes, parts: Mapping[str, pd.DataFrame], *, banded: Sequenc
             **style,
             linewidth=1.9 if rule == PRIORITY else 1.2,
             markersize=3.5,
-            # The markers of each line start at a different distance, so that markers of overlapping lines do not cover
-            # each other.
+            # Each line has its markers at different places, so that the markers of overlapping lines do not cover each
+            # other.
             markevery=(0.02 * place, 0.18) if rows["value"].notna().any() else None,
             label=rule_name(rule),
         )

@@ -177,10 +177,13 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
     Rows that are not returned are only in `curves/<stage>.parquet`.
 
     Rows without a round t are included. A row with a round t is included if it is about all entities, and if t is in
-    `ROUNDS` or is full observation. In the tables `GRID`, rows with a guiding score are restricted further. Rows with
-    the schedule `every` are excluded, except for the rule `random`. Rows whose method is not the guiding score are
-    excluded, except in the table `bracket_rate`. The difference of a rule from a rule other than `random` is included
-    only at the round `RULES_COMPARED`.
+    `ROUNDS` or is full observation. In the tables `GRID`, rows with a guiding score are excluded if one of these
+    conditions holds:
+
+    * the schedule is `every`, and the rule is not `random`
+    * the method is not the guiding score, and the table is not `bracket_rate`
+    * the row has no stratum and is the difference of a rule from a rule other than `random`, and t is not
+    `RULES_COMPARED`
     """
     known = rows["t"].dropna()
     rounds = {*ROUNDS, *(() if known.empty else (known.max(),))}

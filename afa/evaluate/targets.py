@@ -1,7 +1,7 @@
-"""Define two versions of a patient's correct top k (decisions.md S10).
+"""Define a patient's correct top k, at full observation and by label (decisions.md S10).
 
-The first version contains the k best entities at full observation. The second version contains the entities with a
-positive label.
+The correct top k at full observation contains the k best entities after all measurements. The correct top k by label
+contains the entities with a positive label.
 """
 
 from __future__ import annotations

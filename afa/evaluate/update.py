@@ -2,31 +2,32 @@ r"""Update a bundle with labelled patients: the elicited probabilities are the p
 
 For every entity and feature, a bundle contains two distributions of the feature's values: with the entity and without
 it. An elicited distribution p with strength s is a Dirichlet prior with parameters s p_x, so that it counts as much as
-s cases. Let n_x labelled patients have the value x, and let N be the sum of the n_x. Posterior mean and marginal
-likelihood are then
+s cases. Let n_x labelled patients have the value x, and let N be the sum of the n_x. The posterior mean of the
+probability of x, and the marginal likelihood, are then
 
 \[ \frac{s\,p_x + n_x}{s + N}, \qquad P(n \mid s) = \frac{\Gamma(s)}{\Gamma(s + N)}
    \prod_x \frac{\Gamma(s\,p_x + n_x)}{\Gamma(s\,p_x)}. \]
 
 Each distribution has its own strength, a number from the grid `STRENGTHS`. All distributions of the bundle share the
-prior probabilities of the strengths, `weights`. EM fits these probabilities by maximising the marginal likelihood of
-all labelled patients. The posterior mean of a distribution is averaged over the posterior of its strength. Held-out
-labels are not used.
+prior probabilities of the strengths, `weights`. EM fits the prior probabilities of the strengths by maximising the
+marginal likelihood of all labelled patients. The posterior mean of a distribution is averaged over the posterior of its
+strength. The fit needs no held-out labels.
 
 If patients can have several entities, the evidence for an entity is the likelihood ratio of its two distributions, and
-the update has two steps. The first step corrects an error that both distributions share: the feature's overall
-frequencies (level) in these patients. The first step updates the mixture of the two distributions with all patients,
-with and without the entity. Both distributions are then multiplied by the mixture's posterior / prior and normalised.
-The odds ratio of any two values does not change. The second step updates each distribution with the patients of its
-class. In a single step, the distribution of the larger class would reach the true level first, and the odds ratios
-would be wrong until the smaller class followed. If only one class has labelled patients with a value of a feature, the
-level of this feature is not changed. If exactly one entity is present, the update has one step, because only the
-distributions with an entity distinguish entities (docs/decisions.md, F6).
+the update has two steps. The first step corrects the level of a feature (the overall frequencies of its values),
+because the two distributions can have the same error in it. For this correction, all labelled patients, with and
+without the entity, update the mixture of the two distributions. Each distribution is then multiplied by the ratio of
+the updated mixture to the elicited mixture, and normalised. This correction does not change the odds ratio of any two
+values. The second step updates each distribution with the patients of its class. With the second step alone, the
+distribution of the larger class would approach the true level faster than the distribution of the smaller class, and
+the odds ratios would be wrong in the meantime. If a feature was measured only in labelled patients of one class, its
+level is not changed. If every patient has exactly one entity, the update has one step, because only the distributions
+with an entity distinguish entities (docs/decisions.md, F6).
 
-The features of an exclusive group are one variable. This variable has one state for each member, in which this member
-is +1, and one state without +1. Under `one or none`, patients whose labels are all 0 update the background. An update
-leaves couplings, priors and potentials unchanged. Capstick et al. (AutoElicit, arXiv:2411.17284) elicit priors of
-linear models in a similar way.
+The features of an exclusive group are one variable. The variable of a group has one state for each member, in which
+this member is +1, and one state in which no member is +1. Under `one or none`, patients whose labels are all 0 update
+the background. An update does not change couplings, potentials and the entities' priors. Capstick et al. (AutoElicit,
+arXiv:2411.17284) elicit priors of linear models in a similar way.
 """
 
 from __future__ import annotations
@@ -87,11 +88,12 @@ def log_marginal(prior: Floats, counts: Floats, strengths: Floats = STRENGTHS) -
 
 
 def fitted_weights(log_likelihood: Floats) -> Floats:
-    """Return a probability for each of G strengths. They maximise the marginal likelihood of the patients' values.
+    """Return the probabilities of the strengths that maximise the marginal likelihood of the patients' values, (G,).
 
-    EM starts from equal weights w and stops within `WITHIN` nats of the maximum. Let L_rg be the likelihood of
-    distribution r under strength g, and let d_g be the mean of L_rg / sum_h w_h L_rh over the R distributions. The
-    log-likelihood of other weights exceeds the log-likelihood of w by at most R (max_g d_g - 1).
+    The probabilities, or weights w, are computed by EM, which starts from equal weights and stops within `WITHIN` nats
+    of the maximum. Let L_rg be the likelihood of distribution r under strength g, and let d_g be the mean of L_rg /
+    sum_h w_h L_rh over the R distributions. The log-likelihood of other weights exceeds the log-likelihood of w by at
+    most R (max_g d_g - 1).
 
     Parameters
     ----------
@@ -148,7 +150,7 @@ class Update:
     strength : (C, M) float64
         Posterior geometric mean of the strength of each elicited distribution, or NaN if it has no patients.
     weights, level_weights : (G,) float64
-        Probabilities of `STRENGTHS`. `weights` is used for the distributions, and `level_weights` for the levels.
+        Prior probabilities of `STRENGTHS`: `weights` for the distributions, and `level_weights` for the levels.
 
     """
 
@@ -161,7 +163,7 @@ class Update:
 
     @property
     def patients(self) -> Ints:
-        """Return the number of labelled patients behind each distribution, (C, M) int64."""
+        """Return the number of labelled patients that updated each distribution, (C, M) int64."""
         return np.asarray(self.counts.sum(axis=2))
 
 
@@ -210,7 +212,7 @@ def update_of(bundle: Bundle, values: npt.ArrayLike, labels: npt.ArrayLike, stre
 
 
 def _fitted(parts: Sequence[tuple[Floats, Floats]], strengths: Floats) -> tuple[Floats, list[Floats]]:
-    """Return the prior probabilities of the strengths, (G,), and a list with each part's posteriors, (..., G).
+    """Return the prior probabilities of the strengths, (G,), and their posterior probabilities for each part, (..., G).
 
     Parameters
     ----------
@@ -226,7 +228,7 @@ def _fitted(parts: Sequence[tuple[Floats, Floats]], strengths: Floats) -> tuple[
 
 
 def _levelled(variables: Sequence[_Variables], n_entities: int, strengths: Floats) -> tuple[list[_Variables], Floats]:
-    """Return two results of the first step: variables with corrected levels, and the level weights, (G,)."""
+    """Return variables with corrected levels, and the prior probabilities of the strengths of levels, (G,)."""
     one, zero = slice(n_entities), slice(n_entities, 2 * n_entities)
     parts = []
     for each in variables:
@@ -315,11 +317,11 @@ def check_probabilities(bundle: Bundle) -> None:
 
 
 def updated_bundle(bundle: Bundle, update: Update, provenance: Mapping[str, Any] | None = None) -> Bundle:
-    """Return the bundle with the updated distributions and the number of labelled patients behind each distribution.
+    """Return the bundle with the updated distributions, and with the numbers of labelled patients that updated them.
 
     If a row has no potential, its direction is computed from its probabilities. If a pair of an entity and a feature
-    has labelled patients but no row, a row with potential 0 is added. If the update changes a background that other
-    entities use, these entities get rows with the previous background.
+    has labelled patients but no row, a row with potential 0 is added. If the update changes the background of a
+    feature, each entity that used this background gets a row with the previous background.
 
     Parameters
     ----------
@@ -417,7 +419,7 @@ def moved_most(bundle: Bundle, update: Update) -> pd.DataFrame:
 
 
 def report_of(bundle: Bundle, update: Update, labels: npt.ArrayLike) -> dict[str, Any]:
-    """Return the facts about an update that the updated bundle's provenance contains.
+    """Return the description of an update that is saved in the provenance of the updated bundle.
 
     Parameters
     ----------
@@ -452,7 +454,7 @@ def _common(weights: Floats) -> dict[str, float]:
 
 
 def update_text(said: Mapping[str, Any], shown: Callable[[str], str] = str) -> str:
-    """Return the facts of `report_of` in words: numbers of patients, strengths, and the largest changes.
+    """Return the result of `report_of` as text: numbers of patients, strengths, and the largest changes.
 
     Parameters
     ----------
@@ -552,7 +554,7 @@ def update_by(bundle: Bundle, X: pd.DataFrame, y: pd.DataFrame, *, couplings: bo
 
 
 def _check_values(bundle: Bundle, patients: Sequence[str], values: Floats) -> None:
-    """Raise a `CohortError` for impossible values, and for patients with two +1 in one exclusive group."""
+    """Raise a `CohortError` if a value is impossible, or if a patient has +1 for two members of an exclusive group."""
     faults = list[Fault]()
     for place, value in enumerate((-1, 0, 1)):
         for j in np.flatnonzero(((values == value) & ~bundle.possible[:, place]).any(axis=0)):
@@ -576,7 +578,7 @@ def without_couplings(bundle: Bundle) -> Bundle:
 
 
 def without_knowledge(bundle: Bundle) -> Bundle:
-    """Return the bundle without elicited knowledge: all possible values equally probable, and no couplings."""
+    """Return the bundle without couplings, and with equal probabilities of all possible values of a feature."""
     n, m = len(bundle.entities), len(bundle.features)
     rates = bundle.rates or Rates(m)
     share = np.zeros((m, 3))

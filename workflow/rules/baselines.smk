@@ -1,6 +1,7 @@
-# In the baselines, language models decide about patients.
-# The models' answers are recorded in the project, recorded by the user, or requested in a live run.
-# The project's recorded answers use the planner's order (llm_baselines) or the model's choices (llm_choosing).
+# The baselines are experiments in which language models, not the planner, make the decisions about patients.
+# The answers of the models are part of the project, were recorded by the user, or are requested in a live run.
+# In the project's recorded answers, the features were chosen by the planner (llm_baselines) or the model
+# (llm_choosing).
 BASELINES = language_models(settings, Path(home(".")))
 
 if BASELINES:
@@ -15,7 +16,7 @@ for name, asked in BASELINES.items():
         *(path.name for path in study_files(PLANNED_STUDY).values()),
         "keywords.csv",
     )
-    # In a live run the recorded answers are not an input, because new answers must not make the job run again.
+    # In a live run the folder of recorded answers is not an input, because new answers must not make the job run again.
     ANSWERS = [] if asked.live else files_of(asked.folder, "*.jsonl", "retrieved/**/*")
 
     rule:

@@ -1,5 +1,5 @@
 # The rule `bundle` checks a bundle and writes it in canonical form.
-# The bundle is from the elicitation, a labelled table (field) or the user.
+# The bundle comes from the elicitation, from a labelled table (field), or from the user.
 if OWN_BUNDLE is None:
 
     include: "elicit.smk"

@@ -1,4 +1,4 @@
-# This rule compares every table cell and claim of the paper with this run, and writes a verdict and a reason for each.
+# This rule compares every number and claim of the paper with this run, and writes a verdict and a reason for each.
 FILES["comparison"] = [
     f"{RUN}/comparison/{name}"
     for name in (

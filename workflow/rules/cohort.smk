@@ -1,4 +1,4 @@
-# These rules encode a cohort from an extract in the project, a series from GEO or a mirror, a table, or simulated data.
+# These rules encode a cohort. Its source is an extract in the project, a GEO series, a table, or simulated data.
 EXTRACT = None if TABLE else bundled_extract(settings, COHORT.series, Path(home(".")))
 SERIES, SERIES_FILES = [], []
 FILES["source"] = [f"{RUN}/source.json"]
@@ -124,7 +124,7 @@ rule encode_cohort:
         " {params.complete} --out {params.folder} > {log} 2>&1"
 
 
-# This rule encodes each gene of the series by comparison with the cohort's own patients, at several thresholds.
+# This rule encodes each gene by comparison with its median in the cohort, once for each of several thresholds.
 rule cohort_by_cohort:
     """The cohort's patients, encoded by comparison with each other instead of the controls."""
     input:

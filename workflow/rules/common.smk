@@ -9,7 +9,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-# Version of the package afa that the rules in this folder require.
+# The rules in this folder require this version of the package afa.
 PACKAGE_VERSION = "0.2.0"
 
 try:
@@ -76,7 +76,7 @@ def here_or_home(path):
 
 
 try:
-    # If the workflow is a module, or with --directory, the workflow's folder differs from the working folder.
+    # If the workflow is a module, or if Snakemake has the option --directory, HOME differs from the working folder.
     HOME = workflow_folder(workflow.current_basedir, ".snakemake")
     settings = check_run_config(config)
     COHORT_FILE = str(
@@ -93,7 +93,7 @@ try:
     # The stages that reproduce the paper use only patients with all values measured.
     NO_COMPLETE_PATIENT = bool(FIELD) and no_complete_patient(COHORT, settings.tables)
     NEEDS = read_needs(home("resources/benchmarks"))
-    # The lock of a crashed run is removed, so that the same command resumes the run. The lock of a live run stays.
+    # The lock of a crashed run is removed, so that the same command resumes the run. The lock of an active run is kept.
     if workflow.is_main_process and (kept := hold_run_lock(".snakemake")):
         logger.warning(f"afa: {kept}")
 except AfaError as error:
@@ -112,7 +112,8 @@ def doubled(path):
     return str(path).replace("{", "{{").replace("}", "}}")
 
 
-# Jobs find the afa of the Python that runs Snakemake, even if Snakemake is called by its path, .venv/bin/snakemake.
+# Jobs call the `afa` beside the Python that runs Snakemake, even if Snakemake is called by its path,
+# .venv/bin/snakemake.
 BESIDE = doubled(shlex.quote(str(Path(sys.executable).parent)))
 shell.prefix(
     f'set -euo pipefail; PATH="$PATH":{BESIDE}; source {doubled(shlex.quote(str(JOB_SHELL)))}; '
@@ -223,7 +224,7 @@ def code_of(*roots, beside=""):
         try:
             return f"{CODE.digest(*roots)}{beside} {versions()}"
         except AfaError as error:
-            # Exit here, because Snakemake would print an exception in a parameter with a traceback.
+            # Exit here, because for an exception in a parameter Snakemake would print a traceback.
             sys.exit(f"afa: {error}")
 
     return digest
@@ -300,7 +301,7 @@ def confidence_option(notebook):
     return f"-p confidence={settings.bootstrap.confidence}" if said else ""
 
 
-# Snakemake compares the params of two runs of a job as sets of values, and ignores the names of the params.
+# To decide whether a job runs again, Snakemake compares the old and new params as sets of values without names.
 # Two params that could have equal values therefore include the names of their options: `--seeds 0,1`, not `0,1`.
 def live_options(*prompts):
     """Return the settings that affect the answers of a live elicitation stage. They exclude the API key."""
@@ -317,7 +318,7 @@ def comma_separated(numbers):
     return ",".join(map(str, numbers))
 
 
-# SKIPPED contains the reason for each stage that this run skips, and for a skipped comparison with the paper.
+# SKIPPED maps each stage that this run skips to the reason. The comparison with the paper can be skipped too.
 # A stage is skipped if the bundle or the cohort does not meet the requirements of the stage.
 SKIPPED = declared.left_out(
     2 if ENTITIES is None else ENTITIES,
@@ -332,8 +333,8 @@ if TABLE:
 elif "allocation" in SKIPPED:
     SKIPPED["comparison"] = SKIPPED["allocation"]
 STAGES = {name: stage for name, stage in declared.STAGES.items() if name not in SKIPPED}
-# FILES contains, for each name of an input, the list of files that jobs read.
-# Other files of a bundle or cohort need not be listed, because bundle.yaml and cohort.yaml contain their digests.
+# FILES maps the name of each input to the files that jobs read.
+# Not all files of a bundle or cohort are listed, because bundle.yaml and cohort.yaml contain the digests of the others.
 FILES = {
     "bundle": [f"{RUN}/bundle/{name}" for name in (HEADER, *REQUIRED_FILES)],
     "cohort": [
@@ -358,7 +359,7 @@ def files_by_name(names):
     return {name: FILES[name] for name in names}
 
 
-# EARLIER_STEPS lists, for each step of a run, the steps whose files it reads. A run may skip some of the steps.
+# EARLIER_STEPS maps each step of a run to the steps whose files it reads. A run may skip some of these steps.
 # Stages are not listed here, because each stage declares its inputs.
 EARLIER_STEPS = {
     "bundle": ["unary", "consensus", "evidence", "pairwise", "bundle_dropped"],
@@ -526,7 +527,8 @@ def series_option(wildcards, input):
 
 
 # A job requests the memory and time that its rule used in saved runs, and more memory and time in later attempts.
-# Saved runs have no shards, so a job for one shard or for the summary's rows requests what the whole stage used.
+# Saved runs contain the needs of whole stages. A job for one shard or for the summary's rows requests as much as a
+# stage.
 def need_of(rulename):
     whole = f"{rulename.removesuffix('_shard').removesuffix('_rows')}_tables"
     return NEEDS.get(rulename) or NEEDS.get(whole, UNMEASURED)

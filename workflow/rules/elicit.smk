@@ -15,7 +15,8 @@ if retrieves(STUDY):
     KEYWORD_FILES = files_of(STUDY, KEYWORDS_FILE)
     RECORD_FILES += [] if ELICITATION.live else files_of(RECORD, f"{RETRIEVED}/**/*")
 
-# ELICITED lists the tables that each step of the elicitation writes. With abstracts, a study writes additional tables.
+# ELICITED lists the tables that each step of the elicitation writes. If a study uses abstracts, more tables are
+# written.
 ELICITED = {
     "unary": ["asked", "named", "dropped", "references"],
     "consensus": ["kept", "dropped", "agreement"],

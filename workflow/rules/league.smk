@@ -63,7 +63,7 @@ rule league:
         "rm -rf {params.folder} && afa league page {input.fields} --out {params.folder} > {log} 2>&1"
 
 
-# In a run on a field, the report begins with the league's results on this field.
+# If a run uses a field, its report begins with the league's results on this field.
 if FIELD:
     FILES["league"] = tables_in(f"{RUN}/tables/league", declared.LEAGUE_TABLES)
 

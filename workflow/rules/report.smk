@@ -180,7 +180,7 @@ for name, (chapter, title, reads) in NOTEBOOKS.items():
             " {params.confidence} > {log} 2>&1"
 
 
-# This rule writes the tables for readers as CSV files, with the unit of every column.
+# This rule writes CSV tables for readers, and a table with the unit of every column.
 FILES["published"] = [
     f"{RUN}/published/{name}.csv"
     for name in [declared.DICTIONARY, *([] if TABLE else PRINTED_TABLES)]
@@ -287,12 +287,12 @@ rule provenance:
         " --out {output} > {log} 2>&1"
 
 
-# In a run on a field with the field's bundle, the report begins with the league's results.
+# If a run uses a field and the field's bundle, the report begins with the league's results on this field.
 MEASURED_BY = ["league"] if FIELD and not settings.bundle else []
 MEASURED = [file for name in MEASURED_BY for file in FILES[name]]
 
 
-# This rule writes the report, one page, from the finished run and the project's documents.
+# This rule writes the report, a single page, from the finished run and the project's documents.
 rule report_page:
     """The report: one page about the whole run."""
     input:

@@ -100,8 +100,8 @@ def compared_strategies(
 
     For rules, gains or scores that are not given, a planner's defaults are used.
 
-    If no rules are given, the first strategy is the one of a planner with default options (`default_strategy`). It is
-    followed by simpler rules and random orders.
+    If no rules are given, the first strategy is the default strategy of a planner (`default_strategy`), and the others
+    are simpler rules and random orders.
     """
     first = rules[0] if rules and setting.entity is None and ":" not in rules[0] else None
     gain = gains[0] if gains and not rules else None

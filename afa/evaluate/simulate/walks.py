@@ -1,4 +1,4 @@
-"""Simulate patients under one strategy, if the question is the top k: accuracy by round, and number of features needed.
+"""Simulate patients under one strategy for the top-k question: which k entities do the values support most?
 
 Simulated answers equal the answers of a `TopKPlanner`. The compiled engine simulates strategies with the score
 `linearity`. For other scores, custom rules, rules with costs, and bundles with probabilities, the planner is used. The
