@@ -1,7 +1,7 @@
 """Define the command line `afa`. Each rule of the Snakemake workflow runs a command of `afa`.
 
-Slow modules are imported inside the commands that need them. This keeps `afa --help` quick, and it limits the code
-digest of a command to the modules that the command runs.
+Slow modules are imported inside the commands that need them, so that `afa --help` is quick, and so that the code digest
+of a command covers only the modules that this command runs.
 """
 
 from __future__ import annotations

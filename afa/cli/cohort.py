@@ -78,7 +78,7 @@ def cohort_fetch(
         Path | None, typer.Option(help="folder written by `afa cohort extract`; used instead of GEO")
     ] = None,
 ) -> None:
-    """Download a GEO series, or find the local files of a series or table. Write the paths of these files as JSON."""
+    """Download a GEO series, or find the local files of a series or table, and write the files' paths as JSON."""
     from afa.cohort.geo import fetch
     from afa.cohort.table_cohort import TableCohort, find_table, load_cohort_file
 

@@ -89,7 +89,7 @@ def _refusal(error: OSError, path: Path) -> Fault:
 
 
 AGAIN = "then give the same command again: nothing half-written is left"
-# If memory is too short to start a thread or to load a library, only the text of the exception shows the reason.
+# If there is too little memory to start a thread or to load a library, only the exception's text shows the reason.
 _SAYINGS = ("can't start new thread", "failed to map segment", "Cannot allocate memory")
 
 
@@ -140,9 +140,9 @@ _DECLARED = re.compile(r"""([\w.-]+)[^;]*; extra == ['"]([\w.-]+)['"]""")
 def installing(error: ModuleNotFoundError) -> str | None:
     """Return the pip command that installs a missing module, or None if no extra of afa installs the module.
 
-    Several extras can install the module. An extra is excluded if another of these extras installs only some of its
-    packages. If the name of an extra begins with the name of the afa folder that imports the module (`elicitation` for
-    `elicit`), this extra is chosen. Otherwise, the alphabetically last extra is chosen.
+    If several extras install the module, an extra is excluded if another of them installs only some of its packages. Of
+    the remaining extras, the function prefers an extra whose name begins with the name of the afa folder that imports
+    the module (`elicitation` for `elicit`). If there is still a choice, the alphabetically last extra is taken.
     """
     module = (error.name or "").partition(".")[0]
     extras = {name: packages for name, packages in _extras().items() if any(_brings(p, module) for p in packages)}

@@ -188,7 +188,7 @@ class Asks:
     ] = False
     calls: Annotated[
         int | None,
-        typer.Option(min=0, help="cap on the number of model calls; earlier calls in the recorded answers count"),
+        typer.Option(min=0, help="cap on the number of model calls, including those in the recorded answers"),
     ] = None
     tokens: Annotated[int | None, typer.Option(min=0, help="cap on the total tokens of prompts and answers")] = None
     money: Annotated[float | None, typer.Option(min=0, help="cap on the cost, in the currency of the prices")] = None

@@ -35,7 +35,7 @@ Session = Annotated[
 ]
 Replay = Annotated[
     bool,
-    typer.Option("--replay", help="enter the saved values again, because the bundle was edited after they were saved"),
+    typer.Option("--replay", help="enter the saved values of a session again, if the bundle was edited since then"),
 ]
 EXAMPLES = Path(__file__).parent.parent / "examples"
 HERE = "127.0.0.1"
@@ -265,10 +265,10 @@ def _serve(
 
 
 def forwarding(address: str, folder: Path) -> Path:
-    """Write an HTML page that redirects to `address`, and return its path. Other users cannot read the page.
+    """Write an HTML page that redirects to `address` and that only this user can read, and return its path.
 
-    The browser is started with the path of this page instead of `address`, because every user of the machine can read
-    command lines.
+    The browser is started with the path of an HTML page, not with the address of the server, because every user of the
+    machine can read command lines.
     """
     page = folder / "open.html"
     page.touch(mode=0o600)

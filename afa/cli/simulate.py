@@ -32,7 +32,7 @@ def simulate(
         Path,
         typer.Argument(
             metavar="COHORT",
-            help="measured patients: a .csv or .parquet table, or a cohort folder",
+            help="patients with measured values: a .csv or .parquet table, or a cohort folder",
         ),
     ],
     out: options.Out,
@@ -91,7 +91,7 @@ def simulate(
         typer.Option(
             min=0,
             max=40,
-            help="number of patients on the page explorer.html, which is not written with 0 or --entity",
+            help="number of patients on the page explorer.html; with 0 or --entity, the page is not written",
         ),
     ] = 8,
     json: options.AsJson = False,
@@ -200,7 +200,7 @@ def score(
     cohort: Annotated[
         Path,
         typer.Argument(
-            metavar="TABLE", help="measured patients: a .csv or .parquet table of -1, 0, 1, or a cohort folder"
+            metavar="TABLE", help="patients' values: a .csv or .parquet table of -1, 0, 1, or a cohort folder"
         ),
     ],
     out: Annotated[Path, options.written(".csv", ".tsv", ".parquet")],
@@ -253,8 +253,7 @@ def _with_background(setting: SimulationSetting, named: str | None, given: Given
 def _words(option: str, text: str | None, known: Sequence[str] = ()) -> list[str]:
     """Return the distinct words of a comma-separated text, or an empty list if `text` is None.
 
-    Raise a `ConfigError` if a word is empty or repeated. If `known` is not empty, also raise it if `known` lacks a
-    word.
+    Raise a `ConfigError` if a word is empty, repeated, or missing from a non-empty `known`.
     """
     if text is None:
         return []

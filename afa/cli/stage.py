@@ -235,7 +235,7 @@ def experiment_baselines(
         source = recorded(Record(record), chosen.model, manner, prompts_of(plan))
 
     abstracts = None
-    if "rag_llm" in chosen.methods:  # abstracts come from the cache in `record`; --live downloads others
+    if "rag_llm" in chosen.methods:  # abstracts come from the cache in `record`; --live can download others
         from afa.elicit.retrieval import literature
 
         with_most = replace(about, settings=about.settings.model_copy(update={"abstracts": chosen.abstracts}))

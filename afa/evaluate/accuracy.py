@@ -56,8 +56,8 @@ class Resampled:
     def sums(self, table: pd.DataFrame, *columns: str, by: str | None = "t", unit: str = "patient") -> list[Floats]:
         """Return the sums of several columns, each for every unit and every value of `by`.
 
-        Each returned array has the shape (P, T), with the values of `by` in ascending order. If `by` is None, the shape
-        is (P, 1). For a unit without rows in the table, the sum is 0.
+        Each returned array has the shape (P, T), with the values of `by` in ascending order. If `by` is None, each
+        array has the shape (P, 1). For a unit without rows in the table, the sum is 0.
         """
         if by is None:
             whole = table.groupby(unit, sort=False)[list(columns)].sum().reindex(self.units).fillna(0.0)
@@ -116,9 +116,9 @@ class Resampled:
     def of_duels(self, table: pd.DataFrame) -> Iterator[pd.DataFrame]:
         """Yield tables of accuracy for each t, computed from the counts of `afa.engine.rounds.right_by_kind`.
 
-        A duel is a comparison of two entities. The first table is the accuracy over all duels. The second table is the
-        balanced accuracy over the two possible winners. The third table is the accuracy over the stratum `prior_wrong`:
-        the duels that are decided wrongly before any observation.
+        The metric `accuracy` is computed over all duels (comparisons of two entities), and again over the duels in the
+        stratum `prior_wrong`, which are decided wrongly before any observation. The metric `balanced_accuracy` is the
+        mean of the accuracies for the two possible winners of a duel.
         """
         kinds = ("", "_first", "_prior_wrong")
         sums = self.sums(table, *(f"{count}{kind}" for kind in kinds for count in ("right", "duels")))
@@ -129,7 +129,7 @@ class Resampled:
         yield by_t(self.mean([wrong])).assign(metric="accuracy", stratum="prior_wrong")
 
     def constant(self, target: Codes) -> Iterator[pd.DataFrame]:
-        """Yield the accuracies of two constant answers: the more frequent target of each column, and always +1.
+        """Yield the accuracies of two constant answers: the more frequent sign in each column of `target`, and +1.
 
         Parameters
         ----------

@@ -1,8 +1,8 @@
 """Wrap the planners as methods of AFABench, the public benchmark of active feature acquisition (arXiv:2508.14734).
 
-The interface is the class `AFAMethod` in `afabench/core/types.py` of the repository Linusaronsson/AFA-Benchmark. We
-read it in November 2026 in a public copy at commit 0dd0690e, package version 1.0.0. The features of a batch have the
-shape `(*batch, *feature_shape)`. `act` returns 0 to stop, or i to make selection i - 1. `predict` returns class
+The interface is the class `AFAMethod` in `afabench/core/types.py` of the repository Linusaronsson/AFA-Benchmark
+(package version 1.0.0, commit 0dd0690e of a public copy, read in November 2026). The features of a batch have the shape
+`(*batch, *feature_shape)`. `act` returns 0 to stop, or i to make selection i - 1. `predict` returns class
 probabilities. A selection reveals a single feature or a panel (features measured together). Selections are numbered in
 the order of their first columns in the flattened features. This module does not import the benchmark: it accepts any
 array that NumPy converts, and returns NumPy arrays, or torch tensors for a torch batch.
@@ -223,7 +223,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         """Return the values of a batch as rows, (R, M), and the shape of the batch without the feature axes.
 
         Raise a `PlannerError` if an argument has the wrong shape, or if a feature without cut points has an observed
-        value other than -1, 0 and 1. The message names the first such value.
+        value other than -1, 0 and 1. The message names the first invalid value.
         """
         names, values, mask = self.features, _as_numpy(masked_features), _as_numpy(feature_mask)
         shape: tuple[int, ...] = values.shape[-1:] if feature_shape is None else tuple(feature_shape)
@@ -265,12 +265,13 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         return np.where(cut & ~np.isnan(values), code, values)
 
     def _planner_of(self, row: Codes) -> AnyPlanner:
-        """Return the cached planner that has observed the values of a row. The caller must not change this planner.
+        """Return the cached planner that has observed a row's values. The caller must not change this planner.
 
-        If no cached planner has observed exactly these values, a planner is copied, and the copy observes the row's
-        remaining values in the order of the columns. The copied planner is the cached planner that lacks the fewest
-        values, or else a planner without observations. The result depends only on the row, up to rounding, if the
-        planner's answers do not depend on the order of observations.
+        If no cached planner has observed exactly the row's values, a planner is copied, and the copy observes the row's
+        remaining values in the order of the columns. The copied planner is the cached planner that lacks the fewest of
+        the row's values. If the observations of no cached planner agree with the row, a planner without observations is
+        copied. The result depends only on the row, up to rounding, if the planner's answers do not depend on the order
+        of observations.
         """
         key = row.tobytes()
         if key not in self._held:

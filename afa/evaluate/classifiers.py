@@ -87,7 +87,7 @@ def _inputs(method: Method, values: Codes, observed: Bools) -> Floats:
 
 
 def shown_shares(n_features: int) -> Floats:
-    """Return the probability that a copy shows a feature, (COPIES,). The last copy shows all features."""
+    """Return the probability with which each training copy shows a feature, (COPIES,); the last probability is 1."""
     return np.geomspace(1 / n_features, 1.0, COPIES)
 
 
@@ -179,8 +179,8 @@ def information(posterior: Floats, chances: Floats) -> Floats:
 class Trained:
     """Store the classifiers trained on labelled patients.
 
-    For two hypotheses, there is one classifier. For three or more hypotheses, there is one classifier for each
-    hypothesis, which distinguishes it from all other hypotheses.
+    A question with two hypotheses needs one classifier. A question with more hypotheses needs one classifier for each
+    hypothesis, which distinguishes this hypothesis from all other hypotheses.
 
     Attributes
     ----------
@@ -196,7 +196,7 @@ class Trained:
     classifiers: Sequence[Classifier]
 
     def planned(self, values: Codes, counts: Sequence[int]) -> Floats:
-        """Choose features greedily (eq:cmi). Return the log-odds of the hypotheses after `counts` features, (P, T, C).
+        """Choose features greedily (eq:cmi), and return the hypotheses' log-odds by number of features, (P, T, C).
 
         Parameters
         ----------

@@ -41,10 +41,10 @@ def update_brings(
 
     The column `question` is the name of an entity (does the patient have it?), or `which` (which entity does the
     patient have?). The column `t` is the number of features observed, in the order that the planner chooses. The column
-    `metric` is `auroc`, or `first_place` for the question `which`. The columns `alone` and `updated` contain the metric
-    without the update and after it. The column `brought` is `updated` minus `alone`; `low` and `high` are the ends of
-    its bootstrap interval over patients. A question is skipped if any of its answers applies to fewer than `LEAST`
-    patients.
+    `metric` is `auroc`, or `first_place` for the question `which`. The column `alone` contains the metric of the
+    original bundle, and `updated` contains the metric of the updated bundle. The column `brought` is `updated` minus
+    `alone`; `low` and `high` are the ends of its bootstrap interval over patients. A question is skipped if any of its
+    answers applies to fewer than `LEAST` patients.
 
     Parameters
     ----------

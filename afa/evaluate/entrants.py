@@ -206,7 +206,7 @@ def statistics(task: FieldTask, answers: Ints, evidence: Floats, weights: Floats
 
 
 def main(task: FieldTask, answers: Ints, evidence: Floats, weights: Floats) -> Floats:
-    """Return the first metric of a question for each resample and t, (R, T). `statistics` is slower.
+    """Return the first metric of a question for each resample and t, (R, T), faster than by `statistics`.
 
     Parameters
     ----------
@@ -352,7 +352,7 @@ class Discounted(HypothesisModel):
         return self.along(values, completed(orders, values.shape[1]), rounds)
 
     def along(self, values: Codes, orders: Ints, rounds: Sequence[int], **options: Any) -> Floats:
-        """Observe features in given orders. Return the shrunk log-odds after each number in `rounds`, (P, T, C)."""
+        """Return the shrunk log-odds after each number of features in `rounds`, in given orders, (P, T, C)."""
         shown = _from_start(rounds)
         evidence = super().along(values, orders, shown, **options)
         odds, rows = evidence - evidence[:, :, -1:], np.arange(len(values))[:, None]
@@ -459,8 +459,8 @@ def with_and_without(bundle: Bundle, entity: str, closure: Closure) -> Hypothesi
 def which(bundle: Bundle, nobody: str | None = None) -> HypothesisModel:
     """Return the model of the question which entity the patient has.
 
-    If `nobody` is given, a hypothesis with this name is added. It says that the patient has no entity, and that the
-    values have the background probabilities.
+    If `nobody` is given, it is the name of an additional hypothesis: the patient has no entity, and the values have the
+    background probabilities.
     """
     found, names = hypotheses_of(bundle), list(bundle.entities)
     chances = [bundle.how_often(entity)[0] for entity in bundle.entities]

@@ -1,7 +1,7 @@
 """Write the explorer page, which shows step by step how each rule chooses features for some patients.
 
-The features that a rule chose are read from the table `choices`. The rankings and gains after each of these features
-are computed again. The page is one HTML file that includes its data, styles, scripts and a plotting library. Names are
+The features that a rule chose are read from the table `choices`. The page's rankings and gains are computed again for
+these features. The page is one HTML file that includes its data, styles, scripts and a plotting library. Names are
 stored as JSON and inserted into the page as plain text.
 """
 
@@ -112,9 +112,9 @@ def explore(
     """Return the data of the explorer page for at most `most` patients.
 
     The page shows each rule of the table `choices` and the strategy `OURS`. The patients are evenly spaced in the order
-    of the cohort. Only rows of one schedule are used: `every` if the table contains it, else the first schedule in the
-    table. For each patient, the background of `OURS` is estimated from the values of all other patients, without
-    labels.
+    of the cohort. Of the table `choices`, only one schedule is used: `every` if the table contains it, else the table's
+    first schedule. For each patient, the background of `OURS` is estimated from the values of all other patients,
+    without labels.
 
     Parameters
     ----------

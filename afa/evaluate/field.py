@@ -171,10 +171,9 @@ def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool =
     """Write and return the bundle made from the language models' answers in a data set's folder.
 
     A potential is the mean over the language models of direction times confidence. Couplings with potential 0 are
-    omitted. Without `how_often`, pairs of an entity and a feature with potential 0 are omitted as well. With
-    `how_often`, the bundle also contains probabilities and cut points (pooled over the language models), scopes,
-    groups, and how many entities a patient can have. With `how_often`, an exclusive group is one variable without
-    couplings (docs/decisions.md, F13).
+    omitted. An entity's feature with potential 0 is omitted unless `how_often` is True. With `how_often`, the bundle
+    also contains probabilities and cut points (pooled over the language models), scopes, groups, and how many entities
+    a patient can have. With `how_often`, an exclusive group is one variable without couplings (docs/decisions.md, F13).
 
     Raises
     ------

@@ -246,8 +246,8 @@ def save_figure(figure: NotebookFigure, path: str | Path = "") -> NotebookFigure
 def curves_figure(curves: pd.DataFrame, title: str) -> NotebookFigure:
     """Return a figure of accuracy curves with intervals.
 
-    Each metric has a panel with the number of features on the horizontal axis. If costs differ, it also has a panel
-    with the cost on the horizontal axis.
+    Each metric has a panel with the number of features on the horizontal axis. If costs differ, each metric also has a
+    panel with the cost on the horizontal axis.
     """
     found = [metric for metric in CURVES if (curves["metric"] == metric).any()]
     shown = [(metric, counted) for metric in found for counted in curves["counted"].unique()]
@@ -280,7 +280,7 @@ def rule_style(rule: str) -> Mapping[str, Any]:
 def rule_name(rule: str) -> str:
     """Return the name of a rule for a figure.
 
-    The name of the paper's rule says that it is from the paper. The name of a user-defined rule is its class.
+    The name of the paper's rule is marked with `(paper: ours)`. A user-defined rule has the name of its class.
     """
     return f"{in_words(rule)} (paper: ours)" if rule == PRIORITY else in_words(rule.rpartition(":")[2])
 

@@ -76,7 +76,7 @@ def explicit_references(bundle: Bundle) -> list[Reference]:
     """Return the references of an encoding for which the bundle's probabilities are valid (docs/decisions.md, F10a).
 
     A reference is `controls`, `ranges` or `cohort`. If the bundle has probabilities but names no encoding, all three
-    are returned.
+    references are returned.
     """
     if bundle.rates is None or (bundle.ternary and not bundle.has_probabilities):
         return []
@@ -87,8 +87,8 @@ def explicit_references(bundle: Bundle) -> list[Reference]:
 def closures_beside(bundle: Bundle, cohort: Cohort, own: Closure) -> list[Closure]:
     """Return the closures (models of the two classes) to compare on binary tasks, with the run's own closure first.
 
-    If the bundle's probabilities fit the cohort's encoding, the closure `explicit` is added. If, in addition, all
-    features have three values, the closures `differential` and `shared` are added.
+    If the bundle's probabilities fit the cohort's encoding, the closure `explicit` is added. The closures
+    `differential` and `shared` are added only if, besides, all features have three values.
     """
     reference = (cohort.provenance.get("encoding") or {}).get("reference")
     known = explicit_references(bundle)

@@ -257,7 +257,7 @@ class Complete:
 
 
 def axis_among(column: pd.Series, labels: Sequence[str]) -> Axis:
-    """Return the index in `labels` of each value of a column. The values are compared as texts."""
+    """Return the index in `labels` of each value of a column, with values compared as texts."""
     each, names = pd.factorize(column)
     places = pd.Index(labels).get_indexer(names.astype(str))
     return Axis(np.array([*places, -1], dtype=np.int64)[each], labels)
@@ -266,7 +266,7 @@ def axis_among(column: pd.Series, labels: Sequence[str]) -> Axis:
 def axis_of(table: pd.DataFrame, columns: Sequence[str]) -> Axis:
     """Return the index of each row's combination of values in the given columns.
 
-    Combinations are numbered in order of first appearance.
+    The combinations of values are numbered in order of first appearance.
     """
     place = table.groupby(list(columns), sort=False, observed=True).ngroup().fillna(-1)
     labels = table[list(columns)].dropna().drop_duplicates()
@@ -276,7 +276,7 @@ def axis_of(table: pd.DataFrame, columns: Sequence[str]) -> Axis:
 def groups(table: pd.DataFrame, *columns: str, sort: bool = False) -> Iterator[tuple[Any, pd.DataFrame]]:
     """Yield each combination of values of the given columns, with its rows. A missing value counts as a value.
 
-    Combinations are in order of first appearance, or sorted if `sort` is True.
+    The combinations of values are in order of first appearance, or sorted if `sort` is True.
 
     >>> table = pd.DataFrame({"name": ["b", "a", "b"], "seed": [1, None, 1]})
     >>> [(key, len(rows)) for key, rows in groups(table, "name", "seed")]

@@ -30,7 +30,8 @@ def interval(statistics: Floats, *, confidence: float) -> tuple[Floats, Floats]:
 def with_interval(every: Floats, *, confidence: float) -> pd.DataFrame:
     """Return a table with the value and the interval (`low` to `high`) of each of C statistics.
 
-    The first row of `every` contains the observed statistics. Each other row contains the statistics of one resample.
+    The first row of `every` contains the observed statistics. Each further row of `every` contains the statistics of
+    one resample.
 
     Parameters
     ----------
@@ -112,13 +113,13 @@ def quartiles_of_rounds(reached: Floats, among: Floats, weights: Floats, *, conf
 
 
 def table_of_rounds(statistics: Floats, last_round: int, *, confidence: float) -> pd.DataFrame:
-    """Return a table with the value and the interval (`low` to `high`) of each of C statistics that are rounds.
+    """Return a table with the value and the interval (`low` to `high`) of C statistics that count rounds.
 
     Values and interval ends above `last_round` become missing.
 
-    The first row of `statistics` contains the observed statistics. Each other row contains the statistics of one
-    resample. The ends of an interval are not interpolated: they are the nearest resampled statistics outside the
-    percentiles.
+    The first row of `statistics` contains the observed statistics. Each further row of `statistics` contains the
+    statistics of one resample. The ends of an interval are not interpolated: they are the nearest resampled statistics
+    outside the percentiles.
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ def in_order(tables: Iterable[str]) -> list[str]:
 
 
 def labelled(parts: Iterable[Labelled]) -> pd.DataFrame:
-    """Concatenate the rows of all parts. The labels of a part become columns of its rows.
+    """Concatenate the rows of all parts, with the labels of a part as additional columns of its rows.
 
     All rows are labelled at once, because labelling part by part took most of the time of a summary.
     """
@@ -177,13 +177,10 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
     Rows that are not returned are only in `curves/<stage>.parquet`.
 
     Rows without a round t are included. A row with a round t is included if it is about all entities, and if t is in
-    `ROUNDS` or is full observation. In the tables `GRID`, rows with a guiding score are excluded if one of these
-    conditions holds:
-
-    * the schedule is `every`, and the rule is not `random`
-    * the method is not the guiding score, and the table is not `bracket_rate`
-    * the row has no stratum and is the difference of a rule from a rule other than `random`, and t is not
-    `RULES_COMPARED`
+    `ROUNDS` or is full observation. In the tables `GRID`, rows with the schedule `every` are excluded, except rows of
+    the rule `random`. In the tables `GRID`, rows whose method differs from the guiding score are excluded, except in
+    the table `bracket_rate`. In the tables `GRID`, the difference between a rule and a rule other than `random` is
+    included only at the round `RULES_COMPARED`, or if the row has a stratum.
     """
     known = rows["t"].dropna()
     rounds = {*ROUNDS, *(() if known.empty else (known.max(),))}

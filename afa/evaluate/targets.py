@@ -62,7 +62,7 @@ class Targets:
 
 
 def label_counts(labels: Floats, k: int, k_clinical: int) -> dict[str, tuple[float, int]]:
-    """Return counts about the labels of a cohort, by name. Each count is returned with its total.
+    """Return counts about the labels of a cohort, each as a pair of the count and its total.
 
     With fewer than 2k labelled entities, results are not comparable with the paper.
 

@@ -11,23 +11,23 @@ probability of x, and the marginal likelihood, are then
 Each distribution has its own strength, a number from the grid `STRENGTHS`. All distributions of the bundle share the
 prior probabilities of the strengths, `weights`. EM fits the prior probabilities of the strengths by maximising the
 marginal likelihood of all labelled patients. The posterior mean of a distribution is averaged over the posterior of its
-strength. The fit needs no held-out labels.
+strength. The fit of the strengths needs no held-out labels.
 
 If patients can have several entities, the evidence for an entity is the likelihood ratio of its two distributions, and
 the update has two steps. The first step corrects the level of a feature (the overall frequencies of its values),
-because the two distributions can have the same error in it. For this correction, all labelled patients, with and
+because the two distributions can have the same error in it. To correct the level, all labelled patients, with and
 without the entity, update the mixture of the two distributions. Each distribution is then multiplied by the ratio of
-the updated mixture to the elicited mixture, and normalised. This correction does not change the odds ratio of any two
-values. The second step updates each distribution with the patients of its class. With the second step alone, the
+the updated mixture to the elicited mixture, and normalised. Correcting the level does not change the odds ratio of any
+two values. The second step updates each distribution with the patients of its class. With the second step alone, the
 distribution of the larger class would approach the true level faster than the distribution of the smaller class, and
 the odds ratios would be wrong in the meantime. If a feature was measured only in labelled patients of one class, its
 level is not changed. If every patient has exactly one entity, the update has one step, because only the distributions
 with an entity distinguish entities (docs/decisions.md, F6).
 
-The features of an exclusive group are one variable. The variable of a group has one state for each member, in which
-this member is +1, and one state in which no member is +1. Under `one or none`, patients whose labels are all 0 update
-the background. An update does not change couplings, potentials and the entities' priors. Capstick et al. (AutoElicit,
-arXiv:2411.17284) elicit priors of linear models in a similar way.
+The features of an exclusive group are one variable. This variable has one state for each feature of the group, in which
+this feature is +1, and one state in which no feature of the group is +1. Under `one or none`, patients whose labels are
+all 0 update the background. An update does not change couplings, potentials and the entities' priors. Capstick et al.
+(AutoElicit, arXiv:2411.17284) elicit priors of linear models in a similar way.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 # The baselines are experiments in which language models, not the planner, make the decisions about patients.
 # The answers of the models are part of the project, were recorded by the user, or are requested in a live run.
-# In the project's recorded answers, the features were chosen by the planner (llm_baselines) or the model
-# (llm_choosing).
+# In the project's recorded answers, the planner (llm_baselines) or the model (llm_choosing) chose the features.
 BASELINES = language_models(settings, Path(home(".")))
 
 if BASELINES:

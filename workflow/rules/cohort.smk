@@ -1,4 +1,4 @@
-# These rules encode a cohort. Its source is an extract in the project, a GEO series, a table, or simulated data.
+# These rules encode a cohort from an extract in the project, a GEO series, a table, or simulated data.
 EXTRACT = None if TABLE else bundled_extract(settings, COHORT.series, Path(home(".")))
 SERIES, SERIES_FILES = [], []
 FILES["source"] = [f"{RUN}/source.json"]

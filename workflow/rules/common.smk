@@ -112,8 +112,8 @@ def doubled(path):
     return str(path).replace("{", "{{").replace("}", "}}")
 
 
-# Jobs call the `afa` beside the Python that runs Snakemake, even if Snakemake is called by its path,
-# .venv/bin/snakemake.
+# Jobs call the command `afa` that is installed beside the Python that runs Snakemake.
+# This also holds if Snakemake is called by its path, .venv/bin/snakemake.
 BESIDE = doubled(shlex.quote(str(Path(sys.executable).parent)))
 shell.prefix(
     f'set -euo pipefail; PATH="$PATH":{BESIDE}; source {doubled(shlex.quote(str(JOB_SHELL)))}; '
@@ -302,7 +302,7 @@ def confidence_option(notebook):
 
 
 # To decide whether a job runs again, Snakemake compares the old and new params as sets of values without names.
-# Two params that could have equal values therefore include the names of their options: `--seeds 0,1`, not `0,1`.
+# Params that could have equal values therefore include the names of their options: `--seeds 0,1`, not `0,1`.
 def live_options(*prompts):
     """Return the settings that affect the answers of a live elicitation stage. They exclude the API key."""
     if not settings.elicitation.live:
@@ -318,7 +318,7 @@ def comma_separated(numbers):
     return ",".join(map(str, numbers))
 
 
-# SKIPPED maps each stage that this run skips to the reason. The comparison with the paper can be skipped too.
+# SKIPPED maps each stage that this run skips, and a skipped comparison with the paper, to the reason.
 # A stage is skipped if the bundle or the cohort does not meet the requirements of the stage.
 SKIPPED = declared.left_out(
     2 if ENTITIES is None else ENTITIES,
@@ -527,8 +527,8 @@ def series_option(wildcards, input):
 
 
 # A job requests the memory and time that its rule used in saved runs, and more memory and time in later attempts.
-# Saved runs contain the needs of whole stages. A job for one shard or for the summary's rows requests as much as a
-# stage.
+# Saved runs contain the memory and time of whole stages, not of shards.
+# Therefore, a job for one shard or for the summary's rows requests as much as the whole stage.
 def need_of(rulename):
     whole = f"{rulename.removesuffix('_shard').removesuffix('_rows')}_tables"
     return NEEDS.get(rulename) or NEEDS.get(whole, UNMEASURED)

@@ -8,15 +8,15 @@ STUDY = here_or_home(ELICITATION.study)
 RECORD = ELICITATION.record or STUDY / RECORD_FOLDER
 STUDY_FILES = files_of(STUDY, *(path.name for path in study_files(STUDY).values()))
 # In a live run the file of recorded answers is not an input, because the stage appends answers to this file.
-# As an input, this file would be newer than the output, and the stage would run again.
+# If this file were an input, it would be newer than the output, and the stage would run again.
 RECORD_FILES = [] if ELICITATION.live else files_of(RECORD, "*.jsonl")
 KEYWORD_FILES = []
 if retrieves(STUDY):
     KEYWORD_FILES = files_of(STUDY, KEYWORDS_FILE)
     RECORD_FILES += [] if ELICITATION.live else files_of(RECORD, f"{RETRIEVED}/**/*")
 
-# ELICITED lists the tables that each step of the elicitation writes. If a study uses abstracts, more tables are
-# written.
+# ELICITED lists the tables that each step of the elicitation always writes.
+# If a study uses abstracts, some steps write additional tables.
 ELICITED = {
     "unary": ["asked", "named", "dropped", "references"],
     "consensus": ["kept", "dropped", "agreement"],

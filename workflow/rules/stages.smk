@@ -44,8 +44,8 @@ for name, stage in STAGES.items():
 
     if is_split(name):
 
-        # This rule also declares the inputs and the code of its shards, because shards are deleted after use. Without
-        # these declarations, Snakemake would not notice that a shard that failed in a rerun must run again.
+        # This rule also declares the inputs and the code of its shards, because shards are deleted after use.
+        # Otherwise, Snakemake would not notice that a shard that failed in a rerun must run again.
         rule:
             """Tables of a stage, joined from its shards."""
             name:

@@ -289,11 +289,11 @@ def curves(
 def features_needed(sums: Mapping[Strategy, Sums]) -> pd.DataFrame:
     """Return a table of quantiles of the amount that is needed until a criterion holds (columns `NEEDED`).
 
-    The quantiles are over patients and seeds. The amount is counted in features and, if costs differ, also in cost
-    (column `counted`). Quantiles are observed amounts and are not interpolated. A quantile is missing if too many
-    patients never reach the criterion. A case is a patient with a seed. The column `n` is the number of cases for which
-    the criterion is defined, and `never` is the share of these cases that never reach the criterion. The column
-    `left_out` counts the cases for which the criterion is undefined.
+    The quantiles are computed over all patients and seeds. The amount is counted in features and, if costs differ, also
+    in cost (column `counted`). Quantiles are observed amounts and are not interpolated. A quantile is missing if too
+    many patients never reach the criterion. The column `n` is the number of cases (pairs of a patient and a seed) for
+    which the criterion is defined. The column `never` is the share of these cases that never reach the criterion. The
+    column `left_out` counts the cases for which the criterion is undefined.
     """
     rows = []
     for way, of_way in sums.items():

@@ -1,10 +1,10 @@
 """Simulate patients under one strategy for the binary question: does the patient have one given entity?
 
-Simulated decisions equal the decisions of a `BinaryPlanner`. Most are computed by the compiled engine, which is faster.
-The planner is used for costs, measurements of several features, exclusive groups and tau, which the engine does not
-support. Random orders ignore costs. Features that were not measured in a patient are never chosen (docs/decisions.md,
-F8). The decision about a patient is the sign of the calibrated log-odds, as in `BinaryPlanner.decision`. An early
-decision counts as correct if it equals the decision after all measured values.
+Simulated decisions equal the decisions of a `BinaryPlanner`. Most decisions are computed by the compiled engine, which
+is faster than the planner. The planner is used for costs, measurements of several features, exclusive groups and tau,
+which the engine does not support. Random orders ignore costs. Features that were not measured in a patient are never
+chosen (docs/decisions.md, F8). The decision about a patient is the sign of the calibrated log-odds, as in
+`BinaryPlanner.decision`. An early decision counts as correct if it equals the decision after all measured values.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ CERTIFIED = TASK_BRACKETS.index("l1_tight")
 class BinaryBlock(NamedTuple):
     """Store a block of B patients for the binary question.
 
-    `targets` maps each metric to the correct sign of each patient, (B, 1). The sign is 0 if no answer is correct.
+    `targets` maps each metric to the correct sign of each patient, (B, 1); a sign is 0 if no answer is correct.
     """
 
     names: Sequence[str]

@@ -344,7 +344,7 @@ def planned(
 def ranked(planner: TopKPlanner, score: str | None = None) -> tuple[Floats, Ints]:
     """Return two arrays: a preference score, (N, N), and each entity's number of better-ranked entities, (N,).
 
-    `score` is the name of the preference score. The default is the planner's guiding score.
+    `score` is the name of the preference score, by default the planner's guiding score.
     """
     scores, entities = planner.scores_by(score or planner.guide), planner.bundle.entities
     ranks = ranks_of(scores, np.arange(len(entities)), name_places(entities), planner._state.packed.tie)
@@ -433,7 +433,7 @@ def spent_along(order: Ints, prices: Floats | None) -> Floats | None:
 def with_costs(needed: Mapping[str, Floats], spent: Floats | None) -> dict[tuple[str, str], Floats]:
     """Return the number of features after which each criterion holds and, if `spent` is given, their cost.
 
-    The keys are pairs of a criterion and `features` or `cost`. The values have the shape (B,).
+    The result maps pairs of a criterion and `features` or `cost` to arrays of shape (B,).
 
     Parameters
     ----------
