@@ -166,9 +166,9 @@ class Solves:
     """Options of the mean-field solver, and the number of threads."""
 
     damping: Annotated[float, typer.Option(help="weight of the new marginals in each mean-field sweep")] = 0.5
-    tolerance: Annotated[float, typer.Option(help="the sweeps stop when no probability changes by more than this")] = (
-        1e-4
-    )
+    tolerance: Annotated[
+        float, typer.Option(help="mean-field sweeps stop when no probability changes by more than this")
+    ] = 1e-4
     max_iterations: Annotated[int, typer.Option(help="largest number of damped sweeps")] = 200
     threads: Threads = 1
 

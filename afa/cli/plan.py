@@ -35,7 +35,7 @@ Session = Annotated[
 ]
 Replay = Annotated[
     bool,
-    typer.Option("--replay", help="enter the saved values of a session again, if the bundle was edited since then"),
+    typer.Option("--replay", help="enter the saved values again, if the bundle was edited after the session was saved"),
 ]
 EXAMPLES = Path(__file__).parent.parent / "examples"
 HERE = "127.0.0.1"

@@ -383,7 +383,7 @@ class Decided(NamedTuple):
 
 
 def accuracies(scores: Floats, positive: Bools, weights: Floats) -> Decided:
-    """Return the accuracy measures of the signs of scores for each resample, (R,) each.
+    """Treat the signs of scores as decisions, and return their accuracies for each resample, (R,) each.
 
     A patient with score 0 counts as half correct.
 

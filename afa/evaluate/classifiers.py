@@ -79,7 +79,7 @@ def _inputs(method: Method, values: Codes, observed: Bools) -> Floats:
     """Return the input matrix of a classifier.
 
     For boosting, the matrix has the shape (P, F) and contains the values, with NaN for hidden values. For logistic
-    regression, it has the shape (P, 2 F): first the values, with 0 for hidden values, and then the mask.
+    regression, the matrix has the shape (P, 2 F): first the values, with 0 for hidden values, and then the mask.
     """
     if method == "boosting":
         return np.where(observed, values, np.nan)

@@ -206,7 +206,7 @@ def statistics(task: FieldTask, answers: Ints, evidence: Floats, weights: Floats
 
 
 def main(task: FieldTask, answers: Ints, evidence: Floats, weights: Floats) -> Floats:
-    """Return the first metric of a question for each resample and t, (R, T), faster than by `statistics`.
+    """Return only the first metric of a question for each resample and t, (R, T).
 
     Parameters
     ----------
@@ -352,7 +352,7 @@ class Discounted(HypothesisModel):
         return self.along(values, completed(orders, values.shape[1]), rounds)
 
     def along(self, values: Codes, orders: Ints, rounds: Sequence[int], **options: Any) -> Floats:
-        """Return the shrunk log-odds after each number of features in `rounds`, in given orders, (P, T, C)."""
+        """Return the shrunk log-odds after each number in `rounds`, for given orders of features, (P, T, C)."""
         shown = _from_start(rounds)
         evidence = super().along(values, orders, shown, **options)
         odds, rows = evidence - evidence[:, :, -1:], np.arange(len(values))[:, None]

@@ -1,8 +1,8 @@
 """Write the explorer page, which shows step by step how each rule chooses features for some patients.
 
 The features that a rule chose are read from the table `choices`. The page's rankings and gains are computed again for
-these features. The page is one HTML file that includes its data, styles, scripts and a plotting library. Names are
-stored as JSON and inserted into the page as plain text.
+the features in this table. The page is one HTML file that includes its data, styles, scripts and a plotting library.
+Names are stored as JSON and inserted into the page as plain text.
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ def by_planners(planners: Sequence[TopKPlanner], values: Codes, scores: Sequence
 
 
 def boundary_of(place: NDArray[np.int16], names: Ints, k: int) -> tuple[Ints, ...]:
-    """Return the index of the last entity inside the top k, and of the first entity outside, (...) each.
+    """Return the indices of the last entity inside the top k and the first entity outside it, (...) each.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ METHOD_STYLE: Mapping[str, dict[str, Any]] = {
     "kl": {"color": "#009E73", "linestyle": "-.", "marker": "^"},
     "kl_nonzero": {"color": "#000000", "linestyle": (0, (3, 1, 1, 1, 1, 1)), "marker": "v"},
     "two_elbo": {"color": "#CC79A7", "linestyle": ":", "marker": "D"},
-    # The scores `stack_a` and `linearity` have the same sign. If a figure shows both scores, one line represents both.
+    # The scores `stack_a` and `linearity` have the same sign, so that one line represents both in a figure.
     "stack_a": {"color": "#0072B2", "linestyle": "-", "marker": "P"},
 }
 INFERENCE_STYLE: Mapping[str, dict[str, Any]] = {
@@ -97,7 +97,7 @@ STYLE: Any = {
 
 
 class NotebookFigure(Figure):
-    """Define a figure that a notebook shows at the end of a cell with any Matplotlib backend.
+    """Define a figure that notebooks show with any Matplotlib backend.
 
     Attributes
     ----------
@@ -183,7 +183,7 @@ def name_panel(axes: Axes, words: str, **counts: int) -> None:
 
 
 def without_data(axes: Axes, words: str) -> None:
-    """Write the reason for missing data into an empty panel, and remove its ticks."""
+    """Write the reason for missing data into an empty panel, and remove the panel's ticks."""
     axes.text(0.5, 0.5, words, ha="center", va="center", transform=axes.transAxes)
     axes.set(xticks=[], yticks=[])
 
@@ -300,8 +300,7 @@ def draw_rules(axes: Axes, parts: Mapping[str, pd.DataFrame], *, banded: Sequenc
             **style,
             linewidth=1.9 if rule == PRIORITY else 1.2,
             markersize=3.5,
-            # Each line has its markers at different places, so that the markers of overlapping lines do not cover each
-            # other.
+            # Markers of different lines are at different places, so that overlapping lines do not hide markers.
             markevery=(0.02 * place, 0.18) if rows["value"].notna().any() else None,
             label=rule_name(rule),
         )

@@ -88,7 +88,7 @@ def closures_beside(bundle: Bundle, cohort: Cohort, own: Closure) -> list[Closur
     """Return the closures (models of the two classes) to compare on binary tasks, with the run's own closure first.
 
     If the bundle's probabilities fit the cohort's encoding, the closure `explicit` is added. The closures
-    `differential` and `shared` are added only if, besides, all features have three values.
+    `differential` and `shared` are added only if the encoding fits and all features have three values.
     """
     reference = (cohort.provenance.get("encoding") or {}).get("reference")
     known = explicit_references(bundle)

@@ -45,7 +45,8 @@ def with_interval(every: Floats, *, confidence: float) -> pd.DataFrame:
 def mean_and_each(values: Mapping[str, Floats], cases: Mapping[str, int], *, confidence: float) -> pd.DataFrame:
     """Return a table with one row for the mean over entities, followed by one row for each entity.
 
-    In the row of the mean, `entity` is missing. The column `n` is the number of cases from which a row is computed.
+    In the row of the mean, the value of `entity` is missing. The column `n` is the number of cases from which a row is
+    computed.
 
     Parameters
     ----------

@@ -68,7 +68,7 @@ def in_order(tables: Iterable[str]) -> list[str]:
 def labelled(parts: Iterable[Labelled]) -> pd.DataFrame:
     """Concatenate the rows of all parts, with the labels of a part as additional columns of its rows.
 
-    All rows are labelled at once, because labelling part by part took most of the time of a summary.
+    All rows are labelled at once, because labelling each part separately is slow.
     """
     tables, labels = zip(*parts, strict=True)
     whole: pd.DataFrame = pd.concat(tables, ignore_index=True)

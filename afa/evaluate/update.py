@@ -24,9 +24,9 @@ the odds ratios would be wrong in the meantime. If a feature was measured only i
 level is not changed. If every patient has exactly one entity, the update has one step, because only the distributions
 with an entity distinguish entities (docs/decisions.md, F6).
 
-The features of an exclusive group are one variable. This variable has one state for each feature of the group, in which
-this feature is +1, and one state in which no feature of the group is +1. Under `one or none`, patients whose labels are
-all 0 update the background. An update does not change couplings, potentials and the entities' priors. Capstick et al.
+The features of an exclusive group are one variable. The variable of an exclusive group has one state for each feature,
+in which this feature is +1, and one state in which no feature is +1. Under `one or none`, patients whose labels are all
+0 update the background. An update does not change couplings, potentials and the entities' priors. Capstick et al.
 (AutoElicit, arXiv:2411.17284) elicit priors of linear models in a similar way.
 """
 
@@ -375,7 +375,7 @@ def _rows(written: Bools, shares: Floats, directed: Bools, counts: Ints) -> Prob
     """
     entity, feature = np.nonzero(written)
     low, high = shares[written][..., 0], shares[written][..., 2]
-    each = np.maximum(three_values(low, high), 0.0)  # p(usual) is computed as when unary.csv is read
+    each = np.maximum(three_values(low, high), 0.0)  # p(usual) is computed in the same way as when unary.csv is read
     return ProbabilityRows(entity, feature, each[:, 0], each[:, 1], directed[written], counts[written])
 
 

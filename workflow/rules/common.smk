@@ -113,7 +113,7 @@ def doubled(path):
 
 
 # Jobs call the command `afa` that is installed beside the Python that runs Snakemake.
-# This also holds if Snakemake is called by its path, .venv/bin/snakemake.
+# Jobs find the command `afa` even if Snakemake is called by its path, .venv/bin/snakemake.
 BESIDE = doubled(shlex.quote(str(Path(sys.executable).parent)))
 shell.prefix(
     f'set -euo pipefail; PATH="$PATH":{BESIDE}; source {doubled(shlex.quote(str(JOB_SHELL)))}; '
@@ -302,7 +302,7 @@ def confidence_option(notebook):
 
 
 # To decide whether a job runs again, Snakemake compares the old and new params as sets of values without names.
-# Params that could have equal values therefore include the names of their options: `--seeds 0,1`, not `0,1`.
+# Params that could have equal values include the names of their options: `--seeds 0,1`, not `0,1`.
 def live_options(*prompts):
     """Return the settings that affect the answers of a live elicitation stage. They exclude the API key."""
     if not settings.elicitation.live:
@@ -528,7 +528,7 @@ def series_option(wildcards, input):
 
 # A job requests the memory and time that its rule used in saved runs, and more memory and time in later attempts.
 # Saved runs contain the memory and time of whole stages, not of shards.
-# Therefore, a job for one shard or for the summary's rows requests as much as the whole stage.
+# A job for one shard or for the summary's rows requests as much memory and time as the whole stage.
 def need_of(rulename):
     whole = f"{rulename.removesuffix('_shard').removesuffix('_rows')}_tables"
     return NEEDS.get(rulename) or NEEDS.get(whole, UNMEASURED)

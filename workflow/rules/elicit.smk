@@ -8,7 +8,7 @@ STUDY = here_or_home(ELICITATION.study)
 RECORD = ELICITATION.record or STUDY / RECORD_FOLDER
 STUDY_FILES = files_of(STUDY, *(path.name for path in study_files(STUDY).values()))
 # In a live run the file of recorded answers is not an input, because the stage appends answers to this file.
-# If this file were an input, it would be newer than the output, and the stage would run again.
+# If the file of recorded answers were an input, it would be newer than the output, and the stage would run again.
 RECORD_FILES = [] if ELICITATION.live else files_of(RECORD, "*.jsonl")
 KEYWORD_FILES = []
 if retrieves(STUDY):

@@ -234,7 +234,7 @@ class Sums:
         last = None if self.budgets is None or walk.spent is None else within(self.budgets, walk.spent)
 
         def by(counted: str, numbers: Floats) -> Floats:
-            """Convert an array by number of features, (B, M + 1), into an array by amount (features or cost), (B, T).
+            """Convert an array with one column for each number of features to one column for each amount, (B, T).
 
             An array of shape (B, 1) applies to all t and is returned unchanged.
             """
@@ -292,7 +292,7 @@ def features_needed(sums: Mapping[Strategy, Sums]) -> pd.DataFrame:
     The quantiles are computed over all patients and seeds. The amount is counted in features and, if costs differ, also
     in cost (column `counted`). Quantiles are observed amounts and are not interpolated. A quantile is missing if too
     many patients never reach the criterion. The column `n` is the number of cases (pairs of a patient and a seed) for
-    which the criterion is defined. The column `never` is the share of these cases that never reach the criterion. The
+    which the criterion is defined. The column `never` is the share of the `n` cases that never reach the criterion. The
     column `left_out` counts the cases for which the criterion is undefined.
     """
     rows = []

@@ -1,8 +1,8 @@
 """Simulate patients under one strategy for the binary question: does the patient have one given entity?
 
 Simulated decisions equal the decisions of a `BinaryPlanner`. Most decisions are computed by the compiled engine, which
-is faster than the planner. The planner is used for costs, measurements of several features, exclusive groups and tau,
-which the engine does not support. Random orders ignore costs. Features that were not measured in a patient are never
+is faster than the planner. The engine does not support costs, measurements of several features, exclusive groups and
+tau: for these, the planner is used. Random orders ignore costs. Features that were not measured in a patient are never
 chosen (docs/decisions.md, F8). The decision about a patient is the sign of the calibrated log-odds, as in
 `BinaryPlanner.decision`. An early decision counts as correct if it equals the decision after all measured values.
 """
