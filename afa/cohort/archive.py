@@ -1,4 +1,4 @@
-"""Read and write compressed files, and check downloaded files: each must be complete and match its suffix."""
+"""Read and write compressed files, and check that a downloaded file is complete and has the format of its suffix."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ Listed = TypeVar("Listed")
 
 
 class Damage(NamedTuple):
-    """Description of the damage found in a file.
+    """Damage found in a file, described for an error message.
 
     Parameters
     ----------
-    found, expected : texts of the fault
+    found, expected : texts of the `Fault`
     truncated : the file ends too early, so that another transfer may succeed
 
     """
@@ -46,10 +46,10 @@ class Damage(NamedTuple):
 
 
 def open_binary(path: Path) -> BinaryIO:
-    """Return a reader of the file's bytes, which are decompressed if the file begins with gzip's magic bytes.
+    """Return a binary stream of the file, which is decompressed if the file begins with gzip's magic bytes.
 
-    Damaged data raises one of the `GZIP_ERRORS`. A file that unpacks to more than `largest_unpacked` GB raises an
-    `OSError`.
+    Reading damaged data raises one of the `GZIP_ERRORS`. Reading more than `largest_unpacked()` GB of unpacked data
+    raises an `OSError`.
     """
     with path.open("rb") as stream:
         compressed = stream.read(2) == _GZIP_MAGIC
@@ -58,12 +58,12 @@ def open_binary(path: Path) -> BinaryIO:
 
 @contextmanager
 def reading(where: object, again: str = "fetch the file again") -> Iterator[None]:
-    """Raise a `CohortError` in place of gzip, tar and operating-system errors in the `with` block.
+    """Convert gzip, tar and operating-system errors in the `with` block to a `CohortError`.
 
     Parameters
     ----------
-    where : name of the file in the fault
-    again : next step for a damaged file
+    where : name of the file in the error message
+    again : advice to the user if the file is damaged
 
     """
     try:
@@ -79,7 +79,10 @@ def reading(where: object, again: str = "fetch the file again") -> Iterator[None
 
 
 def read_listed(kind: type[Listed], path: str | Path, expected: str, step: str) -> Listed:
-    """Return the content of a JSON file, validated as `kind`. A missing or invalid file raises a `CohortError`."""
+    """Return the content of a JSON file, validated as `kind`.
+
+    If the file is missing or invalid, a `CohortError` is raised.
+    """
     try:
         return TypeAdapter(kind).validate_json(Path(path).read_bytes())
     except OSError as error:
@@ -92,7 +95,7 @@ def read_listed(kind: type[Listed], path: str | Path, expected: str, step: str) 
 def write_gzip(path: Path, lines: Iterable[str]) -> None:
     """Write lines as UTF-8 gzip.
 
-    Equal lines give equal bytes, because the gzip header has no time stamp and no name.
+    The same lines always give the same bytes, because the gzip header contains no time stamp and no file name.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as raw, gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as stream:
@@ -102,8 +105,8 @@ def write_gzip(path: Path, lines: Iterable[str]) -> None:
 def damage_of(path: Path) -> Damage | None:
     """Return the damage found in a file, or None if the file is intact.
 
-    A gzip file (`.gz`, `.tgz`) is read to the end, which tests the file's length and checksum. In a tar archive, only
-    the headers are checked. An empty file or an HTML page counts as damaged, whatever its suffix.
+    A gzip file (`.gz`, `.tgz`) is read to its end, because length and checksum of the content are stored there. In a
+    tar archive, only the headers are checked. An empty file or an HTML page counts as damaged, whatever its suffix.
     """
     with path.open("rb") as stream:
         start = stream.read(512)
@@ -145,9 +148,10 @@ def _gzip_damage(path: Path, start: bytes) -> Damage | None:
 def tar_damage(path: Path) -> Damage | None:
     """Return the damage found in the headers of a tar archive, or None if the archive is intact.
 
-    A tar archive must end with a block of zeros. The headers of all members are checked before `tarfile` reads the
-    archive. Some versions of `tarfile` loop forever after a negative size, or take hours over a long extended header.
-    Some versions recurse once for each extended header in a row, which archives of plain files do not have.
+    A tar archive must end with a block of zeros. The headers of all members are checked before `tarfile` opens the
+    archive, because unusual headers can stop some versions of `tarfile`: a negative size causes an endless loop, a long
+    extended header takes hours, and many consecutive extended headers cause deep recursion. Archives of plain files
+    have no such headers.
     """
     last, offset, extensions = "", 0, 0
     with path.open("rb") as stream:

@@ -1,7 +1,7 @@
 """Build a cohort from a GEO series of gene-expression values.
 
-The samples of the series are selected, log-transformed, encoded as -1, 0, +1 and labelled. The file `cohort.yaml`
-records each selection step.
+The samples of the series are selected, log-transformed, encoded as -1, 0, +1 and labelled. The file `cohort.yaml` lists
+the selection steps, each with the number of samples that remain.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from afa.io.csvfile import few
 
 
 def overridden(coding: Coding, own: EncodingOverrides) -> Coding:
-    """Return the run's encoding settings, overridden by the settings of the cohort's file."""
+    """Return the run's encoding settings, after replacing the settings that the cohort's file contains."""
     return replace(coding, **own.model_dump(exclude_none=True))
 
 
@@ -79,7 +79,7 @@ def read_values(
 ) -> tuple[Selected, Tiers, Expression]:
     """Return the selected samples, the candidate row ids of each feature, and the values of all candidate rows.
 
-    An extract that lacks needed rows or characteristics raises a `CohortError`.
+    If the source is an extract that lacks needed rows or characteristics, a `CohortError` is raised.
     """
     samples = geo.read_samples(source)
     folder = source.expression.path.parent
@@ -94,7 +94,10 @@ def read_values(
 
 
 def origin_files(source: Source) -> list[dict[str, str]]:
-    """Return content, name, origin (`form`) and SHA-256 of all input files, and of an extract's original files."""
+    """Return the content, name, origin (`form`) and SHA-256 of each input file.
+
+    For an extract, the original files from which the extract was made are also listed.
+    """
     files = [
         {"content": content, "file": read.path.name, "form": read.form, "sha256": read.sha256}
         for content, read in (("samples", source.metadata), ("expression", source.expression))
@@ -104,7 +107,7 @@ def origin_files(source: Source) -> list[dict[str, str]]:
 
 
 def row_tiers(config: CohortConfig, features: Sequence[str], aliases: Names, ensembl: Names) -> Tiers:
-    """Return lists of candidate row ids (symbols or Ensembl ids) for each feature, the preferred list first."""
+    """Return the candidate row ids (symbols or Ensembl ids) of each feature, as lists in order of preference."""
     if config.expression.row_ids == "ensembl":
         return ensembl_candidates(features, aliases, ensembl)
     return symbol_candidates(features, aliases)
@@ -185,7 +188,7 @@ def assemble(
 
 
 def _missing_genes(config: CohortConfig, absent: Sequence[str], tiers: Tiers, first_ids: Sequence[str]) -> list[Fault]:
-    """Return a fault for genes without a row in the series, and a fault for genes without a known Ensembl id."""
+    """Return one error for all genes without a row in the series, and one for all genes without a known Ensembl id."""
     where = f"cohort {config.name}, series {config.series}"
     or_drop = "or name them in `allow_missing_genes`, which drops them from cohort and bundle"
     faults = []
@@ -201,7 +204,7 @@ def _missing_genes(config: CohortConfig, absent: Sequence[str], tiers: Tiers, fi
 
 
 def _other_ids(config: CohortConfig, first_ids: Sequence[str]) -> str:
-    """Return advice on genes without a row, which depends on the kind of the file's first row ids."""
+    """Return advice to the user on genes without a row. The advice depends on the first row ids of the file."""
     kind, genes = config.expression.row_ids, "give the table of genes as `layout: count_matrix`"
     if first_ids and all(map(is_transcript, first_ids)):
         return f"the rows are transcripts: name a table of their genes in `transcripts`, or {genes}"

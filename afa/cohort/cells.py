@@ -1,7 +1,7 @@
 """Read tables of patients in CSV, TSV or Parquet, with one row per patient and the patient's name in the first column.
 
-All faults of a table are raised as one error, whose message has one line for all rows with the same fault.
-`read_patients` aligns a table of ternary codes with the features of a bundle.
+All errors in a table are raised as one exception. Rows with the same error share one line of the message.
+`read_patients` returns ternary codes for the features of a bundle.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Cells(NamedTuple):
 
 
 def _gct(path: Path) -> CohortError:
-    """Return the error for a GCT file, which has a row for each gene instead of each patient."""
+    """Return the error for a file in GCT format, which has one row for each gene instead of one for each patient."""
     step = "leave out its first two lines and the column Description, turn rows and columns around, and save it as .csv"
     return CohortError(Fault(str(path), "a GCT file, with a row for each gene", "a row for each patient", step))
 
@@ -96,8 +96,8 @@ def _gct(path: Path) -> CohortError:
 def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[str] = ()) -> Cells:
     """Return the cells of a table, in file order.
 
-    Only the first column, and columns named in `known` or `others`, are returned. In a Parquet file, an index that
-    pandas recorded counts as the first column.
+    Only the first column, and columns named in `known` or `others`, are returned. If pandas saved an index in a Parquet
+    file, the index counts as the first column.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[s
 def _cells_of(table: CsvTable, first: str, unknown: Sequence[str] = ()) -> Cells:
     """Return the cells of a table with the patients' names in column `first`.
 
-    One `CohortError` lists all faults of the table.
+    All errors in the table are raised as one `CohortError`.
     """
     names = table.columns[first]
     twice = (name_column(table, first) >= 0) & pd.Series(names, dtype=object).duplicated(keep=False).to_numpy()
@@ -159,14 +159,14 @@ def numbers_of(
     only: Sequence[float] = (),
     step: str = "",
 ) -> Floats:
-    """Return the given columns as numbers, and record invalid cells as faults in `cells.table`.
+    """Return the given columns as numbers, and record invalid cells as errors in `cells.table`.
 
-    If one or two rows contain only words, such as units or a second header, each such row is recorded as one fault. The
-    other invalid cells of each column are together recorded as one fault.
+    If one or two rows contain only words, such as units or a second header, each such row is reported as one error. All
+    other invalid cells of a column are reported together as one error.
 
     Parameters
     ----------
-    expected : expected value, for the text of a fault
+    expected : expected value, for the error message
     only : allowed numbers; by default any finite number
     step : advice on an invalid cell; by default it depends on the cell's text
 
@@ -205,7 +205,7 @@ def numbers_of(
 def labels_of(cells: Cells, columns: Sequence[str]) -> pd.DataFrame:
     """Return the labels (0, 1 or NaN) as a table of patients x entities.
 
-    Invalid labels are recorded as faults in `cells.table`.
+    Invalid labels are recorded as errors in `cells.table`.
     """
     step = "code the label as 0 and 1, in a column for each entity"
     values = numbers_of(cells, columns, "0, 1 or nothing", only=(0.0, 1.0), step=step)
@@ -213,9 +213,10 @@ def labels_of(cells: Cells, columns: Sequence[str]) -> pd.DataFrame:
 
 
 def by_entity(columns: Sequence[str]) -> str:
-    """Return advice on label columns whose names are not entities.
+    """Return advice to the user on label columns that are not named after entities.
 
-    If only one label column is given, the column may contain entity names as values.
+    A single label column is assumed to contain the names of entities. The advice is then to write one column for each
+    entity.
     """
     if len(columns) != 1:
         return "name one column for each entity"
@@ -235,10 +236,10 @@ def nearest_column(name: str, columns: Sequence[str]) -> str:
 
 
 def check_alike(columns: Iterable[object], names: Sequence[str], bundle: Bundle, where: str | Path) -> None:
-    """Raise a `CohortError` if a column has a variant of the name of a missing feature or entity.
+    """Raise a `CohortError` if a column name is a variant of the name of a missing feature or entity.
 
-    A variant of a name differs in case or blanks, or is a display name or an alias. Without the error, the values of
-    the misnamed column would be ignored.
+    A variant differs from the name only in case or blanks, or is a display name or an alias. Without this check, the
+    values of a misnamed column would be ignored silently.
 
     Parameters
     ----------
@@ -284,8 +285,9 @@ def read_names(path: Path) -> list[str]:
 def _doubt_of_names(path: Path, cells: Cells) -> str:
     """Return a warning if the first column may not contain the patients' names, else an empty text.
 
-    A warning is given if the first column contains numbers and its name does not look like an identifier. A
-    `CohortError` is raised if another column has a name like `id`, or if the numbers have decimals.
+    The first column is doubtful if it contains numbers and its name does not look like an identifier. A `CohortError`
+    is raised if, in addition, the numbers have decimals or another column has a name like `id`. No warning is given for
+    consecutive numbers, or for a column without a name.
     """
     numbers = np.array([number(text) for text in cells.names])
     nameless = not cells.first.strip() or cells.first.startswith(("__index_level_", "Unnamed: "))
@@ -337,9 +339,9 @@ def _step(text: str) -> str:
 
 
 class GivenTable(NamedTuple):
-    """A cohort that was read from a table or a folder, together with a bundle.
+    """A cohort that was read from a table or a folder, and a bundle with the same features as the cohort.
 
-    Bundle and cohort are restricted to their common features. Patients are sorted by name.
+    The patients are sorted by name.
 
     Parameters
     ----------
@@ -363,25 +365,25 @@ class GivenTable(NamedTuple):
     doubt: str = ""
 
     def frame(self) -> pd.DataFrame:
-        """Return the ternary codes as a table of patients x features, float64 -1, 0 or 1.
+        """Return the ternary codes (-1, 0 or 1) as a float64 table of patients x features.
 
-        NaN marks a value that was not measured.
+        A value that was not measured is NaN.
         """
         values = np.where(self.measured, self.cohort.values, np.nan)
         return pd.DataFrame(values, index=list(self.cohort.patients), columns=list(self.cohort.features))
 
 
 def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> GivenTable:
-    """Read patients from a table or a cohort folder, and return their values of a bundle's features.
+    """Read patients from a table or a cohort folder, and return their values for the features of a bundle.
 
-    The first column of a table names the patients. The column of a feature contains -1, 0, 1, or an empty cell if the
-    feature was not measured. Columns that are not features of the bundle are ignored. A feature without a column is an
-    error, unless `drop_missing` is set or the cohort folder records that the feature was dropped. Dropped features are
-    removed from the bundle too (decisions.md D3).
+    The first column of a table contains the patients' names. The column of a feature contains -1, 0 or 1, and an empty
+    cell if the feature was not measured. Columns that are not features of the bundle are ignored. If a feature of the
+    bundle has no column, a `CohortError` is raised, unless `drop_missing` is True or `cohort.yaml` in the folder lists
+    the feature as dropped. A feature without a column is also removed from the returned bundle (decisions.md D3).
 
     Raises
     ------
-    CohortError : all faults, each with file, row and column.
+    CohortError : all errors, each with file, row and column.
 
     """
     if path.is_dir():
@@ -426,10 +428,11 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
 
 
 def read_labels(path: Path, given: GivenTable) -> GivenTable:
-    """Return a copy of `given` with the labels that a CSV file contains.
+    """Return a copy of `given` with the labels in a table.
 
-    The first column of the CSV file names the patients, and each other column contains the labels of one entity. Labels
-    are 0, 1 or empty. Columns that are not entities are ignored. A patient without a row in the file has no label.
+    The first column of the table contains the patients' names, and each other column contains the labels of one entity.
+    Each label is 0, 1 or an empty cell. Columns that are not named after entities are ignored. A patient without a row
+    in the table has no label.
     """
     cells = read_cells(path, "entity", given.bundle.entities)
     if not cells.columns:

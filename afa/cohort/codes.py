@@ -1,6 +1,7 @@
-"""Find numbers, such as -9 and 999, that encode *not measured* in a table.
+"""Find numbers in a table, such as -9 and 999, that stand for *not measured*.
 
-Codes are declared in `features.csv`, or recognised by their digits or by a gap to all other values.
+Such a number, called a code, is declared in `features.csv`, or is recognised by its digits or by its distance from all
+other values.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ MOST_CODES = 3
 
 
 class Apart(NamedTuple):
-    """Values of a column that are far from all other values.
+    """Extreme values of a column, which are far from all other values of the column.
 
     Parameters
     ----------
@@ -50,7 +51,7 @@ class Apart(NamedTuple):
 
 
 def without_codes(cells: Cells, features: Features) -> Cells:
-    """Return the cells after emptying each cell whose number `features.csv` declares as a code for *not measured*."""
+    """Return the cells, with an empty text in place of each number that `features.csv` declares as *not measured*."""
     columns = dict(cells.columns)
     for name, codes in zip(features.names, features.missing_codes, strict=True):
         if codes and name in columns:
@@ -63,7 +64,7 @@ def without_codes(cells: Cells, features: Features) -> Cells:
 def looks_like_code(values: npt.ArrayLike) -> Bools:
     """Return True for each number that is a common code for *not measured*.
 
-    Common codes are -1, -9, 77, 888, 97, 98, 99 and 998.
+    Common codes are, for example, -1, -9, 77, 888, 97, 98, 99 and 998.
 
     Parameters
     ----------
@@ -80,10 +81,10 @@ def looks_like_code(values: npt.ArrayLike) -> Bools:
 
 
 def repeated_outside(values: Floats, span: Span, *, closed: bool) -> tuple[Bools, Bools]:
-    """Split the numbers outside a feature's span into codes for *not measured* and possible measurements.
+    """Classify each number outside a feature's range `span` as a code for *not measured* or as a measurement.
 
-    If `closed` is True, every number outside the span is a code. If `closed` is False, a number outside the span is a
-    code if it looks like a code or occurs at least `REPEATED` times.
+    If `closed` is True, every number outside `span` is a code. If `closed` is False, a number outside `span` is a code
+    only if `looks_like_code` is True or the number occurs at least `REPEATED` times.
 
     Parameters
     ----------
@@ -104,12 +105,12 @@ def repeated_outside(values: Floats, span: Span, *, closed: bool) -> tuple[Bools
 
 
 def apart(values: Floats, span: Span | None = None) -> list[Apart]:
-    """Return groups of extreme values of a column that may be codes for *not measured*.
+    """Return the groups of extreme values in a column that may be codes for *not measured*.
 
     Negative numbers are reported if all of them look like codes. The smallest or largest numbers are reported if the
-    gap to all other numbers is wider than the range of the others. If the numbers are repeated and look like codes, a
-    gap of half that range is enough. Zero counts and values at a detection limit are not reported, because the gap
-    beside these values is small. A number at an end of `span` is never reported.
+    gap between them and the other numbers is wider than the range of the other numbers. For repeated numbers that look
+    like codes, a gap of half the range of the other numbers is enough. Counts of 0 and values at a detection limit are
+    not reported, because they are close to other values. A group that contains an end of `span` is never reported.
 
     Parameters
     ----------
@@ -131,7 +132,8 @@ def apart(values: Floats, span: Span | None = None) -> list[Apart]:
 def _below_zero(found: Floats, counts: npt.NDArray[np.intp]) -> int:
     """Return the number of distinct values below 0 if all of them look like codes, else 0.
 
-    The result is also 0 if fewer than `LEAST_OTHERS` other values remain.
+    The result is also 0 if there are more than `MOST_CODES` distinct values below 0, if fewer than `LEAST_OTHERS` other
+    values remain, or if only one cell is below 0 and its value is above -99.
     """
     size = int((found < 0).sum())
     coded = size and size <= MOST_CODES and looks_like_code(found[:size]).all()

@@ -1,4 +1,4 @@
-"""Define a cohort (patients' ternary profiles and phenotype labels), and read and write the cohort's folder."""
+"""Define a cohort (ternary values and phenotype labels of patients), and read and write the folder of a cohort."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Cohort:
 
 
 def label_counts(label: pd.Series[int]) -> dict[str, int]:
-    """Return the number of patients with label 1, with label 0 and without a label."""
+    """Return three numbers of patients: with label 1, with label 0 and without a label."""
     positive, negative = (int((label == value).sum()) for value in (1, 0))
     return {"positive": positive, "negative": negative, "missing": int(label.isna().sum())}
 
@@ -85,7 +85,7 @@ def label_counts(label: pd.Series[int]) -> dict[str, int]:
 def write_cohort(cohort: Cohort, folder: str | Path) -> None:
     """Write a cohort to a folder, completely or not at all.
 
-    The folder contains `cohort.yaml` and Parquet files. Equal cohorts give files with equal bytes.
+    The folder contains `cohort.yaml` and Parquet files. The same cohort always gives the same bytes.
     """
     values = pd.DataFrame(cohort.values, index=list(cohort.patients), columns=list(cohort.features))
     write_cohort_tables(cohort.name, values, cohort.labels, cohort.provenance, folder, controls=cohort.controls)
@@ -121,7 +121,8 @@ def write_cohort_tables(
 def write_codes(codes: Mapping[float, pd.DataFrame], path: str | Path) -> None:
     """Write the ternary codes of one cohort at several thresholds to one Parquet table.
 
-    The columns of the table are the patient, the features and the threshold.
+    The table has one row for each patient and threshold. The columns are the patient's name, the features and the
+    threshold.
     """
     parts = [
         table.rename_axis(PATIENT).reset_index().assign(**{THRESHOLD: threshold}) for threshold, table in codes.items()
@@ -131,10 +132,10 @@ def write_codes(codes: Mapping[float, pd.DataFrame], path: str | Path) -> None:
 
 
 def with_code(cohort: Cohort, path: str | Path, threshold: float) -> Cohort:
-    """Return the cohort with ternary codes that were computed with another threshold.
+    """Return a copy of the cohort with the ternary codes of another encoding threshold.
 
-    The codes are read from a table that `write_codes` wrote. Other patients or features than in the cohort raise a
-    `CohortError`.
+    The codes are read from a table that `write_codes` wrote. If patients or features of the table differ from those of
+    the cohort, a `CohortError` is raised.
     """
     whole = pd.read_parquet(path)
     table = whole[whole[THRESHOLD] == threshold].set_index(PATIENT).drop(columns=THRESHOLD)
@@ -148,10 +149,11 @@ def with_code(cohort: Cohort, path: str | Path, threshold: float) -> Cohort:
 
 
 def load_cohort(folder: str | Path) -> Cohort:
-    """Read a cohort from its folder. One `CohortError` lists all faults of the folder's files.
+    """Read a cohort from its folder. All errors in the folder's files are raised as one `CohortError`.
 
-    Only `name` is required in `cohort.yaml`. If `cohort.yaml` contains digests, the Parquet files must match the
-    digests. The tables of labels and features must contain the same patients, but the order of the patients may differ.
+    The only required key in `cohort.yaml` is `name`. If `cohort.yaml` contains SHA-256 digests, the Parquet files must
+    match the digests. The tables of labels and features must contain the same patients, but the order of the patients
+    may differ.
     """
     folder, files = Path(folder), (FEATURES_FILE, LABELS_FILE, CONTROLS_FILE)
     faults: list[Fault] = []
@@ -191,8 +193,8 @@ def _read_card(path: Path, faults: list[Fault]) -> dict[str, Any]:
 def _read_table(path: Path, faults: list[Fault]) -> pd.DataFrame | None:
     """Return the table of a Parquet file, indexed by its `patient` column.
 
-    If the file cannot be read or has no complete `patient` column, a fault is recorded and the result is None. Metadata
-    of other libraries, such as an index of pandas, are ignored.
+    If the file cannot be read or has no complete `patient` column, an error is appended to `faults` and the result is
+    None. Metadata that libraries such as pandas add to the file are ignored.
     """
     step = "write it with a `patient` column and one column per "
     step += "feature" if path.name == FEATURES_FILE else "labelled entity (none, where nothing is known)"
@@ -224,7 +226,7 @@ def parquet_table(
 
     A column of any type other than numbers or text raises a `CohortError`.
 
-    The unpacked size that the file's metadata state must not exceed `largest_unpacked` GB.
+    The file's metadata state the unpacked size, which must not exceed `largest_unpacked()` GB.
 
     Parameters
     ----------
@@ -278,7 +280,7 @@ def _name_faults(names: Sequence[str] | pd.Index[str], where: str, kind: str) ->
 def _faults(
     values: pd.DataFrame | None, labels: pd.DataFrame | None, controls: pd.DataFrame | None, places: Sequence[str]
 ) -> Iterator[Fault]:
-    """Yield the faults in names and values of a cohort's tables."""
+    """Yield the errors in the names and values of a cohort's tables."""
     controls = None if controls is None or not len(controls) else controls
     for table, where, kinds, allowed in (
         (values, places[0], ("patient", "feature"), (-1, 0, 1)),
@@ -303,7 +305,7 @@ def _faults(
 
 
 def _value_faults(table: pd.DataFrame, where: str, allowed: tuple[int, ...]) -> Iterator[Fault]:
-    """Yield one fault for each column with a value that is not allowed. Labels may be missing."""
+    """Yield one error for each column that contains an invalid value. Labels may be missing."""
     blank = -1 not in allowed
     step = "encode the values against the controls first" if not blank else "use 0, 1, or leave it empty"
     expected = ", ".join(map(str, allowed)) + (" or missing" if blank else "")

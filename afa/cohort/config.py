@@ -1,4 +1,4 @@
-"""Settings of a cohort: its series, its samples and controls, and the rule for each label."""
+"""Define the settings of a cohort: GEO series, selection of samples, controls, and one rule for each label."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ class Derived(Strict):
 class OnePer(Strict):
     """Rule that keeps one sample for each value of the characteristic `key`.
 
-    The sample that ranks first by `prefer`, and then by the smallest number in `then`, is kept.
+    Samples are ranked by `prefer`, and ties are broken by the smallest number in the characteristic `then`. The first
+    sample is kept.
     """
 
     key: str
@@ -104,7 +105,7 @@ class OnePer(Strict):
 class Selection(Strict):
     """Steps that select samples of a series.
 
-    All steps apply to patients and controls, in the order of the fields.
+    The steps are applied in the order of the fields, to patients and controls alike.
     """
 
     derive: dict[str, Derived] = Field(default_factory=dict)
@@ -118,7 +119,7 @@ class Selection(Strict):
 
 
 class Group(Strict):
-    """Group of the samples whose characteristic `key` has one of the `values`."""
+    """Group of all samples whose characteristic `key` has one of the values in `values`."""
 
     key: str
     values: Values
@@ -127,8 +128,8 @@ class Group(Strict):
 class LabelRule(Strict):
     """Rule that derives the label of one phenotype from one sample characteristic.
 
-    The rule is a threshold, or lists the values that mean label 1 and label 0. A value in neither list means a missing
-    label.
+    The rule is either a threshold, or two lists of the values that mean label 1 and label 0. If a sample's value is in
+    neither list, the sample has no label.
     """
 
     key: str
@@ -191,7 +192,7 @@ class CohortConfig(Strict):
 
 
 def load_cohort_config(path: str | Path) -> CohortConfig:
-    """Read and validate one cohort file. One `ConfigError` lists all faults."""
+    """Read and validate one cohort file. All errors in the file are raised as one `ConfigError`."""
     return load_model(path, CohortConfig)
 
 
@@ -286,7 +287,7 @@ TEMPLATE = Path(__file__).with_name("template.txt")
 def write_template(name: str, folder: Path) -> Path:
     """Write the template of a new cohort file to `<folder>/<name>.yaml`.
 
-    An invalid name or existing file is a `ConfigError`.
+    If the name is invalid or the file exists, a `ConfigError` is raised.
     """
     path = folder / f"{name}.yaml"
     if not name.replace("-", "").replace("_", "").isalnum() or not name.islower():

@@ -1,4 +1,4 @@
-"""Describe the file formats of programs that count reads.
+"""Describe the output formats of programs that count the sequencing reads of each gene.
 
 The module `afa.cohort.expression` reads files in these formats.
 """
@@ -78,7 +78,7 @@ _WORD_OF_IDS = re.compile(
 
 
 def counter_of(names: Collection[str]) -> Counter | None:
-    """Return the read-counting program whose columns are all among `names`, or None."""
+    """Return the format of the read-counting program whose columns are all in `names`, or None if no program fits."""
     for counter in COUNTERS:
         if {counter.gene, *filter(None, counter.values.values()), *counter.others} <= set(names):
             return counter
@@ -86,10 +86,9 @@ def counter_of(names: Collection[str]) -> Counter | None:
 
 
 def is_gene(row_id: str) -> bool:
-    """Return True unless the row id marks a row that is not a gene.
+    """Return False if a row id is known not to be the id of a gene, else True.
 
-    Examples of ids that are not genes are `__no_feature` (a summary row) and `ERCC-00002` (RNA added by the
-    laboratory).
+    The result is False, for example, for `__no_feature` (a summary row) and `ERCC-00002` (RNA added by the laboratory).
     """
     return _NO_GENE.fullmatch(row_id) is None
 
@@ -102,8 +101,8 @@ def is_transcript(row_id: str) -> bool:
 def without_version(row_id: str) -> str:
     """Return an Ensembl id without its version: `ENSG00000169429.11` becomes `ENSG00000169429`.
 
-    Ids such as `ENSG00000182378.13_PAR_Y`, a gene's second copy on the Y chromosome, are unchanged and remain separate
-    rows.
+    An id such as `ENSG00000182378.13_PAR_Y` marks the copy of a gene on the Y chromosome. Such an id is returned
+    unchanged, so that the copy remains a separate row.
     """
     found = _VERSIONED.fullmatch(row_id)
     return found[1] if found else row_id
@@ -130,7 +129,7 @@ def gene_of(row_id: str, kind: RowIds, known: Mapping[str, str]) -> str | None:
 def names_ids(name: str) -> bool:
     """Return True if a column name suggests that the column contains gene ids.
 
-    Column names of gene ids are, for example, an empty name, `Gene`, `gene_id` and `Hugo_Symbol`.
+    Names that suggest gene ids are, for example, the empty name, `Gene`, `gene_id` and `Hugo_Symbol`.
     """
     words = re.split(r"[^a-z0-9]+", name.lower())
     return not name.strip() or any(map(_WORD_OF_IDS.fullmatch, words))
@@ -139,7 +138,8 @@ def names_ids(name: str) -> bool:
 def is_header(fields: Sequence[str]) -> bool:
     """Return True if the first line of a table is a header.
 
-    A line is a header if neither the second nor the last cell of the line is a value. Because samples may be named 1, 2
-    and 3, a line is also a header if its first cell names a column of gene ids. `NA` and similar texts count as values.
+    A line is a header if neither the second nor the last cell of the line is a value. A line is also a header if its
+    first cell is a usual name for a column of gene ids, because samples may be named 1, 2 and 3. `NA` and other texts
+    for a missing value count as values.
     """
     return names_ids(fields[0]) or not (_VALUE.fullmatch(fields[1]) or (fields[-1] and _VALUE.fullmatch(fields[-1])))

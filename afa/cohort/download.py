@@ -1,8 +1,8 @@
-"""Download one file over HTTP, so that the target is either complete and correct, or unchanged.
+"""Download one file over HTTP. If the download fails, the target file is unchanged.
 
-GEO could not be reached when this module was written. The module was tested with local servers that imitate the
-failures of public servers. A broken transfer is not resumed, so each attempt starts at the first byte. Every failure of
-an attempt raises a `ReplyError`, which records whether another attempt may succeed.
+GEO could not be reached when this module was written. Therefore, the module was tested with local servers that imitate
+the failures of public servers. A broken transfer is not resumed, so each attempt starts at the first byte. If a
+transfer fails, a `ReplyError` states whether another attempt may succeed.
 """
 
 from __future__ import annotations
@@ -44,11 +44,12 @@ def download(
 ) -> Path:
     """Download `url` to `target` and return `target`.
 
-    An existing complete file with the right hash is not downloaded again. Lost connections, truncated replies and the
-    statuses 408, 425, 429 and 5xx are retried up to `retries` times. Waits begin at `backoff` seconds and double with
-    each retry. The Retry-After header of a reply replaces the computed wait. No wait is longer than `LONGEST_WAIT`, and
-    each wait is logged as a warning. Several processes may download to the same folder, because each process writes its
-    own temporary file and renames it. Temporary files of killed processes are removed.
+    If `target` already exists, is complete and has the expected hash, nothing is downloaded. After a lost connection, a
+    truncated reply or an HTTP status 408, 425, 429 or 5xx, the download is attempted again, up to `retries` times. The
+    first wait between attempts is `backoff` seconds, and each further wait is twice as long. If the reply has a
+    Retry-After header, the wait is taken from the header instead. No wait is longer than `LONGEST_WAIT`, and each wait
+    is logged as a warning. Several processes may download to the same folder, because each process writes its own
+    temporary file and renames it. Temporary files of killed processes are removed.
 
     Parameters
     ----------
@@ -106,7 +107,7 @@ def check_intact(path: Path, sha256: str | None = None, step: str = "") -> str:
 
 
 def attempt(url: str, target: Path, sha256: str | None, timeout: float, clock: Clock, left: float) -> None:
-    """Make one attempt to download a file, check the file and rename it to `target`.
+    """Download a file in one attempt, check the file, and rename it to `target`.
 
     Parameters
     ----------
@@ -130,7 +131,7 @@ def attempt(url: str, target: Path, sha256: str | None, timeout: float, clock: C
     found = f"no whole file in the {left:.3g} seconds that were left"
     late = ReplyError(found, "the whole file", f"check the speed of the network; {BY_HAND}")
     with atomic_file(target) as temporary:
-        # At the deadline the file is closed, so that the transfer's thread, if still running, fails at its next write.
+        # At the deadline the file is closed, so a transfer thread that is still running fails at its next write.
         with temporary.open("wb") as stream:
             _explained(lambda: within(left, lambda: fetch(url, stream, None), late), reply, clock)
         _check_body(temporary, reply, sha256)
@@ -164,7 +165,7 @@ class _Reply:
 
 
 def _explained(call: Callable[[], None], reply: _Reply, clock: Clock) -> None:
-    """Run `call`, and raise a `ReplyError` in place of the exceptions of pooch, requests and urllib3."""
+    """Run `call`, and convert exceptions of pooch, requests and urllib3 to a `ReplyError`."""
     network = f"check the network and its proxy; {BY_HAND}"
     try:
         call()
@@ -206,7 +207,7 @@ def _check_body(path: Path, reply: _Reply, sha256: str | None) -> None:
     if reply.is_html and size:
         damage = Damage("an HTML page", "the file itself")
     if damage is not None:
-        # If the server announces no length, only a truncated file reveals a lost connection.
+        # If the server states no length, a lost connection can be recognised only by a truncated file.
         again = damage.truncated and length is None
         step = f"open the address in a browser to see what the server says; {BY_HAND}"
         raise ReplyError(damage.found, damage.expected, step, again=again)
@@ -228,7 +229,10 @@ def _reason(error: BaseException) -> str:
 
 
 def _is_cached(target: Path, sha256: str | None) -> bool:
-    """Return True if `target` exists and is intact. A `target` that exists but is not intact is logged as a warning."""
+    """Return True if `target` exists and is intact.
+
+    If `target` exists but is damaged or has another hash, a warning is logged.
+    """
     if not target.exists():
         return False
     target.open("rb").close()  # an OSError here means a disk error; the file may be intact
@@ -241,7 +245,7 @@ def _is_cached(target: Path, sha256: str | None) -> bool:
 
 
 def _disk_fault(target: Path, error: OSError) -> Fault:
-    """Return the fault for an operating-system error in the cache folder."""
+    """Return a `Fault` that describes an operating-system error in the cache folder."""
     expected, step = "a file that can be written in this place", "check the folder and its disk"
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         expected, step = "room to write the file", f"free space on the disk of {target.parent}"

@@ -58,7 +58,7 @@ def read_ensembl(path: str | Path) -> dict[str, tuple[str, ...]]:
 def read_transcripts(path: str | Path) -> dict[str, str]:
     """Read the gene of each transcript from a CSV with the columns `transcript,gene`.
 
-    Versions of Ensembl ids are removed.
+    Version numbers are removed from Ensembl ids.
     """
     pairs = _read_pairs(Path(path), key="transcript", value="gene")
     table: dict[str, str] = {}
@@ -73,11 +73,11 @@ def read_transcripts(path: str | Path) -> dict[str, str]:
 
 
 def symbol_candidates(features: Iterable[str], aliases: Names) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """Return lists of candidate row ids for each feature, the preferred list first.
+    """Return the candidate row ids of each feature, as lists in order of preference.
 
-    The first list contains the feature's symbol. The next lists contain one alias each. The last lists contain the
-    dates into which spreadsheets convert gene symbols (MARCH1 becomes 3/1/2018). A list is used only if the file has no
-    row for any earlier list, because a gene's former symbol can be the present symbol of another gene.
+    The first list contains the feature's symbol. The next lists contain one alias each. The last lists contain dates,
+    because spreadsheets convert some gene symbols to dates (MARCH1 becomes 3/1/2018). A list is used only if the file
+    has no row for any earlier list, because a gene's former symbol can be the present symbol of another gene.
     """
     tiers: dict[str, tuple[tuple[str, ...], ...]] = {}
     for feature in features:
@@ -90,9 +90,10 @@ def symbol_candidates(features: Iterable[str], aliases: Names) -> dict[str, tupl
 def ensembl_candidates(
     features: Iterable[str], aliases: Names, ensembl: Names
 ) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """Return lists of candidate Ensembl ids for each feature, the preferred list first.
+    """Return the candidate Ensembl ids of each feature, as lists in order of preference.
 
-    The first list contains the Ensembl ids of the feature's symbol. Each later list contains the ids of one alias.
+    The first list contains the Ensembl ids of the feature's symbol. Each later list contains the Ensembl ids of one
+    alias.
     """
     return {
         feature: tuple(tuple(ensembl[name]) for name in (feature, *aliases.get(feature, ())) if name in ensembl)
@@ -106,9 +107,9 @@ def row_ids(tiers: Tiers) -> set[str]:
 
 
 def first_tier_present(tiers: Tiers, rows: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return, for each feature, the first list of candidate row ids with at least one id in `rows`.
+    """Return, for each feature, the first list of candidate row ids that contains an id in `rows`.
 
-    A feature without any id in `rows` has an empty tuple.
+    If no candidate row id of a feature is in `rows`, the result for the feature is an empty tuple.
     """
     present = set(rows)
     return {
@@ -162,10 +163,11 @@ def log_values(values: pd.DataFrame, unit: Unit, library_size: pd.Series[float])
 def choose_rows(
     values: pd.DataFrame, candidates: Mapping[str, Sequence[str]], controls: Sequence[str]
 ) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Return the values, (n_features, n_samples), and the id of the row that was read for each feature.
+    """Return the expression values of each feature, and the id of the row from which they were read.
 
-    If several rows are candidates for a feature, the row with the highest mean over `controls` is used. If several rows
-    have the highest mean, the first of these rows is used. Features without a row are excluded.
+    The values have the shape (n_features, n_samples). If several rows are candidates for a feature, the row with the
+    highest mean over `controls` is used. If several rows have the highest mean, the first of these rows is used.
+    Features without a row in `values` are excluded.
 
     Parameters
     ----------
@@ -217,7 +219,7 @@ exactly.
 
 @dataclass(frozen=True)
 class Coding:
-    """Settings of the ternary encoding, either by a test against controls or by distance from the cohort's median.
+    """Settings of the ternary encoding. A value is tested against the controls, or compared with the cohort's median.
 
     Parameters
     ----------
@@ -245,10 +247,10 @@ class Coding:
 def encode(
     values: pd.DataFrame, is_control: npt.ArrayLike, *, test: Test = "empirical", level: float = 0.05
 ) -> pd.DataFrame:
-    """Return the ternary code of every sample against the controls (`eq:ternary-encoding`, decision D1).
+    """Return the ternary code of every sample, by a test against the controls (`eq:ternary-encoding`, decision D1).
 
-    The code is the sign of `x - mu` if `p < level`, else 0, where `mu` is the gene's mean over the controls. Genes with
-    the same value in all controls are tested by `empirical`, whatever `test` is.
+    The code of a value `x` is the sign of `x - mu` if the test gives `p < level`, else 0. Here `mu` is the gene's mean
+    over the controls. For a gene that has the same value in all controls, the test is always `empirical`.
 
     Parameters
     ----------
@@ -283,12 +285,13 @@ def _coded(values: Floats, controls: Floats, test: Test, level: float) -> Codes:
 def encode_controls(
     controls: pd.DataFrame, *, test: Test = "empirical", level: float = 0.05
 ) -> tuple[pd.DataFrame, Test]:
-    """Return the ternary code of every control against the other controls, and the test that was used (decision F9).
+    """Return the ternary code of every control, and the test that was used (decision F9).
 
-    Each control is compared with the mean, spread and ranks of the other controls. For controls, `empirical` therefore
-    needs one control more than for patients. With fewer controls, the predictive `t` test is used. A gene with the same
-    value in all other controls is always tested by `empirical`. If there are too few controls to reach the level, the
-    gene has code 0. With fewer than three controls, the returned code has no columns.
+    Each control is tested against the mean, spread and ranks of the other controls. Therefore, the test `empirical`
+    needs one control more for encoding controls than for encoding patients. If there are too few controls for
+    `empirical`, the test `t` is used instead. For a gene that has the same value in all other controls, the test is
+    always `empirical`. The code of such a gene is 0 if there are too few controls for `p < level`. If there are fewer
+    than three controls, the returned code has no columns.
 
     Parameters
     ----------
@@ -312,11 +315,12 @@ def encode_controls(
 
 
 def encode_by_cohort(values: pd.DataFrame, *, threshold: float = 0.5) -> pd.DataFrame:
-    """Return the ternary code of every patient against all patients. Labels and controls are not used.
+    """Return the ternary code of every patient, by the distance from the median of all patients.
 
-    The code is the sign of `x - median` if the distance exceeds `threshold` robust standard deviations, else 0. A
-    robust standard deviation is 1.4826 times the median absolute deviation. A gene with the same value in more than
-    half the patients has a robust standard deviation of 0, and code 0 for all patients.
+    Labels and controls are not used. The code of a value `x` is the sign of `x - median` if the distance exceeds
+    `threshold` robust standard deviations, else 0. A robust standard deviation is 1.4826 times the median absolute
+    deviation. A gene with the same value in more than half the patients has a robust standard deviation of 0, and code
+    0 for all patients.
 
     Parameters
     ----------
@@ -391,7 +395,7 @@ def _slack(values: Floats) -> Floats:
 
 
 def reach(controls: Floats, test: Test, level: float) -> Floats:
-    r"""Return the largest distance from the controls' mean with `p >= level`, for each gene.
+    r"""Return, for each gene, the largest distance from the controls' mean that is not significant (`p >= level`).
 
     - `empirical`: \[ p = \frac{1 + \#\{c : |c - \mu| \ge |x - \mu|\}}{n + 1} \] the share of controls at least as far
       from the mean, the sample included; distances equal up to rounding count as equal.
@@ -399,7 +403,7 @@ def reach(controls: Floats, test: Test, level: float) -> Floats:
     - `t`: two-sided p of a new value, \( (x - \mu) / (s \sqrt{1 + 1/n}) \), under Student's t with `n - 1` degrees of
       freedom.
 
-    A gene with the same value in all controls is tested by `empirical`, whatever `test` is.
+    For a gene that has the same value in all controls, the test is always `empirical`.
 
     Parameters
     ----------
@@ -412,7 +416,7 @@ def reach(controls: Floats, test: Test, level: float) -> Floats:
     """
     count = controls.shape[1]
     distance = np.sort(np.abs(controls - controls.mean(axis=1, keepdims=True)), axis=1)[:, ::-1]
-    # `allowed` is the number of controls that may be as far from the mean as a sample with p < level.
+    # `allowed` is the number of values, sample included, that may be as far from the mean as a sample with p < level.
     allowed = int(((1.0 + np.arange(count)) / (count + 1.0) < level).sum())
     far = np.full((len(controls), 1), np.inf)
     if allowed:
@@ -444,7 +448,7 @@ def without_spread(controls: Floats) -> Bools:
 
 
 def least_controls(level: float) -> int:
-    """Return the least number of controls with which `empirical` can reach `p < level`, such as 20 at level 0.05."""
+    """Return the smallest number of controls for which `empirical` can give `p < level`. For level 0.05, it is 20."""
     fewest = max(1, math.floor(1.0 / level) - 1)
     while 1.0 / (fewest + 1.0) >= level:
         fewest += 1
@@ -458,11 +462,11 @@ def check_controls(
     of: str = "",
     instead: str = "set `encoding: {test: t}` in the cohort file",
 ) -> None:
-    """Raise a `CohortError` if there are too few controls for the test to reach its level.
+    """Raise a `CohortError` if there are too few controls for the test to give `p < level`.
 
     Parameters
     ----------
-    of : description of the controls, for the fault
+    of : description of the controls, for the error message
     instead : advice other than adding controls
 
     """

@@ -1,10 +1,11 @@
 """Encode a table of numbers with cut points from `features.csv`, from controls, or from the cohort.
 
 Every feature has two cut points. A value `x < low` becomes -1, and a value `x > high` becomes +1. Both comparisons are
-strict. The cut points are the ends of the feature's range in `features.csv`. Without a range, the cut points are
-computed from the controls or the cohort. Empty cells stay empty. If `features.csv` declares a number as a code for *not
-measured*, cells with this number become empty. Units are not guessed, and values are not corrected. Values that
-`features.csv` rules out give errors or warnings (`afa.cohort.codes`).
+strict. If `features.csv` contains a range for the feature, the cut points are the ends of the range. For a feature
+without a range, the cut points are computed from the controls or the cohort. Empty cells stay empty. If `features.csv`
+declares a number as a code for *not measured*, cells with this number become empty. Units are not guessed, and values
+are not corrected. A value outside the values that `features.csv` allows gives an error or a warning
+(`afa.cohort.codes`).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ MARK = "if {} stands for not measured, write it in the column missing of {}"
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """A table of patients, encoded as -1, 0, +1.
+    """A table of patients whose values are encoded as -1, 0, +1, and the cut points of the encoding.
 
     Parameters
     ----------
@@ -93,7 +94,7 @@ def encode(
     level: float = 0.05,
     threshold: float = 0.5,
 ) -> pd.DataFrame:
-    """Return the ternary code of a table of patients (`docs/decisions.md`, D1).
+    """Return a table of patients with every value encoded as -1, 0 or +1 (`docs/decisions.md`, D1).
 
     Parameters
     ----------
@@ -123,8 +124,8 @@ def encode(
 
     Warns
     -----
-    UserWarning : a feature has numbers that may mean *not measured*, has nearly all values beyond one cut point (as in
-        another unit), or has no value in any patient.
+    UserWarning : a feature has numbers that may mean *not measured*, has nearly all values beyond one cut point
+        (perhaps the unit is wrong), or has no value in any patient.
 
     Examples
     --------
@@ -207,7 +208,7 @@ def encode_cells(
     where: Path | str,
     dictionary: str = DICTIONARY,
 ) -> Encoded:
-    """Encode the cells of a table of patients. One `CohortError` lists all faults of columns and values.
+    """Encode the cells of a table of patients. All errors in columns and values are raised as one `CohortError`.
 
     Parameters
     ----------
@@ -265,8 +266,8 @@ def encode_cells(
 def _looks_encoded(values: Floats, code: pd.DataFrame, features: Features) -> bool:
     """Return True if the table seems to be encoded already.
 
-    A table seems encoded if all numbers of features with cut points are -1, 0 or 1, both -1 and 1 occur, and encoding
-    would change a number.
+    Only features that have a range in `features.csv` and are not binary are considered. The table seems encoded if
+    these features contain only -1, 0 and 1, if both -1 and 1 occur, and if encoding would change a number.
 
     Parameters
     ----------
@@ -282,7 +283,7 @@ def _looks_encoded(values: Floats, code: pd.DataFrame, features: Features) -> bo
 
 
 def _doubts(cells: Cells, features: Features, values: Floats, dictionary: str) -> list[str]:
-    """Record a fault for each value that `features.csv` rules out.
+    """Record an error for each value that is an undeclared code for *not measured*.
 
     Return one line of text on each group of doubtful values.
 
@@ -320,9 +321,9 @@ def _doubts(cells: Cells, features: Features, values: Floats, dictionary: str) -
 def write_encoded(encoded: Encoded, path: str | Path) -> Path:
     """Write the ternary codes as CSV, TSV or Parquet, and the cut points to a second file.
 
-    Return the path of the file of cut points. The cut points of `<name>.csv` are in `<name>.cuts.csv`. Either both
-    files are written, or neither. An existing table without a `.cuts.csv` file was not written by this function. Such a
-    table is kept, and a `ConfigError` is raised.
+    The cut points of `<name>.csv` are written to `<name>.cuts.csv`, and the path of this file is returned. Either both
+    files are written, or neither. If the table exists but its `.cuts.csv` file does not, a `ConfigError` is raised,
+    because this function did not write the existing table.
     """
     path = Path(path)
     cuts = path.with_name(f"{path.stem}.cuts.csv")
@@ -342,9 +343,10 @@ def write_encoded(encoded: Encoded, path: str | Path) -> Path:
 def _cut_points(
     patients: Floats, controls: Floats, features: Features, coding: Coding
 ) -> tuple[Floats, Floats, list[str]]:
-    """Return three results for each feature: the cut points `low` and `high`, (n_features,), and their source.
+    """Return the low and the high cut point of each feature, and the source of each feature's cut points.
 
-    If low or high values of a feature cannot occur, the cut point is NaN.
+    The source is `binary`, `range`, `cohort` or `controls`. A cut point is NaN if no value of the feature can lie
+    beyond it.
     """
     low, high = features.low.copy(), features.high.copy()
     high[features.is_binary] = 0.5
@@ -359,7 +361,7 @@ def _cut_points(
         else:
             column = controls[:, place]
             known = column[np.isfinite(column)]
-            # A value beyond the cut points is significant in the test of `afa.cohort.encode`.
+            # A value is beyond the cut points if the test in `afa.cohort.encode` finds it significant.
             test = "empirical" if len(known) and without_spread(known[None])[0] else coding.test
             instead = "give cut points in features.csv, set the test t"
             check_controls(len(known), test, coding.level, f" with a value of {visible(name)}", instead)
@@ -371,7 +373,7 @@ def _cut_points(
 def _coded(
     values: Floats, low: Floats, high: Floats, features: Features, names: npt.NDArray[np.object_]
 ) -> pd.DataFrame:
-    """Return the ternary codes of values with given cut points, (rows, features) Int8. Missing values stay missing."""
+    """Return the ternary codes of values for given cut points, as an Int8 table. Missing values stay missing."""
     code = np.zeros(values.shape, dtype=np.int8)
     with np.errstate(invalid="ignore"):
         code[values < low] = -1
@@ -385,9 +387,10 @@ def _coded(
 
 
 def _without_themselves(values: Floats, coding: Coding) -> pd.DataFrame:
-    """Return the code of each control against the other controls that have a value, (controls, features) Int8.
+    """Return the ternary code of each control, by a test against the other controls that have a value.
 
-    The code of a control is missing if fewer than two other controls have a value.
+    The result is an Int8 table of controls x features. The code of a control is missing if the control has no value or
+    if fewer than two other controls have a value.
 
     Parameters
     ----------
