@@ -448,7 +448,10 @@ def without_spread(controls: Floats) -> Bools:
 
 
 def least_controls(level: float) -> int:
-    """Return the smallest number of controls for which `empirical` can give `p < level`. For level 0.05, it is 20."""
+    """Return the smallest number of controls for which `empirical` can give `p < level`.
+
+    For level 0.05, the number is 20.
+    """
     fewest = max(1, math.floor(1.0 / level) - 1)
     while 1.0 / (fewest + 1.0) >= level:
         fewest += 1

@@ -1,9 +1,10 @@
 """Read the expression values of a series.
 
 The values are in one table of genes x samples, or in a tar archive with one file for each sample. A table is read in
-blocks, so that memory holds only one block and the wanted rows. The cells of a table may be separated by tabs, commas,
-semicolons or single spaces. The header may lack the name of the first column, as in files of R's `write.table`. Members
-of GEO's `<series>_RAW.tar` are read one at a time and are not extracted, so that no member name becomes a path on disk.
+blocks, so that only one block and the requested rows are in memory. The cells of a table may be separated by tabs,
+commas, semicolons or single spaces. The header may lack the name of the first column, as in files that R's
+`write.table` writes. The members of GEO's archive `<series>_RAW.tar` are read one at a time, and are never extracted to
+paths on the disk.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def read_gene_matrix(
     gene_column: str | None = None,
     transcripts: Mapping[str, str] | None = None,
 ) -> Expression:
-    """Read the columns of the given samples from a genes x samples table, gzip or plain.
+    """Read the columns of the given samples from a table of genes x samples, which may be compressed with gzip.
 
     Parameters
     ----------
@@ -125,7 +126,7 @@ def read_gene_matrix(
         raise CohortError(Fault(where, found, "a header and at least one row", "check that it is the series' table"))
     gene = 0 if gene_column is None else _place(where, gene_column, layout, "gene_column")
     position, notes = _positions(where, column_of, layout, gene)
-    # Columns are read in file order, because converting a block of GSE193677 in sample order takes four times as long.
+    # Columns are read in file order, because reading a block of GSE193677 in sample order takes four times as long.
     in_file_order = sorted(position.values())
     to_samples = np.searchsorted(in_file_order, list(position.values()))
     columns = [layout.names[place] for place in in_file_order]
@@ -252,14 +253,15 @@ def _records(head: Sequence[str], separator: str) -> _Records:
 def _fits(records: _Records) -> bool:
     """Return True if the first two rows have compatible numbers of fields.
 
-    The second row must have at least two fields. The first row must have the same number of fields, or one fewer.
+    The second row must have at least two fields. The first row must have as many fields as the second row, or one
+    fewer.
     """
     widths = [*map(len, records.rows)]
     return not records.fault and widths[-1:] > [1] and widths[-1] - widths[0] in {0, 1}
 
 
 def _head(where: str, opened: Opened) -> tuple[str, int, list[str]]:
-    """Return three results: the last `#` line above the table, the number of lines above it, and its first lines."""
+    """Return the last `#` line above the table, the number of lines above the table, and the table's first lines."""
     comment, above, size = "", 0, 0
     head: list[str] = []
     with reading(where), opened() as stream, io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="") as text:
@@ -292,7 +294,10 @@ def _all_numbers(cells: Sequence[str]) -> bool:
 
 
 def _place(where: str, name: str, layout: _Layout, key: str) -> int:
-    """Return the index of the column `name`. The cohort's file names this column in the setting `key`."""
+    """Return the index of the column `name`.
+
+    The argument `key` is the setting of the cohort's file that contains `name`, for the error message.
+    """
     if name not in layout.names:
         found, expected = f"no column {quoted(name)}", f"one of {', '.join(filter(None, layout.names[:12]))}"
         raise CohortError(Fault(f"{where}, header", found, expected, f"correct `{key}` in the cohort's file"))
@@ -307,7 +312,7 @@ _FILE_ENDING = re.compile(
 
 
 def _names_within(column: str) -> set[str]:
-    """Return the possible sample names in a column name: the name without folders and endings, and its accession."""
+    """Return the sample names that a column name may contain: the name without folders and endings, or an accession."""
     accessions = set(_ACCESSION.findall(column))
     name = re.split(r"[/\\]", column)[-1]
     while (shorter := _FILE_ENDING.sub("", name)) not in {"", name}:
@@ -354,7 +359,7 @@ def _positions(
 
 
 class _Genes:
-    """Mapping of the row ids of a file to genes."""
+    """Object that maps the row ids of a file to genes, and records which rows are unusual."""
 
     def __init__(self, wanted: Collection[str], row_ids: RowIds, transcripts: Mapping[str, str]) -> None:
         self.wanted, self.row_ids, self.transcripts = frozenset(wanted), row_ids, transcripts
@@ -366,7 +371,7 @@ class _Genes:
     def read(self, where: str, row_ids: Sequence[str], row_of: dict[str, str]) -> list[str | None]:
         """Return the gene of each row, or None for a row that is not a gene.
 
-        Rows with two versions of one wanted gene raise a `CohortError`.
+        If two rows have the same wanted gene under different versions of its id, a `CohortError` is raised.
 
         Parameters
         ----------
@@ -395,7 +400,7 @@ class _Genes:
         return names
 
     def notes(self, where: str) -> list[str]:
-        """Return notes on excluded rows. A file without a row of a gene raises a `CohortError`."""
+        """Return notes on excluded and summed rows. If no row of the file is a gene, a `CohortError` is raised."""
         if not self.first:
             found, step = f"no row of a gene, but {few(self.left_out)}", "check that the file has the values of genes"
             raise CohortError(Fault(where, found, "a row for each gene", step))
@@ -411,9 +416,9 @@ class _Genes:
 
 
 class _Scale:
-    """Check that the values of a file fit their unit.
+    """Object that checks whether the values of a file fit the file's unit.
 
-    Counts must not be negative or look like logarithms. Logarithms must not look like counts.
+    Counts must not be negative or look like logarithms. Values in log2 units must not look like counts.
     """
 
     def __init__(self, unit: Unit) -> None:
@@ -470,9 +475,9 @@ class _Scale:
 def _blocks(
     where: str, opened: Opened, layout: _Layout, gene: int, read: Sequence[int]
 ) -> Iterator[tuple[list[str], Floats]]:
-    """Yield the row ids and the values, (rows, samples), of one block of lines after another.
+    """Read a table in blocks of lines, and yield the row ids and the values of each block.
 
-    A `CohortError` names the first invalid cell.
+    The values have the shape (rows, samples). If a cell is invalid, a `CohortError` names the first invalid cell.
 
     Parameters
     ----------
@@ -502,7 +507,7 @@ def _blocks(
 
 
 def _wrong_cell(where: str, stream: BinaryIO, layout: _Layout, gene: int, read: Sequence[int]) -> Fault:
-    """Find the first invalid line or cell with Python's CSV reader, and return the fault."""
+    """Find the first invalid line or cell with Python's CSV reader, and return a `Fault` that describes the error."""
     width, number = len(layout.names), layout.skip
     with io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="") as text:
         lines = iter(lambda: text.readline(LONGEST_LINE), "")
@@ -541,7 +546,7 @@ def _step(cell: str) -> str:
 
 
 def endless(where: str) -> Fault:
-    """Return the fault for values that are finite but have an infinite sum."""
+    """Return a `Fault` for finite values whose sum is infinite."""
     step = f"look for cells that are no values of expression, and correct them {_COPY}"
     return Fault(where, "values whose sum is not finite", "numbers of a sensible size", step)
 
@@ -565,8 +570,8 @@ def read_sample_files(
 ) -> Expression:
     """Read the files of the given samples from a tar archive. Archived files of other samples are skipped.
 
-    The result has the rows of the first sample's file. If a file has the rows in another order, the file's values are
-    matched by row id.
+    The result has the rows of the first sample's file, in the same order. If the rows of a later file are in a
+    different order, the values are matched by row id.
 
     Parameters
     ----------
@@ -608,7 +613,7 @@ def read_sample_files(
         elif not member.ids.equals(ids):
             column = _in_order(where, member.ids, column, ids)
         values[sample] = column[chosen]
-        # The sum is in file order, as for a table of genes x samples, so that both layouts give equal library sizes.
+        # Values are summed in file order, as in `read_gene_matrix`, so that both layouts give equal library sizes.
         with np.errstate(over="ignore"):
             total[sample] = float(np.cumsum(member.values)[-1])
         if not np.isfinite(total[sample]):
@@ -637,7 +642,7 @@ def read_sample_files(
 def _members(
     path: Path, samples: frozenset[str], pattern: str | None, passed: list[str]
 ) -> Iterator[tuple[str, str, bytes]]:
-    """Yield the accession, the name for error messages and the unpacked text of each archive member of `samples`.
+    """Yield three items for each archive member of the given samples: accession, name for messages, unpacked text.
 
     Parameters
     ----------
@@ -782,7 +787,7 @@ def _value_column(
 def _check_strands(where: str, reads: Floats) -> None:
     """Raise a `CohortError` if a sample's sequencing library is strand-specific.
 
-    The argument `reads`, (2,), contains the number of reads on each strand.
+    The argument `reads` contains two numbers: the sequencing reads on each strand.
     """
     share = float(reads.max() / reads.sum()) if reads.sum() > 0 else 0.0
     if share > STRANDED:
@@ -797,7 +802,7 @@ def _check_strands(where: str, reads: Floats) -> None:
 def _in_order(where: str, own: pd.Index[str], column: Floats, ids: pd.Index[str]) -> Floats:
     """Return the values of a sample's file in the order of `ids`.
 
-    Different or repeated row ids raise a `CohortError`.
+    If the row ids differ from `ids`, or if the order differs and a row id is repeated, a `CohortError` is raised.
     """
     others = own.symmetric_difference(ids)
     if len(others):

@@ -1,19 +1,20 @@
 """Fetch and read the two files of a GEO series: sample descriptions and expression values.
 
-The files come from GEO, a mirror or a bundled extract. GEO could not be reached when this module was written. The
-module was tested with local servers, with files generated in GEO's layout, and with a mirror that contains parts of two
-series in GEO's format. A cache has the same folders as GEO, so a cache can be used as a mirror.
+The files come from GEO, from a mirror (a copy of GEO's folders) or from an extract that is bundled with the project.
+GEO could not be reached when this module was written. Therefore, the module was tested with local servers, with files
+generated in GEO's layout, and with a mirror that contains parts of two series in GEO's format. Downloaded files are
+cached in the same folders as on GEO, so a cache can be used as a mirror.
 
-Files are downloaded over HTTPS by `afa.cohort.download`, never by GEOparse. GEOparse uses FTP without a time limit, can
-leave a partial file, and accepts a partial file as complete (decisions.md D8). GEOparse is used only to read the family
-SOFT file, which describes the samples and lists the supplementary files.
+Files are downloaded over HTTPS by `afa.cohort.download`. The package GEOparse is not used for downloads, because it
+uses FTP without a time limit, can leave a partial file, and accepts a partial file as complete (decisions.md D8).
+GEOparse only reads the family SOFT file, which describes the samples and lists the supplementary files.
 
-Extracts of series are bundled with the project. An extract consists of three files. The three files contain the genes
-of one bundle and the sample characteristics that one cohort's file reads. The file `samples.tsv` has one row for each
-sample, with the library size over *all* rows of the series. The file `expression.tsv.gz` has the expression values of
-the extract's genes, in the series' order. The file `extract.yaml` contains the accession, the citation, the digests of
-the extract's files and of GEO's files, and the row ids that the series lacks. A cohort built from an extract has the
-same values as a cohort built from the series.
+An extract is the part of a series that one bundle and one cohort file need: the genes of the bundle, and the sample
+characteristics that the cohort file reads. Extracts of some series are bundled with the project. An extract consists of
+three files. The file `samples.tsv` has one row for each sample, with the library size over *all* rows of the series.
+The file `expression.tsv.gz` has the expression values of the extract's genes, in the order of the series. The file
+`extract.yaml` contains the accession, the citation, the SHA-256 digests of the extract's files and of GEO's files, and
+the row ids that the series lacks. A cohort built from an extract has the same values as a cohort built from the series.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ Form = Literal["geo", "mirror", "mirror_joined", "extract"]
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One input file and its origin, which is GEO, a mirror's copy, a table that a mirror joined, or an extract."""
+    """One input file, and its origin: GEO, a mirror's copy, a table that a mirror joined, or an extract."""
 
     path: Path
     sha256: str
@@ -55,7 +56,7 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class Source:
-    """The files of sample descriptions and of expression values from which a cohort is built."""
+    """The two files from which a cohort is built: sample descriptions and expression values."""
 
     series: str
     metadata: SourceFile
@@ -63,7 +64,7 @@ class Source:
 
     @property
     def is_extract(self) -> bool:
-        """Return True if the files are an extract, which contains only the rows that one bundle needs."""
+        """Return True if the files are an extract of a series."""
         return self.expression.form == "extract"
 
     def write(self, path: Path) -> None:
@@ -72,9 +73,9 @@ class Source:
 
     @classmethod
     def read(cls, path: Path) -> Source:
-        """Return the source that `write` saved as JSON.
+        """Return the `Source` that `write` saved as JSON.
 
-        Invalid content, or a listed file that is missing or has another size, raises a `CohortError`.
+        If the content is invalid, or if a listed file is missing or has changed its size, a `CohortError` is raised.
         """
         step = "fetch the series again"
         source = read_listed(cls, path, "a source list of afa", step)
@@ -106,7 +107,10 @@ class FilePlace(NamedTuple):
 
 
 def places(config: CohortConfig) -> tuple[list[FilePlace], list[FilePlace]]:
-    """Return the possible paths of sample descriptions and values in a mirror, the copies of GEO's files first."""
+    """Return the possible paths of the sample descriptions and of the expression values in a mirror.
+
+    Paths of copies of GEO's files precede paths of tables that the mirror joined.
+    """
     kind, values = "soft" if config.metadata_file.endswith(SOFT) else "matrix", config.expression
     of_samples = [FilePlace(f"{kind}/{config.metadata_file}", None, "mirror")]
     of_values = [FilePlace(f"suppl/{values.file}", values.sha256, "mirror")]
@@ -127,10 +131,10 @@ def fetch(
 ) -> Source:
     """Fetch the two files of a series from a bundled `extract`, from `mirror`, or from GEO.
 
-    A mirror's copies of GEO's files have precedence over tables that the mirror joined from GEO's files. Files from GEO
-    are stored in `cache`, in GEO's folders. An incomplete file in `cache` is fetched again. If a family SOFT file lists
-    supplementary files, the expression file must be among them. Every file must be complete. If the config has a hash
-    for the file, the file must match the hash.
+    If a mirror contains both a copy of GEO's file and a table that the mirror joined from GEO's files, the copy is
+    used. Files from GEO are saved in `cache`, in the same folders as on GEO. An incomplete file in `cache` is fetched
+    again. If a family SOFT file lists supplementary files, the expression file must be among them. Every file must be
+    complete, and must have the SHA-256 that the config contains, if any.
 
     Raises
     ------
@@ -162,10 +166,10 @@ def fetch(
 def read_samples(source: Source) -> pd.DataFrame:
     """Return the samples of a series as a table of texts.
 
-    Rows are GSM accessions, and columns are `title` and the characteristics. A missing value is an empty text. For a
-    table that a mirror joined, the result has the same columns as for a series matrix. Tools of the mirror may have
-    changed the texts of a joined table. For example, `2` may have become `2.0`, and a literal `NA` an empty text. A
-    table in an unknown layout raises a `CohortError`.
+    The index contains GSM accessions, and the columns are `title` and the characteristics. A missing value is an empty
+    text. The columns are the same for a series matrix and for a table that a mirror joined from it. The mirror may have
+    changed texts in a joined table: for example, `2` may have become `2.0`, and a literal `NA` may have become an empty
+    text. If the layout of a table is unknown, a `CohortError` is raised.
     """
     path = source.metadata.path
     if source.metadata.form == "extract":
@@ -201,7 +205,7 @@ def read_expression(
     transcripts = read_transcripts(path.parent / str(config.transcripts)) if of_transcripts else {}
     if config.layout == "sample_files" and not joined:
         return read_sample_files(path, list(samples.index), wanted, config, transcripts)
-    # A table joined by a mirror names its columns by accession, even if GEO's own matrix names its columns differently.
+    # In a table that a mirror joined, columns are named by accession, even if GEO's own matrix uses other names.
     by_accession = joined or config.sample_column == "accession"
     names = samples.index if by_accession else samples["title"].str.split(",", n=1).str[0].str.strip()
     columns, gene_column = dict(zip(samples.index, names, strict=True)), None if joined else config.gene_column
@@ -265,7 +269,7 @@ def _from_mirror(config: CohortConfig, folder: Path) -> Source:
 def _read_joined_samples(path: Path) -> pd.DataFrame:
     """Return a mirror's table of samples. The samples' accessions are in the column `gsm` or `sample_id`.
 
-    If the first columns are `gsm` and `title`, the columns after `title` are dropped, because they are not from GEO.
+    If `gsm` precedes `title`, the columns after `title` are dropped, because these columns are not from GEO.
     """
     header = read_header(path)
     read = read_table(path, required=header or ["sample_id", "title"], whole_rows=True, brief=True)
@@ -314,7 +318,7 @@ class Card(Strict):
 def read_card(folder: Path) -> Card:
     """Return the validated content of an extract's `extract.yaml`.
 
-    A missing or invalid file raises a `ConfigError`.
+    If the file is missing or invalid, a `ConfigError` is raised.
     """
     return load_model(folder / CARD_FILE, Card)
 
@@ -329,9 +333,9 @@ def write_extract(
     genes_of: str,
     taken_from: Sequence[Mapping[str, str]],
 ) -> None:
-    """Write an extract of a series, which contains all samples and the genes that one cohort needs.
+    """Write an extract of a series: all samples, and the genes that one cohort needs.
 
-    An extract is written completely or not at all, and equal input gives equal bytes.
+    The extract is written completely or not at all. The same input always gives the same bytes.
 
     Parameters
     ----------
@@ -377,7 +381,8 @@ def check_keys(folder: Path, config: CohortConfig, samples: pd.DataFrame) -> Non
 def check_genes(folder: Path, rows: Iterable[str], tiers: Tiers) -> None:
     """Raise a `CohortError` if the extract does not cover all features.
 
-    An extract covers a feature if it contains the feature's preferred row, or if the series has no row for the feature.
+    An extract covers a feature if the extract contains the row that would be read from the series, or if `extract.yaml`
+    shows that the series has no row for the feature.
 
     Parameters
     ----------
@@ -395,7 +400,7 @@ def check_genes(folder: Path, rows: Iterable[str], tiers: Tiers) -> None:
 
 
 def keys_read(config: CohortConfig) -> tuple[str, ...]:
-    """Return the characteristics, except the title, that the cohort's selection, groups and label rules read."""
+    """Return the characteristics, except `title`, that the cohort file uses to select, group and label samples."""
     select = config.select
     one_per = select.one_per
     keys = [rule.source for rule in select.derive.values()]
@@ -417,7 +422,7 @@ def _is_known(choices: Sequence[Sequence[str]], present: set[str], absent: set[s
 def _cell(text: str) -> str:
     """Return a cell of a tab-separated table, quoted if necessary.
 
-    Python 3.11's `csv` does not quote a lone carriage return.
+    The module `csv` is not used, because in Python 3.11 it does not quote a lone carriage return.
     """
     return f'"{text.replace(chr(34), 2 * chr(34))}"' if set(text) & set('\t\r\n"') else text
 
@@ -425,7 +430,7 @@ def _cell(text: str) -> str:
 def _lines(values: pd.DataFrame) -> Iterator[str]:
     """Yield the rows as tab-separated text.
 
-    Each number is written with the fewest digits from which the value can be restored.
+    Each number is written with the fewest digits from which exactly the same number can be read.
     """
     yield "\t".join(["row", *values.columns]) + "\n"
     for row_id, row in zip(values.index, values.to_numpy().tolist(), strict=True):

@@ -1,16 +1,18 @@
 """Read the sample descriptions of a series, select samples, and derive the labels of patients.
 
-GEOparse reads a family SOFT file after `afa.cohort.download` has fetched all of it (decisions.md D8). GEOparse is
-called with strict UTF-8 and line feeds only, because its defaults drop invalid bytes and break lines at a lone carriage
-return. Content that GEOparse would silently lose or change raises a `CohortError`. `_check_family` checks the file
-before GEOparse reads it, and `read_family` checks the result of GEOparse.
+A family SOFT file is first downloaded completely by `afa.cohort.download`, and is then read by GEOparse (decisions.md
+D8). GEOparse is called with strict UTF-8 decoding, and with the line feed as the only line end. By default, GEOparse
+drops invalid bytes and breaks lines at a lone carriage return. If GEOparse would silently lose or change content, a
+`CohortError` is raised. `_check_family` checks the file before GEOparse reads it, and `read_family` checks the result
+of GEOparse.
 
-A series matrix, which GEOparse does not read, has `!Series_` and `!Sample_` lines, and then a table that is not used.
-The cells of a series matrix are in double quotes, which GEO does not escape reliably. A quoted cell ends at a quote
-before a tab or a line end, and may contain other line ends.
+A series matrix, which GEOparse does not read, consists of `!Series_` and `!Sample_` lines, followed by a table of
+values. The table is not used. The cells of a series matrix are in double quotes, but GEO does not always escape a quote
+inside a cell. Therefore, a cell ends only at a quote that is followed by a tab or a line end. A quoted cell may contain
+line ends.
 
-No original family SOFT file or series matrix was available when this module was written. Both readers were written for
-the layout in GEO's documentation, and tested with generated files.
+No original family SOFT file or series matrix was available when this module was written. Therefore, both readers follow
+the layout in GEO's documentation, and were tested with generated files.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ class Family(NamedTuple):
 
 
 def read_family(path: Path) -> Family:
-    """Read a family SOFT file, gzip or plain, with GEOparse.
+    """Read a family SOFT file, compressed with gzip or not, with GEOparse.
 
     Raises
     ------
@@ -92,7 +94,7 @@ def read_family(path: Path) -> Family:
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise _soft_fault(path, f"text that GEOparse cannot read ({reason})", "a family SOFT file") from None
-    # GEOparse reports no error if it reads only a part of the file.
+    # GEOparse reports no error if only a part of the file can be read.
     if list(series.gsms) != accessions:
         found = f"{len(accessions)} samples, of which GEOparse reads {len(series.gsms)}"
         raise _soft_fault(path, found, "a family SOFT file that can be read to its end")
@@ -112,7 +114,10 @@ def read_family(path: Path) -> Family:
 
 
 def _check_family(path: Path) -> list[str]:
-    """Return the samples' accessions. A `CohortError` names the first line that GEOparse would lose or change."""
+    """Return the samples' accessions.
+
+    If GEOparse would lose or change a line, a `CohortError` names the first such line.
+    """
     accessions: dict[str, None] = {}
     number, line, in_table = 0, "", False
     with reading(path), open_binary(path) as stream:
@@ -183,9 +188,9 @@ def _soft_fault(path: Path, found: str, expected: str, line: int = 0) -> CohortE
 
 
 def read_series_matrix(path: Path) -> pd.DataFrame:
-    """Return the samples of a series matrix, gzip or plain, in the form of `samples_frame`.
+    """Read a series matrix, compressed with gzip or not, and return its samples in the form of `samples_frame`.
 
-    If the file breaks the layout or ends early, even in the unused table, a `CohortError` names the line.
+    If the file has an invalid layout or ends early, even in the unused table, a `CohortError` names the line.
     """
     fields: dict[str, list[str]] = {}
     characteristics: list[tuple[str, list[str]]] = []
@@ -231,8 +236,8 @@ def samples_frame(
 ) -> pd.DataFrame:
     """Return the samples as a table of texts.
 
-    Rows are accessions, and columns are `title` and the characteristics. A missing value is an empty text.
-    Characteristics of different samples are matched by name, not by position. For two-colour arrays, the names of
+    The index contains the accessions, and the columns are `title` and the characteristics. A missing value is an empty
+    text. Characteristics of different samples are matched by name, not by position. For two-colour arrays, the names of
     second-channel characteristics end in `_ch2`. A cell without a key is stored in the column `characteristics_ch1`. A
     characteristic named title is stored in the column `title_ch1`. If a sample has a key twice with different values,
     the values are joined by "; ".
@@ -266,7 +271,8 @@ def samples_frame(
 def check_accessions(path: Path, samples: pd.DataFrame) -> pd.DataFrame:
     """Return `samples` unchanged.
 
-    An empty table, a repeated accession, or a name that is not a GSM accession raises a `CohortError`.
+    If the table is empty, repeats an accession, or contains a name that is not a GSM accession, a `CohortError` is
+    raised.
     """
     where, step = f"{path}, sample accessions", "correct the file, or fetch it again"
     if samples.empty:
@@ -286,10 +292,10 @@ def normal_key(key: str) -> str:
 
 
 def _records(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a series matrix without line ends, each with its number.
+    """Yield the number and the text, without line end, of each line of a series matrix.
 
-    If a quoted cell spans several lines, the lines are joined and have the number of the first line. A byte that is not
-    UTF-8 becomes the replacement character.
+    If a quoted cell spans several lines, these lines are joined, and the number is that of the first line. A byte that
+    is not UTF-8 becomes the replacement character.
     """
     lines: list[str] = []
     first = size = 0
@@ -380,7 +386,7 @@ def column(samples: pd.DataFrame, key: str, asked_by: str) -> pd.Series[str]:
 
 
 def select(samples: pd.DataFrame, config: CohortConfig) -> Selected:
-    """Apply the selection steps `derive`, `keep`, `drop` and `one_per` in order, and split patients from controls.
+    """Apply the selection steps `derive`, `keep`, `drop` and `one_per` in order, and separate patients from controls.
 
     Parameters
     ----------
@@ -479,7 +485,7 @@ def _group(samples: pd.DataFrame, group: Group, where: str) -> tuple[str, ...]:
 def _refuse_other_spellings(values: pd.Series[str], listed: Sequence[str], where: str) -> None:
     """Raise a `CohortError` for an unlisted value that differs from a listed value only in case or blanks.
 
-    Without the error, samples with the unlisted spelling would be excluded silently.
+    Without this check, samples with the unlisted spelling would be excluded silently.
     """
     if near := other_spelling(values.unique(), listed):
         count = int((values == near[0]).sum())
@@ -488,7 +494,7 @@ def _refuse_other_spellings(values: pd.Series[str], listed: Sequence[str], where
 
 
 def other_spelling(values: Iterable[str], listed: Collection[str]) -> tuple[str, str] | None:
-    """Return the first unlisted value that equals a listed value except in case or blanks, and the listed value.
+    """Return the first unlisted value that differs from a listed value only in case or blanks, and that listed value.
 
     Return None if no value is another spelling of a listed value.
 
@@ -510,10 +516,10 @@ def _refuse(names: Sequence[str] | pd.Index[str], where: str, found: str, expect
 
 
 def make_labels(samples: pd.DataFrame, rules: Mapping[str, LabelRule], entities: Sequence[str]) -> pd.DataFrame:
-    """Return the patients' labels, with one column for each rule that is not switched off (D4).
+    """Return the patients' labels, with one column for each rule that is not switched off (decisions.md D4).
 
-    Label columns are in the bundle's order of entities. A rule for an entity that the bundle lacks is skipped, so that
-    one cohort serves many bundles. `describe_labels` reports the skipped rules.
+    The columns are in the bundle's order of entities. A rule for an entity that the bundle lacks is skipped, so that
+    one cohort file can be used with many bundles. `describe_labels` reports the skipped rules.
 
     Parameters
     ----------
@@ -552,7 +558,7 @@ def rule_text(rule: LabelRule) -> str:
 def describe_labels(
     samples: pd.DataFrame, rules: Mapping[str, LabelRule], labels: pd.DataFrame
 ) -> dict[str, dict[str, object]]:
-    """Return the text of each label rule, its reason, and the numbers of patients with label 1, 0 and no label.
+    """Return, for each label rule, its text, its reason, and the number of patients with label 1, label 0 and no label.
 
     For a rule that is switched off, return quantiles of the rule's characteristic instead of label counts.
     """

@@ -1,9 +1,11 @@
-"""Simulate the demo cohort, which has RNA-seq counts of biopsies. Some true effects contradict the bundle's potentials.
+"""Simulate the demo cohort, which has RNA-seq counts of biopsies.
 
-Phenotypes are sampled from a Gaussian copula with factors. The factor `inflammation` also changes gene expression. A
-gene's log2 abundance is its baseline plus contributions of inflammation, biopsy composition and the patient's
-phenotypes. Counts are negative binomial. The mean count is the abundance, scaled to a library size that is sampled
-independently. The cohort is written in GEO's format, so that it is fetched, parsed and encoded like a real series.
+Some simulated effects are zero or have the opposite sign of the bundle's potentials, as if the elicitation had made
+errors. Phenotypes are sampled from a Gaussian copula with factors. The factor `inflammation` also changes gene
+expression. A gene's log2 abundance is its baseline plus contributions of inflammation, biopsy composition and the
+patient's phenotypes. Counts are negative binomial. A gene's mean count is its abundance, scaled so that the sum over
+all genes is the sample's sequencing depth. The depth is sampled independently. The cohort is written in GEO's format,
+so that it is fetched, parsed and encoded like a real series.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ KINDS = ("agrees", "flipped", "no_effect")
 
 @dataclass(frozen=True)
 class Truth:
-    """True parameters of a simulated cohort, which no analysis may read.
+    """True parameters of a simulated cohort. No analysis may read these parameters.
 
     `people` and `labels` are indexed by sample name.
     """
@@ -52,10 +54,10 @@ class SimulatedCohort:
 
 
 def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
-    """Sample phenotypes, true effects and counts. Equal configs and bundles give equal cohorts.
+    """Sample phenotypes, true effects and counts. The same config and bundle always give the same cohort.
 
-    Each sampling step has its own random stream, so that changing one step does not change the samples of other steps.
-    An entity of the bundle without a prevalence raises a `ConfigError`.
+    Each sampling step has its own random stream, so that a change in one step does not change the random numbers of
+    other steps. If an entity of the bundle has no prevalence, a `ConfigError` is raised.
     """
     lacking = [entity for entity in bundle.entities if entity not in config.prevalences]
     if config.default_prevalence is None and lacking:
@@ -64,8 +66,9 @@ def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
         raise ConfigError([Fault(f"simulation.prevalences.{name}", "nothing", expected, step) for name in lacking])
     people, scores = _people(config)
     phenotypes = pd.DataFrame(index=people.index)
-    # Phenotypes that only the config names are included, because label rules read them. A phenotype is present if
-    # factor scores plus an independent normal part exceed the prevalence's normal quantile.
+    # Phenotypes in the config that are not in the bundle are also sampled, because label rules may read them. A patient
+    # has a phenotype if `latent`, the sum of factor scores and independent noise, exceeds the normal quantile of the
+    # prevalence.
     for name, prevalence in (config.prevalences | dict.fromkeys(lacking, config.default_prevalence or 0.0)).items():
         loadings = {INFLAMMATION: config.default_loading}
         if name in config.prevalences:
@@ -80,7 +83,7 @@ def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
     mean = _mean_counts(config, genes, people, effects, phenotypes)
     shape = 1 / genes["dispersion"].to_numpy()[:, None]
     rate = mean * _stream(config, "biological noise").gamma(shape, 1 / shape, size=mean.shape)
-    # The rate is rounded so that all processors give equal counts, although their last bits of exp2 and gamma differ.
+    # The rate is rounded because the last bits of exp2 and gamma depend on the processor, but the counts must not.
     counts = _stream(config, "counting noise").poisson(rate.round(6))
 
     samples = _samples(config, people, phenotypes)
@@ -100,7 +103,10 @@ def _stream(config: SimulationConfig, *purpose: str) -> np.random.Generator:
 
 
 def _people(config: SimulationConfig) -> tuple[pd.DataFrame, dict[str, Floats]]:
-    """Return patients and controls by sample name, and the scores, (n_people,), of each factor of the copula."""
+    """Return the table of patients and controls, and the score of each person on each factor of the copula.
+
+    The table is indexed by sample name.
+    """
     n_people = config.n_patients + config.n_controls
     names = [f"DEMO_{person:04d}_Biopsy_{person}" for person in range(1, n_people + 1)]
     is_patient = np.arange(n_people) < config.n_patients
@@ -122,9 +128,9 @@ def _people(config: SimulationConfig) -> tuple[pd.DataFrame, dict[str, Floats]]:
 def _effects(config: SimulationConfig, bundle: Bundle) -> pd.DataFrame:
     """Return the true log2 effect of every non-zero potential of the bundle.
 
-    An effect has the sign of the potential, the opposite sign, or is zero. The config sets the proportions of the three
-    kinds of effects, which are reached up to rounding. If n entities have a potential for a gene, the gene's effects
-    are divided by sqrt(n).
+    An effect has the sign of the potential, has the opposite sign, or is zero. The proportions of the three cases are
+    set by the config, and are exact up to rounding. If n entities have a non-zero potential for a gene, each effect on
+    the gene is divided by sqrt(n).
     """
     entity, feature = np.nonzero(bundle.unary)
     n_flipped, n_null = (round(share * len(entity)) for share in (config.flipped_share, config.null_share))
@@ -153,9 +159,10 @@ def _effects(config: SimulationConfig, bundle: Bundle) -> pd.DataFrame:
 def _genes(config: SimulationConfig, bundle: Bundle, effects: pd.DataFrame) -> pd.DataFrame:
     """Return baselines, loadings and dispersions of all genes.
 
-    The bundle's genes come first, in the bundle's order. Background genes follow. A bundle gene's loading on
-    inflammation has the sign of the sum of its true effects, because inflammation is a common cause of the phenotypes.
-    If the loadings had the signs of the bundle's potentials, the simulated elicitation errors would cancel.
+    The bundle's genes come first, in the bundle's order. Background genes follow. The inflammation loading of a bundle
+    gene has the sign of the sum of the gene's true effects, because inflammation is a common cause of the phenotypes.
+    If the loading had the sign of the bundle's potentials instead, inflammation would compensate for the simulated
+    elicitation errors.
     """
     named = _gene_group(config, "bundle", bundle.features, config.inflamed_share_bundle, config.inflamed_sd_bundle)
     net = np.sign(effects.groupby("feature")["effect"].sum()).reindex(named.index, fill_value=0.0)
@@ -180,7 +187,7 @@ def _gene_group(
 ) -> pd.DataFrame:
     """Sample baselines, loadings and dispersion scores for a group of genes.
 
-    The column `dispersion` is a standard normal score, not a dispersion.
+    The column `dispersion` contains standard normal scores, from which `_genes` computes the dispersions.
     """
 
     def normal(purpose: str) -> Floats:
@@ -201,14 +208,14 @@ def _gene_group(
 def _mean_counts(
     config: SimulationConfig, genes: pd.DataFrame, people: pd.DataFrame, effects: pd.DataFrame, phenotypes: pd.DataFrame
 ) -> Floats:
-    """Return expected counts, (n_genes, n_people). Each column sums to the person's sequencing depth."""
+    """Return the expected counts as an array of genes x people. Each column sums to the person's sequencing depth."""
     log2_abundance = (
         genes["baseline"].to_numpy()[:, None]
         + np.multiply.outer(genes["inflammation"].to_numpy(), people["severity"].to_numpy())
         + np.multiply.outer(genes["composition"].to_numpy(), people["composition"].to_numpy())
     )
     for entity, of_entity in effects.groupby("entity"):
-        # The phenotype's effect size in each person is log-normal with mean 1.
+        # `extent` is the strength of the phenotype in each person: log-normal with mean 1, or 0 without the phenotype.
         normal = _stream(config, "extent", str(entity)).standard_normal(len(people))
         extent = np.exp(config.extent_spread * normal - config.extent_spread**2 / 2) * phenotypes[entity].to_numpy()
         log2_abundance[genes.index.get_indexer(pd.Index(of_entity["feature"]))] += np.multiply.outer(
@@ -248,8 +255,9 @@ NOTICE = "Simulated by afa: no patient, no GEO record"
 def write_geo_layout(cohort: SimulatedCohort, config: CohortConfig, folder: Path) -> None:
     """Write the samples and counts in GEO's format, and the true parameters as CSV.
 
-    Equal cohorts give files with equal bytes. The config's `metadata_file` decides between a family SOFT file and a
-    series matrix. If the folder contains other files, it is not changed and a `ConfigError` is raised.
+    The same cohort always gives the same bytes. The samples are written as a family SOFT file or as a series matrix,
+    depending on `metadata_file` in the config. If the folder contains other files, the folder is not changed and a
+    `ConfigError` is raised.
     """
     files = simulated_files(config)
     of_samples = _family if files[0].endswith(SOFT) else _series_matrix
@@ -274,7 +282,7 @@ def _family(samples: pd.DataFrame, config: CohortConfig) -> Iterator[str]:
 
 
 def _series_matrix(samples: pd.DataFrame, config: CohortConfig) -> Iterator[str]:
-    """Yield the lines of a series matrix with the content of the family SOFT file and an empty table of values."""
+    """Yield the lines of a series matrix: the same content as in `_family`, and an empty table of values."""
     for key, values in _of_series(samples, config):
         yield _line(f"!Series_{key}", ["".join(f"{value} " for value in values) if len(values) > 1 else values[0]])
     yield "\n"

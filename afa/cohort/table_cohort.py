@@ -39,7 +39,7 @@ class Controls(Strict):
 
 
 class TableCohort(Strict):
-    """Content of a file in `config/cohorts` with `origin: table`.
+    """Content of a cohort file in `config/cohorts` that has the line `origin: table`.
 
     Paths are relative to the working directory of the run.
     """
@@ -79,7 +79,7 @@ class TableFiles:
 
     @property
     def digests(self) -> list[dict[str, str]]:
-        """Return content, file name and SHA-256 of each file of the cohort."""
+        """Return the kind of content, the name and the SHA-256 of each file of the cohort."""
         given = (("values", self.table), ("features", self.features), ("labels", self.labels))
         return [{"content": what, "file": path.name, "sha256": sha256_of(path)} for what, path in given if path]
 
@@ -97,7 +97,7 @@ class TableFiles:
 def load_field(folder: str | Path) -> tuple[StudySettings, TableSource]:
     """Return the settings in a data set's `study.yaml`, and the settings of the data set's table.
 
-    One `ConfigError` lists all faults.
+    All errors in the file are raised as one `ConfigError`.
     """
     path = Path(folder) / STUDY_FILE
     study = load_model(path, StudySettings)
@@ -130,7 +130,10 @@ def field_cohort(folder: str | Path) -> TableCohort:
 
 
 def load_cohort_file(path: str | Path) -> CohortConfig | TableCohort:
-    """Read a cohort file of `config/cohorts`, or the `study.yaml` of a data set. One `ConfigError` lists all faults."""
+    """Read a cohort file of `config/cohorts`, or the `study.yaml` of a data set.
+
+    All errors in the file are raised as one `ConfigError`.
+    """
     if Path(path).name == STUDY_FILE:
         return field_cohort(Path(path).parent)
     if read_mapping(path).get("origin") == "table":
@@ -141,7 +144,7 @@ def load_cohort_file(path: str | Path) -> CohortConfig | TableCohort:
 def find_table(config: TableCohort, mirror: str | Path | None = None) -> TableFiles:
     """Return the paths of a cohort's files.
 
-    A file that is not bundled with the project is searched for in `<mirror>/<name>/`.
+    If a file does not exist at its path but its SHA-256 is known, the file is searched for in `<mirror>/<name>/`.
 
     Raises
     ------
@@ -170,9 +173,9 @@ def find_table(config: TableCohort, mirror: str | Path | None = None) -> TableFi
 
 
 def no_complete_patient(config: TableCohort, mirror: str | Path | None = None) -> bool:
-    """Return True if each patient lacks the value of at least one feature.
+    """Return True if no patient has values of all features.
 
-    An unreadable table gives False, because a later job reports the error.
+    If the table cannot be read, return False, because a later job reports the error.
     """
     try:
         files = find_table(config, mirror)
@@ -198,7 +201,7 @@ def encode_cohort(
     ----------
     features : features of a bundle, in its order; by default all features of the dictionary
     coding : by default the cohort's own `encoding`
-    ranges : False to cut every feature that is not binary by the reference, also features with a range
+    ranges : False to ignore the ranges in `features.csv`, and to compute cut points of non-binary features from the reference
 
     """
     dictionary = read_features(files.features)
@@ -217,7 +220,7 @@ def encode_cohort(
 
 
 def read_table_labels(path: Path, patients: Sequence[str], others: Sequence[str] = ()) -> pd.DataFrame:
-    """Return the labels in a file as a table of patients x entities, Int8: 0, 1 or missing.
+    """Return the labels (0, 1 or missing) in a file, as an Int8 table of patients x entities.
 
     A patient without a row in the file has no label.
 
@@ -227,7 +230,7 @@ def read_table_labels(path: Path, patients: Sequence[str], others: Sequence[str]
 
     Raises
     ------
-    CohortError : all faults of the file, including patients that the table of values lacks.
+    CohortError : all errors in the file, including patients that the table of values lacks.
 
     """
     entities = read_names(path)[1:]
@@ -251,7 +254,7 @@ def build_table_cohort(
 ) -> int:
     """Write the folder of a cohort, and return the number of patients.
 
-    Entities that the bundle lacks are excluded from the labels, and listed in `cohort.yaml`.
+    Labels of entities that the bundle lacks are excluded, and these entities are listed in `cohort.yaml`.
 
     Parameters
     ----------
