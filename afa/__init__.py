@@ -1,11 +1,11 @@
-"""Zero-shot active feature acquisition: choose the next measurement by models from experts or language models.
+"""Zero-shot active feature acquisition: choose the next measurement with a model from experts or a language model.
 
-`import afa` is quick because each public name is imported at its first use. The public interface also contains these
-modules: `afa.planner`, `afa.planner.rules`, `afa.planner.session`, `afa.model.bundle`, `afa.model.mrf`,
-`afa.inference.meanfield`, `afa.inference.exact`, `afa.inference.result`, `afa.model.closure`, `afa.scores.preference`
-(scores), `afa.scores.gain`, `afa.scores.bracket`, `afa.scores.copeland`, `afa.scores.belief`, `afa.model.bundle.graph`,
-`afa.model.bundle.markov_network`, `afa.evaluate.plot` and `afa.errors`. CHANGELOG.md explains which interfaces a
-version number keeps stable.
+`import afa` is quick, because each public name is imported only when it is first used. These modules are also public:
+`afa.planner`, `afa.planner.rules`, `afa.planner.session`, `afa.model.bundle`, `afa.model.mrf`,
+`afa.inference.meanfield`, `afa.inference.exact`, `afa.inference.result`, `afa.model.closure`, `afa.scores.preference`,
+`afa.scores.gain`, `afa.scores.bracket`, `afa.scores.copeland`, `afa.scores.belief`, `afa.model.bundle.graph`,
+`afa.model.bundle.markov_network`, `afa.evaluate.plot` and `afa.errors`. CHANGELOG.md explains which version numbers
+announce a change of the public interface.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Define the exceptions of afa. A message names the place, what was found, what was expected, and the next step."""
+"""Define the exceptions of afa. A message states the place, what was found, what was expected, and the next step."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Fault:
     """One error in an input: its place, what was found, what was expected, and how to correct it.
 
     The attribute `where` names the file and the row, column or key. `found` and `expected` are short phrases, and
-    `next_step` is an instruction. `str(fault)` is one printable line: other characters are escaped, and a part of more
-    than `LONGEST_PART` characters is cut.
+    `next_step` is an instruction. The text `str(fault)` is one line, in which characters that cannot be printed are
+    escaped. Each of the four attributes is cut after `LONGEST_PART` characters.
     """
 
     where: str
@@ -52,7 +52,7 @@ class AfaError(Exception):
 
     @classmethod
     def raise_for(cls, faults: Iterable[Fault]) -> None:
-        """Raise one exception that contains all `faults`, unless `faults` is empty."""
+        """Raise one exception for all errors in `faults`, unless `faults` is empty."""
         if found := tuple(faults):
             raise cls(found)
 
@@ -61,43 +61,43 @@ class AfaError(Exception):
 
 
 class ConfigError(AfaError):
-    """A configuration key is missing, unknown or out of range."""
+    """Raised if a configuration key is missing, unknown or out of range."""
 
 
 class BundleError(AfaError):
-    """A bundle, or a model made from a bundle, violates the bundle format."""
+    """Raised if a bundle, or a model made from a bundle, violates the bundle format."""
 
 
 class CohortError(AfaError):
-    """A table or GEO series of patients is invalid, or contradicts the cohort's configuration."""
+    """Raised if a table or a GEO series of patients is invalid, or contradicts the cohort's configuration."""
 
 
 class DownloadError(AfaError):
-    """A file could not be downloaded, or the downloaded content is not the expected file."""
+    """Raised if a file could not be downloaded, or if the downloaded content is not the expected file."""
 
 
 class ElicitationError(AfaError):
-    """A recorded or live answer of a language model does not have the requested form."""
+    """Raised if a recorded or live answer of a language model does not have the requested form."""
 
 
 class InferenceError(AfaError):
-    """Exact inference would need too much memory."""
+    """Raised if exact inference would need too much memory."""
 
 
 class PlannerError(AfaError):
-    """The state or the options of a planner do not allow a request."""
+    """Raised if a planner's state or options do not allow a request."""
 
 
 class SanityError(AfaError):
-    """A sanity check failed, or did not detect an input that was corrupted on purpose."""
+    """Raised if a sanity check failed, or did not detect an input that was corrupted on purpose."""
 
 
 class ReportError(AfaError):
-    """A figure, a table or a page of the report could not be made."""
+    """Raised if a figure, a table or a page of the report could not be made."""
 
 
 class ResourceError(AfaError):
-    """The machine lacks memory or disk space for the request."""
+    """Raised if the machine lacks memory or disk space for the request."""
 
 
 def check_number(
@@ -108,7 +108,7 @@ def check_number(
     fits: Callable[[float], bool],
     step: str = "leave it out, or give such a number",
 ) -> None:
-    """Raise an exception of class `kind` unless `value` is a number (no bool) and `fits(value)` is True.
+    """Raise an exception of class `kind` unless `value` is a number, not a bool, for which `fits(value)` is True.
 
     Parameters
     ----------

@@ -201,7 +201,8 @@ def encode_cohort(
     ----------
     features : features of a bundle, in its order; by default all features of the dictionary
     coding : by default the cohort's own `encoding`
-    ranges : False to ignore the ranges in `features.csv`, and to compute cut points of non-binary features from the reference
+    ranges : False to ignore the ranges in `features.csv`; cut points of non-binary features then come from the
+        reference
 
     """
     dictionary = read_features(files.features)

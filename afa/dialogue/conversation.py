@@ -1,7 +1,7 @@
 """Answer requests to a planner that come from the terminal, the web page or other programs.
 
-Other programs send requests as JSON. A request that fails is answered with `ok: false` and changes nothing. A step that
-cannot be carried out, saved or answered is undone.
+Other programs send requests as JSON. A request that fails is answered with `ok: false` and changes nothing. If a step
+cannot be carried out, saved or answered, the step is undone.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Conversation:
         self.ended = False
 
     def greeting(self) -> dict[str, Any]:
-        """Return the description of planner and bundle that is sent before the first request."""
+        """Return the greeting, which describes the planner and the bundle, and is sent before the first request."""
         planner, bundle = self.planner, self.planner.question_bundle
         return {
             "ok": True,
@@ -174,9 +174,9 @@ class Conversation:
             return refused(error.faults[0])
 
     def do(self, **request: Any) -> dict[str, Any]:
-        """Carry out one request, given as JSON fields, and return the answer.
+        """Carry out one request, given as keyword arguments, and return the answer.
 
-        A request that fails raises an `AfaError`.
+        The keywords are the fields of a request in JSON. A request that fails raises an `AfaError`.
         """
         return self._answered(check_model(request, _Line, "request").root)
 
@@ -228,7 +228,7 @@ class Conversation:
     def _read_values(self, request: _Observe) -> dict[str, ReadValue]:
         """Return the measured value of each feature in a request.
 
-        An invalid value or repeated feature raises a `PlannerError`.
+        If a value is invalid or a feature is repeated, a `PlannerError` is raised.
         """
         kinds: dict[str, Mapping[str, Any]] = {
             "value": request.values,
@@ -258,7 +258,7 @@ class Conversation:
         return READERS[kind](self.planner.question_bundle, feature, value)
 
     def _echoed(self, read_values: Mapping[str, ReadValue]) -> list[dict[str, Any]]:
-        """Return the code, number and unit of each value in a request, and the value in words for a screen."""
+        """Return, for each value in a request, its code, its number with unit, and its description for a screen."""
         bundle = self.planner.question_bundle
         return [
             {"feature": name, "value": read_value.code, "number": read_value.number, "unit": read_value.unit}
@@ -267,7 +267,7 @@ class Conversation:
         ]
 
     def _present(self) -> dict[str, Any]:
-        """Return the common part of all answers: suggestion or reason to stop, the planner's answer, and the cost."""
+        """Return the fields that all answers contain: suggestion or reason to stop, the planner's answer, and cost."""
         planner = self.planner
         item = planner.suggest()
         suggested = item and {"name": item.name, "features": item.features, "cost": item.cost, "reason": item.reason}
@@ -305,7 +305,7 @@ class Conversation:
 
 
 def converse(planner: Planner, lines: Iterable[str], keeper: SessionFile) -> Iterator[str]:
-    """Yield the greeting, and then, for each request line, one line with the answer."""
+    """Yield the greeting as one line, and then one line for each request, which contains the answer."""
     conversation = Conversation(planner, keeper)
     yield as_text(conversation.greeting())
     for line in lines:

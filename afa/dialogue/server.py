@@ -1,7 +1,7 @@
 """Serve a conversation with a planner as a local web page, which any number of browser tabs can show.
 
-The page sends requests to `afa.dialogue.conversation` and shows the answers. Requests without the secret token, which
-is part of the printed address, are refused.
+The page sends requests to `afa.dialogue.conversation` and shows the answers. A secret token is part of the printed
+address. Requests without the token are refused, except requests for scripts and styles.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class Served:
         return {"step": self.step, "kept": kept, "patient": self.patient, "named": planner.patient, **view}
 
     def say(self, step: int, request: dict[str, Any]) -> dict[str, Any]:
-        """Carry out a request of a browser tab.
+        """Carry out a request that a browser tab sent after the step number `step`.
 
-        If another tab has made a step after `step`, the request is refused.
+        If another tab has made a later step, the request is refused.
         """
         if step != self.step:
             found, expected = "a page that is older than the last step", "the present one"
@@ -85,10 +85,10 @@ class Served:
         return {"answer": answer, "state": self.state()}
 
     def _another(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Begin a conversation on the next patient.
+        """Begin a conversation on another patient. For the request `new`, the patient is new.
 
-        The next patient is a new patient, or is read from a session that a tab has opened. The session file of the
-        previous patient is not changed any more. The next patient's session is saved only on request.
+        For the request `open`, the patient is read from a session. The session file of the previous patient is no
+        longer changed. The session of the other patient is saved only on request.
         """
         planner, keeper = self.conversation.planner, SessionFile()
         try:
@@ -106,7 +106,7 @@ class Served:
     def _replayable(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the changes that `replay_session` finds in a session that could not be opened.
 
-        If `replay_session` also fails, return an empty dict.
+        If `replay_session` fails, the result is an empty dict.
         """
         changes = list[str]()
         with suppress(AfaError):
@@ -225,7 +225,7 @@ def application(served: Served) -> Application:
 
 
 async def serve(served: Served, host: str, port: int, report: Callable[[str], None]) -> None:
-    """Serve until the task is cancelled. `report` is called with the address as soon as the address can be opened.
+    """Serve the page until the task is cancelled. When the page can be opened, `report` is called with its address.
 
     Raises
     ------

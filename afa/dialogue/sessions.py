@@ -1,6 +1,6 @@
-"""Create planners from a user's bundle, session file and file of panels, and save their sessions.
+"""Create planners from a user's bundle, session file and file of panels, and save the planners' sessions.
 
-Only one process at a time can open a session file, and a file is never overwritten by accident.
+Only one process at a time can open a session file, and a file with unknown content is not overwritten.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class _Panel(Strict):
 
 @dataclass(frozen=True)
 class Panels:
-    """The features of each panel, and the costs of some panels, as a file of panels defines them."""
+    """Panels that were read from a file: the features of each panel, and the cost of each panel that has a cost."""
 
     features: Mapping[str, tuple[str, ...]]
     costs: Mapping[str, float]
 
 
 def read_panels(path: str | Path) -> Panels:
-    """Read a YAML file of panels, `name: {features: [a, b], cost: 5}`, in which the cost is optional.
+    """Read a YAML file of panels such as `name: {features: [a, b], cost: 5}`. The cost is optional.
 
     Raises
     ------
@@ -67,8 +67,8 @@ def new_planner(
 ) -> Planner:
     """Return a planner for the top k entities or for one entity.
 
-    By default, the planner searches for the most likely entity. In a bundle of one entity, the planner decides whether
-    this entity is present.
+    By default, the planner searches for the most likely entity. If the bundle has only one entity, the planner decides
+    by default whether this entity is present.
 
     Parameters
     ----------
@@ -93,9 +93,9 @@ def new_planner(
 def resumed_planner(
     path: str | Path, bundle: Bundle, given: Mapping[str, Any], changes: list[str] | None = None
 ) -> Planner:
-    """Return the planner of a session file.
+    """Return the planner that a session file describes. The settings in the session file apply.
 
-    The session's settings apply, and options in `given` must agree with these settings.
+    If an option in `given` differs from these settings, a `PlannerError` is raised.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def resumed_planner(
 
 
 def _said(value: Any) -> str:
-    """Return a setting as text for a message. A background distribution is shown by its description."""
+    """Return a setting as text for a message. The text of a background distribution is its description."""
     return str(value["words"] if isinstance(value, Mapping) and "words" in value else value)
 
 
@@ -158,12 +158,10 @@ def _costs(bundle: Bundle, costs: str | None, panels: Panels | None) -> Mapping[
 
 
 class SessionFile:
-    """Object that saves a planner's session in `path`, and copies of the session in other files.
+    """Object that saves a planner's session in the file `path`, and copies of the session in other files.
 
-    If `path` is None, only copies are saved.
-
-    A file is not overwritten if another program has changed the file since it was last read or saved, even on file
-    systems without locks.
+    If `path` is None, only copies are saved. If another program has changed the file `path` since this object last read
+    or saved it, the file is not overwritten, even on file systems without locks.
     """
 
     def __init__(self, path: Path | None = None) -> None:

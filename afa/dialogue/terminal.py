@@ -1,6 +1,6 @@
 """Run a planner in a terminal.
 
-The terminal suggests a measurement with the reason, and reads a value or another command.
+In each step, the program prints a suggested measurement with the reason for it, and reads a value or a command.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ CODES = WORDS | FINDING | TYPED_CODES | CODES_WITHOUT_A_RANGE
 
 
 class Terminal:
-    """One conversation in a terminal.
+    """A conversation with a planner in a terminal.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ class Terminal:
             self._say(f"[dim]{escape(sentence)}[/dim]")
 
     def _ask(self, item: Suggestion | None) -> None:
-        """Print the answer so far, and the suggestion with its reason and runners-up, or the reason to stop."""
+        """Print the answer so far. Then print the suggestion with its reason and runners-up, or the reason to stop."""
         self._say()
         if self.planner.observed:
             self._say(self._so_far())
@@ -183,7 +183,7 @@ class Terminal:
         return f"[bold]{words}[/bold]  [dim]{len(self.planner.observed)} measured{spent}[/dim]"
 
     def _bars(self) -> None:
-        """Print the entities ranked first, each with its probability or score and a bar."""
+        """Print the highest-ranked entities, each with its probability or score and a bar."""
         shown = order_of(self.planner, BARS)
         numbers = [f"{place.number:.2f}" for place in shown]
         digits = max(map(len, numbers))
@@ -238,7 +238,7 @@ class Terminal:
                 self._say(f"  [dim]{escape(read_value['words'])}[/dim]")
 
     def _fix(self, words: list[str]) -> None:
-        """Correct a feature's value from the words `NAME VALUE`, where the value may be a number with its unit."""
+        """Correct a feature's value from the typed words `NAME VALUE`. The value may be a number with its unit."""
         values = [place for place, word in enumerate(words) if place and _is_value(word)]
         at = values[-1] if values else len(words) - 1
         name, value = feature_named(self.planner, " ".join(words[:at])), " ".join(words[at:])
@@ -248,7 +248,7 @@ class Terminal:
         self._say(escape(", ".join(map(self._beside, open_features(self.planner)))))
 
     def _take_values(self, words: list[str], item: Suggestion | None) -> None:
-        """Enter values without names for the suggested features, in the order shown."""
+        """Enter typed values without feature names. The values belong to the suggested features, in the order shown."""
         only = item.features[0] if item and len(item.features) == 1 else ""
         if only and " ".join(words).casefold() in (meanings_of(self.planner.question_bundle, only) or ()):
             words = [" ".join(words)]
@@ -277,7 +277,7 @@ class Terminal:
         return same_unit(text, scale_of(self.planner.question_bundle, feature).unit)
 
     def _pairs(self, words: list[str]) -> list[tuple[str, str]]:
-        """Split the words into pairs NAME=VALUE. If there is no `=`, return an empty list.
+        """Split the typed words into pairs NAME=VALUE. If no word contains `=`, return an empty list.
 
         Names and units may contain blanks.
         """
@@ -324,7 +324,7 @@ class Terminal:
         self._table(tuple(names.get(name, name) for name in columns), rows)
 
     def _why_entity(self, typed: str) -> None:
-        """Print the contribution of each observation for and against an entity, the largest contribution first."""
+        """Print how much each observation contributes for or against an entity, the largest contribution first."""
         answer = self.talk.do(do="why", entity=typed)
         found, shown = answer["findings"], self.planner.question_bundle.shown
         of = "log-odds" if answer["ordered_by"] == "probability" else "score"
@@ -407,7 +407,7 @@ class Terminal:
 def line_reader(planner: Planner) -> Callable[[str], str]:
     """Return a function that reads a line from standard input.
 
-    In a terminal the line can be edited, and Tab completes names of features.
+    In a terminal, the line can be edited, and the Tab key completes commands and names.
     """
     with suppress(ImportError):
         import readline  # noqa: PLC0415 (missing on some systems)

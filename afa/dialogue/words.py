@@ -27,7 +27,7 @@ BY_SCORE = "Ordered by preference score: by how much the findings favour one ove
 def feature_named(planner: Planner, written: str) -> str:
     """Return the feature whose name or alias is `written`, or differs from `written` only in case.
 
-    The name of a panel is returned unchanged. An unknown name raises a `PlannerError` with the most similar name.
+    The name of a panel is returned unchanged. If the name is unknown, a `PlannerError` suggests the most similar name.
     """
     names: dict[str, str] = {name: name for name in planner.panels}
     names |= {alias: name for name, aliases in planner.question_bundle.aliases.items() for alias in aliases}
@@ -55,7 +55,7 @@ def _named(written: str, names: Mapping[str, str], what: str, expected: str, ste
 
 
 def scales_of(bundle: Bundle) -> dict[str, dict[str, Any]]:
-    """Return the kind, unit, definition, cut points and words for codes of each feature in `features.csv`."""
+    """Return kind, unit, definition and cut points of each feature in `features.csv`, and the words for its codes."""
     table = None if bundle.rates is None else bundle.rates.table
     names = set() if table is None else set(table.names)
     return {
@@ -101,7 +101,7 @@ def assumption_of(planner: Planner) -> str:
 
 
 def start_of(planner: Planner) -> str:
-    """Return a sentence on the probabilities before any measurement."""
+    """Return a sentence that describes the probabilities before any measurement."""
     bundle = planner.question_bundle
     if isinstance(planner, BinaryPlanner):
         return starting_point(bundle, entity=planner.entity)
@@ -114,7 +114,7 @@ def start_of(planner: Planner) -> str:
 
 
 def ending_of(planner: Planner) -> str:
-    """Return a sentence on when the planner stops."""
+    """Return a sentence that explains when the planner stops."""
     stop, ends = planner.stop, list[str]()
     if stop.certain:
         ends.append("nothing left to measure can change the answer")
@@ -133,17 +133,17 @@ def ending_of(planner: Planner) -> str:
 
 
 def answer_of(planner: Planner) -> dict[str, Any]:
-    """Return the planner's answer so far: `top_k`, or `entity` and `decision`, and further fields.
+    """Return the planner's answer so far, as a dict.
 
-    `ordered_by` is the quantity by which entities are ranked, `probability` or `score`. `probability` is the posterior
-    probability of the answer, `Planner.answer_probability`. If entities are ranked by score, another answer can be more
-    probable, and `ahead` is the answer's lead in score. If entities are ranked by probability, `ahead` is null.
-    `undecided` lists tied entities. `certain` is true if no further measurement can change the answer. `words` is the
-    whole answer as text.
-
-    `none` is true if all measured values are usual (code 0). For a bundle with class-conditional probabilities, `none`
-    is the result of `Planner.none_is_likelier`, and `none_between` is the range of the probability that no entity is
-    present.
+    A planner for the top k entities gives the key `top_k`, and a planner for one entity gives the keys `entity` and
+    `decision`. The other keys are the same for both planners. The value of `ordered_by` is `probability` or `score`,
+    the quantity by which entities are ranked. `probability` is the result of `Planner.answer_probability`. If entities
+    are ranked by score, `ahead` is the answer's lead in score, and another answer can have a higher probability. If
+    entities are ranked by probability, `ahead` is None. `undecided` lists tied entities. `certain` is True if no
+    further measurement can change the answer. `words` is the whole answer as text. `none` is True if all measured
+    values are usual (code 0). For a bundle with class-conditional probabilities, `none` is instead the result of
+    `Planner.none_is_likelier`. For such a bundle, a planner for the top k entities also gives `none_between`, the range
+    of the probability that no entity is present.
     """
     answer: dict[str, Any] = {"top_k": planner.answer()}
     if isinstance(planner, BinaryPlanner):
@@ -170,7 +170,10 @@ class RankedEntity(NamedTuple):
 
 
 def order_of(planner: Planner, most: int) -> list[RankedEntity]:
-    """Return the `most` entities that the planner ranks highest, with their probabilities or mean scores."""
+    """Return the entities that the planner ranks highest, with their probabilities or mean scores.
+
+    For a planner of the top k entities, at most `most` entities are returned.
+    """
     if isinstance(planner, BinaryPlanner):
         shares = sorted(planner.probabilities().items(), key=lambda pair: -round(pair[1], 9))
         return [RankedEntity(name, share, share) for name, share in shares]
@@ -188,9 +191,11 @@ def order_of(planner: Planner, most: int) -> list[RankedEntity]:
 def ranking_rows(planner: TopKPlanner) -> list[dict[str, Any]]:
     """Return one row for every entity, best entity first.
 
-    A row contains `entity`, `wins` (number of duels won, a tie counts half), `certain` (number of resolved duels) and
-    `posterior`. If `ordered_by` is `score`, a row also contains `score`, the mean score against the other entities. The
-    rows are then sorted by score, not by posterior.
+    A row contains `entity`, `wins`, `certain` and `posterior` (the posterior probability). Each entity is compared with
+    every other entity. `wins` is the number of comparisons that the entity wins; a tie counts as half a win. `certain`
+    is the number of comparisons whose winner no further measurement can change. If the planner's `ordered_by` is
+    `score`, a row also contains `score` (the mean score against the other entities), and the rows are sorted by score
+    instead of by posterior probability.
     """
     wins = dict(zip(planner.bundle.entities, planner.wins(), strict=True))
     by_score = planner.ordered_by == "score"
@@ -205,7 +210,10 @@ def ranking_rows(planner: TopKPlanner) -> list[dict[str, Any]]:
 
 
 def outcomes_of(planner: Planner, item: Suggestion | None) -> dict[str, list[dict[str, Any]]]:
-    """Return how each value of each suggested feature would change the answer, or {} if there are too many entities."""
+    """Return how each value of each suggested feature would change the answer.
+
+    The result is empty if there is no suggestion, or if the bundle has more than `ALL_DUELS_UP_TO` entities.
+    """
     if item is None or len(planner.bundle.entities) > ALL_DUELS_UP_TO:
         return {}
     return {feature: outcomes(planner, feature) for feature in item.features}

@@ -1,6 +1,6 @@
 """Read CSV files strictly.
 
-Each row is stored with its line number, and all faults of a file are collected in one list.
+Each row is stored with its line number. All errors found in a file are collected in one list.
 """
 
 from __future__ import annotations
@@ -47,43 +47,43 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u
 _LINES = re.compile(r"[^\r\n]++(?:\r\n|\r|\n)?|\r\n|\r|\n")
 _THOUSAND_OR_DECIMAL = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?(?!\d)", re.ASCII)
 _LONGEST_SHOWN = 60
-_MOST_COMPARED = 5_000  # only so many known names are compared with a misspelt name
+_MOST_COMPARED = 5_000  # largest number of known names that are compared with a misspelt name
 
 
 class RowFaults:
-    """The faults of one file, in line order.
+    """Object that collects the errors found in one file.
 
-    Faults with the same column and the same expected value are one kind. The first `SHOWN_PER_KIND` rows of a kind have
-    a line each, and one line counts the other rows of the kind.
+    Errors with the same column and the same expected value form a group. In a message, each of the first
+    `SHOWN_PER_KIND` rows of a group has its own line, and one line counts the other rows.
 
     Parameters
     ----------
-    path : the file, as faults name it
-    brief : put all rows of a kind into one line
-    names : (n_rows,) name of each row in faults; empty to use line numbers
+    path : the file, as error messages name it
+    brief : put all rows of a group into one line
+    names : (n_rows,) name of each row in messages; empty to use line numbers
 
     """
 
     def __init__(self, path: str | Path, brief: bool = False, names: Sequence[str] = ()) -> None:
         self.path, self.brief, self.names = str(path), brief, names
-        # maps (column, expected value) to the line, text found and advice of each fault
+        # maps (column, expected value) to the line, text found and advice of each error
         self._shown: dict[tuple[str, str], list[tuple[int, str, str]]] = {}
         self._count: Counter[tuple[str, str]] = Counter()
 
     def add(self, line: int, column: str, found: str, expected: str, next_step: str) -> None:
-        """Record a fault at a 1-based line. Line 0 means the whole file, and column "" means the whole row."""
+        """Record an error at a line, counted from 1. Line 0 means the whole file, and column "" means the whole row."""
         self._count[column, expected] += 1
         if self._count[column, expected] <= (SHOWN_TOGETHER if self.brief else SHOWN_PER_KIND):
             self._shown.setdefault((column, expected), []).append((line, found, next_step))
 
     def place(self, line: int) -> str:
-        """Return the row's name, if `names` are given, else the text `line N`."""
+        """Return the name of a row for messages: from `names` if given, else the text `line N`."""
         return self.names[line - 2] if self.names and line > 1 else f"line {line}"
 
     def listed(self) -> list[Fault]:
-        """Return all faults in line order.
+        """Return all errors as `Fault` objects, in line order.
 
-        If not all rows of a kind are shown, a further fault counts the other rows.
+        If a group has more rows than are shown, a further `Fault` counts the other rows.
         """
         numbered, unshown = list[tuple[int, Fault]](), list[Fault]()
         for (column, expected), rows in self._shown.items():
@@ -102,7 +102,7 @@ class RowFaults:
         return [fault for _, fault in sorted(numbered, key=itemgetter(0))] + unshown
 
     def _together(self, rows: Sequence[tuple[int, str, str]], count: int) -> str:
-        """Return the wrong texts with the rows of each text, such as `'NA' (lines 3, 7), '?' (line 9) and 40 more`."""
+        """Return the invalid texts and the rows of each text, such as `'NA' (lines 3, 7), '?' (line 9) and 40 more`."""
         lines: dict[str, list[int]] = {}
         for line, found, _ in rows:
             if found in lines or len(lines) < MOST_TEXTS:
@@ -117,20 +117,20 @@ class RowFaults:
 
 
 def first_of(faults: list[Fault], where: object, again: str = "try again") -> list[Fault]:
-    """Return the first `MOST_FAULTS` faults, and a further fault that counts the other faults."""
+    """Return the first `MOST_FAULTS` errors, and one further `Fault` that counts the remaining errors, if any."""
     more, step = f"{len(faults) - MOST_FAULTS} more faults", f"correct those named above and {again}"
     return [*faults[:MOST_FAULTS], *([Fault(str(where), more, "none", step)] if len(faults) > MOST_FAULTS else [])]
 
 
 @dataclass(frozen=True)
 class CsvTable:
-    """The rows of a CSV file, by column.
+    """The cells of a CSV file, by column.
 
     Parameters
     ----------
     lines : (n_rows,) int64, the 1-based line on which each row begins
     columns : the texts (n_rows,) of each column; all are empty if the file lacks an optional column
-    faults : the faults found in the file so far
+    faults : the errors found in the file so far
 
     """
 
@@ -142,7 +142,7 @@ class CsvTable:
         return len(self.lines)
 
     def empty(self, column: str) -> NDArray[np.bool_]:
-        """Return True where the cell of a column is empty.
+        """Return True for each row in which the cell of `column` is empty.
 
         Returns
         -------
@@ -154,7 +154,7 @@ class CsvTable:
     def wrong(
         self, rows: ArrayLike, column: str, expected: str, step: str, found: str | Callable[[int], str] | None = None
     ) -> None:
-        """Record a fault for some rows of a column.
+        """Record an error in some rows of a column.
 
         Parameters
         ----------
@@ -168,7 +168,7 @@ class CsvTable:
             self.faults.add(int(self.lines[row]), column, said if isinstance(said, str) else said(row), expected, step)
 
     def once(self, keys: ArrayLike, expected: str, column: str = "") -> None:
-        """Record a fault for each row that repeats the key of an earlier row.
+        """Record an error for each row that repeats the key of an earlier row.
 
         Parameters
         ----------
@@ -184,7 +184,7 @@ class CsvTable:
         self.wrong(earlier >= 0, column, expected, "remove one of the two rows", found)
 
     def words(self, column: str, known: Sequence[str]) -> None:
-        """Record a fault for each row whose word is not in `known`, which may include the empty text."""
+        """Record an error for each row whose text in `column` is not one of the texts in `known`."""
         wrong = [row for row, word in enumerate(self.columns[column]) if word not in known]
         self.wrong(wrong, column, f"one of {', '.join(word or 'nothing' for word in known)}", "choose one of them")
 
@@ -195,7 +195,7 @@ def separator_of(path: str | Path) -> str:
 
 
 def read_header(path: str | Path) -> list[str]:
-    """Return the names of a CSV file's columns, or an empty list without a readable header."""
+    """Return the names of a CSV file's columns, or an empty list if the header cannot be read."""
     text = _text_of(Path(path), RowFaults(path))
     with suppress(csv.Error):
         return next(csv.reader(_lines(text or ""), delimiter=separator_of(path), strict=True), [])
@@ -214,17 +214,17 @@ def read_table(
 ) -> CsvTable:
     """Read a UTF-8 CSV file with a header.
 
-    A `.tsv` file is separated by tabs, and a `.gz` file is compressed. Faults are in `CsvTable.faults`. Blank lines are
-    skipped. A row longer than the header is a fault and is skipped. If the file cannot be read or lacks a required
-    column, the table has no rows.
+    The separator is a tab if the file name ends in `.tsv`, and a file whose name ends in `.gz` is decompressed. Errors
+    are recorded in `CsvTable.faults`. Blank lines are skipped. A row with more fields than the header is recorded as an
+    error and skipped. If the file cannot be read or lacks a required column, the table has no rows.
 
     Parameters
     ----------
     required, optional : names of the columns that the file must and may have
     unread : columns that are allowed but not returned
-    whole_rows : a row shorter than the header is a fault; by default the missing cells are empty texts
+    whole_rows : a row shorter than the header is an error; by default the missing cells are empty texts
     brief : as in `RowFaults`
-    shown : the texts of the file are shown on a terminal, so a control character anywhere in the file is a fault
+    shown : the texts of the file are shown on a terminal, so a control character anywhere in the file is an error
 
     """
     faults = RowFaults(path, brief)
@@ -267,12 +267,12 @@ def table_of_frame(
 ) -> CsvTable:
     """Return the `CsvTable` of a DataFrame, as if it were read from a CSV file with the same content.
 
-    Truth values become 0 and 1.
+    The values False and True become 0 and 1.
 
     Parameters
     ----------
-    where : name of the table in faults
-    names : (n_rows,) name of each row in faults
+    where : name of the table in messages
+    names : (n_rows,) name of each row in messages
     brief : as in `RowFaults`
 
     """
@@ -289,10 +289,10 @@ def table_of_frame(
 def number_column(
     table: CsvTable, column: str, *, low: float = -math.inf, high: float = math.inf, empty: float | None = None
 ) -> NDArray[np.float64]:
-    """Return the numbers of a column. An invalid cell is recorded as a fault, and its number is NaN.
+    """Return the numbers of a column. An invalid cell is recorded as an error, and its number is NaN.
 
-    A number must be finite, in [low, high] and at most `LARGEST` in size. An empty cell has the value `empty`, or is a
-    fault if `empty` is None.
+    A number must be finite, in [low, high], and at most `LARGEST` in absolute value. An empty cell gives the number
+    `empty`, or is invalid if `empty` is None.
 
     Returns
     -------
@@ -320,14 +320,15 @@ def number_column(
 def name_column(
     table: CsvTable, column: str, known: Mapping[str, int] | None = None, known_from: str = ""
 ) -> NDArray[np.int64]:
-    """Return, for each name in a column, its index in `known`. An invalid name is recorded as a fault, with index -1.
+    """Return the index in `known` of each name in a column.
 
-    A name must not be empty, longer than `LONGEST_NAME`, surrounded by spaces, or contain invisible characters.
+    An invalid name is recorded as an error, and its index is -1. A name is invalid if it is empty, is longer than
+    `LONGEST_NAME`, has spaces around it, or contains invisible characters.
 
     Parameters
     ----------
-    known : index by name; a name that is not a key is a fault. Without `known` every valid name gets index 0
-    known_from : where the known names are listed, for the text of a fault
+    known : index by name; a name that is not a key is invalid. Without `known` every valid name gets index 0
+    known_from : where the known names are listed, for the error message
 
     Returns
     -------
@@ -399,7 +400,7 @@ def few(names: Iterable[str]) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a text in quotes and shortened, for a fault. An empty text becomes "nothing"."""
+    """Return a text in quotes, shortened if it is long, for an error message. An empty text becomes "nothing"."""
     short = repr(text) if len(text) <= _LONGEST_SHOWN else repr(text[: _LONGEST_SHOWN - 3]) + "..."
     return short if text else "nothing"
 
@@ -468,7 +469,7 @@ def _header_is_usable(
 def _rows(
     reader: Iterator[list[str]], width: int, lines: list[int], faults: RowFaults, whole: bool
 ) -> Iterator[list[str]]:
-    """Yield the rows with `width` fields, and stop at the first text that is not valid CSV.
+    """Yield the rows as lists of `width` fields, up to the first text that is not valid CSV.
 
     The number of each row's first line is appended to `lines`.
     """

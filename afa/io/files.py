@@ -1,9 +1,9 @@
 """Read whole files, and write files and folders so that a killed run leaves no partial result under the final name.
 
-A temporary file is created beside its target, with the name `.<stem>.afa-<8 characters><suffix>`. The writer locks the
-temporary file, and the kernel releases the lock when the process ends for any reason. The next writer of the same
-target can therefore recognise and remove the temporary files of dead processes. A new folder replaces only an empty
-folder or an earlier result of the same kind.
+A temporary file is created beside its target, with the name `.<stem>.afa-<8 characters><suffix>`. The writer keeps the
+temporary file locked, and the kernel releases the lock when the writer's process ends for any reason. A temporary file
+without a lock is therefore a leftover of a dead process, and is removed by the next writer of the same target. A new
+folder replaces only an empty folder or an earlier result of the same kind.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def sha256_of(path: str | Path) -> str:
 
 
 def digest_faults(card: Path, digests: Mapping[str, Any], known: Sequence[str], step: str) -> Iterator[Fault]:
-    """Yield a fault for each SHA-256 listed in the file `card` that does not match the listed file in the same folder.
+    """Compare files with the SHA-256 digests in the file `card`, and yield an error for each mismatch.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def digest_faults(card: Path, digests: Mapping[str, Any], known: Sequence[str], 
 def _give_as(target: Path, temporary: Path) -> None:
     """Set the owner and mode of a temporary file to those of the file that is replaced.
 
-    A file that replaces no other file keeps mode 600.
+    If no file is replaced, the temporary file keeps mode 600.
     """
     with suppress(FileNotFoundError):
         status, own = target.stat(), temporary.stat()
@@ -268,7 +268,7 @@ def _remove_leftovers(folder: Path, prefix: str, suffix: str) -> None:
 
 @contextmanager
 def _naming(target: Path) -> Iterator[None]:
-    """If the disk is full, set the file name of the error to `target`, because libraries often omit the name."""
+    """Set the file name of a disk-full error to `target`, because libraries often omit the name."""
     try:
         yield
     except OSError as error:
@@ -317,7 +317,7 @@ def read_whole(path: Path, largest: float = math.inf) -> bytes:
 
 
 class _Unpacked(io.RawIOBase):
-    """A reader of the unpacked bytes of a gzip stream."""
+    """Stream of the unpacked bytes of a gzip file, limited in size."""
 
     def __init__(self, packed: gzip.GzipFile, share: float) -> None:
         super().__init__()
@@ -343,9 +343,9 @@ class _Unpacked(io.RawIOBase):
 
 
 def unpacked(packed: gzip.GzipFile, share: float = 1.0) -> io.BufferedReader:
-    """Return a reader of the unpacked content of a gzip stream.
+    """Return a buffered stream of the unpacked bytes of a gzip file.
 
-    Reading more than the fraction `share` of `largest_unpacked` GB raises an `OSError` with the number `EFBIG`.
+    Reading more than `share * largest_unpacked()` GB raises an `OSError` with the number `EFBIG`.
     """
     return io.BufferedReader(_Unpacked(packed, share), _BLOCK)
 
@@ -371,9 +371,9 @@ def read_unpacked(path: Path, largest: float = math.inf) -> bytes:
 
 
 def largest_unpacked() -> float:
-    """Return how many GB a compressed file may unpack to.
+    """Return the largest size in GB that a compressed file may unpack to.
 
-    If the environment variable is not a positive number, a `ConfigError` is raised.
+    If the environment variable for this size is set to a text that is not a positive number, a `ConfigError` is raised.
     """
     text = os.environ.get(LARGEST_UNPACKED) or str(DEFAULT_GB)
     try:

@@ -7,9 +7,10 @@ from typing import Any
 
 
 class Later:
-    """Placeholder for the module `name`, such as `pandas`, which is imported at the first access to an attribute.
+    """Placeholder for the module `name`. The module is imported when an attribute of the placeholder is first read.
 
-    An instance replaces an import under `if TYPE_CHECKING`, so that `typing.get_type_hints` can resolve annotations.
+    A placeholder is used instead of an import under `if TYPE_CHECKING`, so that `typing.get_type_hints` can resolve
+    annotations.
 
     >>> Later("decimal").Decimal(1)
     Decimal('1')

@@ -1,8 +1,8 @@
 """Escape texts that spreadsheet programs would run as formulas.
 
-An apostrophe is put in front of a text that looks like a formula, so that a spreadsheet shows the text and does not run
-it. Numbers are unchanged, even if they are saved as text. Files of a bundle are not escaped, because their names must
-match exactly.
+An apostrophe is put in front of a text that looks like a formula, so that a spreadsheet program shows the text and does
+not run it. Numbers are unchanged, even if they are saved as text. Texts in the files of a bundle are not escaped,
+because names in these files must match exactly.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def unmarked(text: str) -> str:
 def marked_table(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table with all texts escaped, including column names. Columns without formulas are not copied.
 
-    Carriage returns become line feeds, because pandas does not quote them and a reader would begin a new row there.
+    Carriage returns are replaced by line feeds, because pandas does not quote a carriage return, and a CSV reader would
+    begin a new row at it.
     """
     return _mapped(table, table.columns, lambda text: marked(text.replace("\r\n", "\n").replace("\r", "\n"))).rename(
         columns=lambda name: marked(name) if isinstance(name, str) else name

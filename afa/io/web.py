@@ -1,6 +1,6 @@
 """Send HTTP requests with limits on time and reply size, and with a rate limit and retries for public services.
 
-Redirects are not followed, because a redirect would send the request to another host, or drop its body.
+Redirects are not followed, because a redirect could send the request to another host, or drop its body.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Clock(Protocol):
 
 @dataclass(frozen=True)
 class Bounds:
-    """Limits of the requests to one service.
+    """Limits on the requests to one service and on the replies.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class ReplyError(Exception):
 
     Parameters
     ----------
-    found, expected, step : texts of the fault: what came, what should have come, what the user may do
+    found, expected, step : texts of the error: what was received, what was expected, what the user may do
     again : another attempt may succeed
     wait : seconds that the service asks to wait, None if it names none
     fatal : further questions will fail as well
@@ -106,9 +106,9 @@ class HttpReply:
 
 
 def called(url: str, fields: Mapping[str, str], bounds: Bounds) -> HttpReply:
-    """Return the reply to a GET request with `fields` in the address.
+    """Send a GET request with `fields` in the address, and return the reply.
 
-    The call must end within `bounds.deadline` seconds, including the whole reply.
+    The whole reply must arrive within `bounds.deadline` seconds.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def called(url: str, fields: Mapping[str, str], bounds: Bounds) -> HttpReply:
 def within(seconds: float, call: Callable[[], Parsed], late: Exception) -> Parsed:
     """Return the result of `call`, or raise `late` after `seconds`.
 
-    The time limit applies whatever step of the call hangs. The thread of an abandoned call runs on until the call
+    The time limit also applies if the call hangs. After the time limit, the call continues in its own thread until it
     returns.
     """
     done: futures.Future[Parsed] = futures.Future()
@@ -145,7 +145,7 @@ def _called(url: str, fields: Mapping[str, str], bounds: Bounds, late: ReplyErro
         with requests.get(
             url,
             params=fields,
-            # A small compressed reply could unpack to a very large reply.
+            # A compressed reply is not requested, because a small compressed reply can unpack to a very large one.
             headers={"Accept-Encoding": "identity", "User-Agent": "afa"},
             auth=_as_given,
             timeout=min(bounds.timeout, bounds.deadline),
@@ -175,7 +175,7 @@ def _called(url: str, fields: Mapping[str, str], bounds: Bounds, late: ReplyErro
 
 
 def _as_given(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Return the request unchanged, as the `auth` argument of requests.
+    """Return the request unchanged. This function is passed to the library requests as the argument `auth`.
 
     Without an `auth` argument, the library requests would look for credentials in ~/.netrc.
     """
@@ -198,11 +198,12 @@ def tried(
     clock: Clock,
     deadline: float = math.inf,
 ) -> Parsed:
-    """Return the result of `once(seconds left)`, which is repeated up to `retries` times if its error allows a retry.
+    """Call `once(seconds left)` until it succeeds, with at most `retries` retries, and return its result.
 
-    Waits begin at `backoff` seconds and double with each retry. A wait that the service asks for replaces the computed
-    wait. No wait is longer than `longest`, and each wait is logged as a warning. All attempts and waits together take
-    at most `deadline` seconds.
+    If an error does not allow a retry, the error is raised at once. The first wait between attempts is `backoff`
+    seconds, and each further wait is twice as long. If the service asks for a wait, that wait is used instead. No wait
+    is longer than `longest`, and each wait is logged as a warning. All attempts and waits together take at most
+    `deadline` seconds.
 
     Raises
     ------
@@ -231,9 +232,10 @@ def tried(
 
 
 class Web:
-    """A client of one HTTP service, whose rate limit all threads share.
+    """Client of one HTTP service. All threads that use the client share one rate limit.
 
-    Requests must not contain data that identify the user, because errors and logs show addresses.
+    Requests must not contain data that identify the user, because error messages and logs show the addresses of
+    requests.
     """
 
     def __init__(self, per_second: float, bounds: Bounds = USUAL, *, clock: Clock = time) -> None:
@@ -241,7 +243,7 @@ class Web:
         self._lock, self._next = threading.Lock(), -math.inf
 
     def wait(self) -> None:
-        """Wait until the next request may be sent, at a rate that all threads share."""
+        """Wait until the rate limit, which all threads share, allows the next request."""
         with self._lock:
             now = self._clock.monotonic()
             start = max(now, self._next)
@@ -250,9 +252,10 @@ class Web:
             self._clock.sleep(start - now)
 
     def asked(self, url: str, fields: Mapping[str, str], parse: Callable[[bytes], Parsed]) -> Parsed:
-        """Return `parse(body)` of the reply to a GET request with `fields` in the address.
+        """Send a GET request with `fields` in the address, and return `parse(body)` of the reply.
 
-        `parse` may raise a `ReplyError`. Failed attempts are repeated within the limits of `Bounds`.
+        The function `parse` may raise a `ReplyError`. A failed attempt is repeated as far as the client's `Bounds`
+        allow.
 
         Raises
         ------
@@ -280,9 +283,10 @@ class Web:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """Return the JSON object in a reply. Without a JSON object, raise a `ReplyError` that allows a retry."""
+    """Return the JSON object in a reply. If there is no JSON object, a `ReplyError` that allows a retry is raised."""
     try:
-        # The parser is not strict, because services repeat unescaped control characters of a query.
+        # The parser is not strict, because some services repeat the control characters of a query without escaping
+        # them.
         document = json.loads(body, strict=False)
     except (ValueError, RecursionError):
         raise ReplyError(unreadable(body, "JSON"), "JSON", again=True) from None
@@ -300,9 +304,9 @@ def unreadable(body: bytes, form: str) -> str:
 
 
 def seconds_asked_for(headers: Mapping[str, str], now: float) -> float | None:
-    """Return the number of seconds to wait that a Retry-After header states as a number or a date.
+    """Return the wait, in seconds, that a Retry-After header states as a number or as a date.
 
-    If the header is missing or the number is too large, return None.
+    Return None if the header is missing or invalid, or if the wait is negative or too long.
     """
     retry_after = headers.get("Retry-After", "")
     try:

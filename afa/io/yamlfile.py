@@ -1,4 +1,4 @@
-"""Read YAML files and validate them by a pydantic model. Every fault names the file and the key."""
+"""Read YAML files and validate their content by a pydantic model. Every error message names the file and the key."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ class _Refused(yaml.MarkedYAMLError):
 class _UniqueKeyLoader(yaml.SafeLoader):
     """A safe loader that refuses repeated keys, and reads only true and false as booleans.
 
-    Plain YAML silently takes the last of two equal keys, and reads yes, no, on and off as booleans. A document is
-    refused as soon as it exceeds `DEEPEST` levels or `MOST_NODES` values.
+    Plain YAML silently takes the last of two equal keys, and reads yes, no, on and off as booleans. A document with
+    more than `DEEPEST` levels of nesting or more than `MOST_NODES` values is also refused.
     """
 
     yaml_implicit_resolvers = {  # noqa: RUF012 (PyYAML reads this attribute)
@@ -138,7 +138,7 @@ _UniqueKeyLoader.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOLEAN, list(
 
 
 def read_mapping(path: str | Path) -> dict[str, Any]:
-    """Return the mapping in a YAML file. Content other than a mapping raises a `ConfigError`."""
+    """Return the mapping in a YAML file. If the content is not a mapping, a `ConfigError` is raised."""
     path = Path(path)
     try:
         text = read_text(path, LARGEST_FILE)
@@ -159,7 +159,10 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
 
 
 def _is_endless(document: Any) -> bool:
-    """Return True if aliases expand to more than `MOST_NODES` values. A value counts each time an alias repeats it."""
+    """Return True if a document with expanded aliases has more than `MOST_NODES` values or `DEEPEST` levels.
+
+    A value is counted once for each alias that repeats it.
+    """
     waiting, values = [(document, 1)], 1
     while waiting:
         value, level = waiting.pop()
@@ -172,7 +175,7 @@ def _is_endless(document: Any) -> bool:
 
 
 def _no_yaml(error: yaml.YAMLError, path: Path, text: str) -> Fault:
-    """Return the fault for a text that is not valid YAML, with the wrong line and the expected content."""
+    """Return a `Fault` that names the invalid line of a YAML file and states what was expected there."""
     if isinstance(error, yaml.reader.ReaderError):
         line = text.count("\n", 0, error.position)
         found, expected, step = f"the character {chr(error.character)!r}", "text that can be printed", "remove it"
@@ -192,7 +195,7 @@ def _no_yaml(error: yaml.YAMLError, path: Path, text: str) -> Fault:
 
 
 def load_model(path: str | Path, model: type[Model]) -> Model:
-    """Read a YAML file as `model`. One `ConfigError` lists all faults."""
+    """Read a YAML file, and validate it as `model`. All errors in the file are raised as one `ConfigError`."""
     return check_model(read_mapping(path), model, str(path))
 
 
@@ -207,7 +210,7 @@ def check_model(document: Any, model: type[Model], where: str) -> Model:
 def first_error(error: ValidationError, whole: str) -> str:
     """Return the message and place of the first error, in one line.
 
-    For an error of the whole document, the place is the text `whole`.
+    If the error concerns the whole document, the place is the text in `whole`.
     """
     first = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(map(str, first['loc'])) or whole}: {first['msg']}"
@@ -244,7 +247,7 @@ def _short(value: Any) -> str:
 
 
 def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """Return the keys that `model` allows at a location in a document, or no keys if the location contains no model."""
+    """Return the keys that `model` allows at a location in a document, or an empty list if no model applies there."""
     for part in location:
         field = model.model_fields.get(str(part))
         kinds = [field.annotation, *get_args(field.annotation)] if field else []
