@@ -1,4 +1,4 @@
-"""Read and write compressed files, and check that a downloaded file is complete and has the format of its suffix."""
+"""Read and write compressed files, and check that a downloaded file is complete and matches its suffix."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ from afa.io.csvfile import few
 
 
 def overridden(coding: Coding, own: EncodingOverrides) -> Coding:
-    """Return the run's encoding settings, after replacing the settings that the cohort's file contains."""
+    """Return the encoding settings in the cohort's file, completed by the encoding settings of the run."""
     return replace(coding, **own.model_dump(exclude_none=True))
 
 
@@ -59,7 +59,8 @@ def build_cohort(
     Parameters
     ----------
     features, entities : names of the bundle's features and entities
-    coding : how values become ternary; the cohort's own `encoding` has precedence. By default against the controls
+    coding : encoding settings of the run; settings in the cohort's file replace them. By default, values are tested
+        against the controls
     aliases : other names of each gene symbol
     ensembl : Ensembl ids of each gene symbol, for a series whose rows are Ensembl ids
 
@@ -127,14 +128,14 @@ def assemble(
 
     Parameters
     ----------
-    expression : its `values` (n_rows, n_samples) are in the file's unit, with row ids and samples as labels
-    tiers : row ids that may hold each feature, in the bundle's order of features
-    coding : how values become ternary; by default the cohort's own `encoding`
+    expression : expression values (n_rows, n_samples) in the file's unit, by row id and sample
+    tiers : candidate row ids of each feature, in the bundle's order of features
+    coding : encoding settings; by default the settings in the cohort's file
     files : content, name, form and SHA-256 of the files read, recorded in `cohort.yaml`
 
     Raises
     ------
-    CohortError : missing samples, missing genes, values that cannot be encoded, or labels that cannot be made.
+    CohortError : samples or genes are missing, values cannot be encoded, or labels cannot be derived.
 
     """
     coding = coding or overridden(Coding("controls"), config.encoding)

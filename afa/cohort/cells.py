@@ -50,11 +50,13 @@ if TYPE_CHECKING:
 
 ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
 MOST_COLUMNS = 20
-"""Largest number of faulty columns with a line each; further columns are counted in one line."""
+"""Largest number of columns whose errors are listed, one column a line.
+
+One further line counts the other columns with errors.
+"""
 ENCODE = "encode it first, with `afa encode`"
 MOST_HEADERS = 2
-"""Largest number of rows without any number that are read as units or a second header; with more, the columns hold
-words.
+"""If a table has at most this many rows without any number, these rows are taken for units or a second header.
 """
 _NAMES = re.compile(
     r"(?:^|[^a-z])(?:ids?|names?|patients?|subjects?|samples?|cases?|participants?|persons?|records?|codes?|keys?|mrn|"
@@ -74,8 +76,8 @@ class Cells(NamedTuple):
     names : (P,) the patients' names
     columns : (P,) texts of each known or requested column, by name
     unknown : names of the other columns
-    table : where faults are noted
-    doubt : why the first column may not hold names; empty if there is no doubt
+    table : the table in which errors are recorded
+    doubt : why the first column may not contain names; empty if there is no doubt
 
     """
 
@@ -108,7 +110,7 @@ def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[s
 
     Raises
     ------
-    CohortError : all faults that make the table unreadable, and patients that occur twice.
+    CohortError : all errors that make the table unreadable, and patients that occur twice.
 
     """
     if not path.name.endswith(ENDINGS) and path.exists():
@@ -285,9 +287,9 @@ def read_names(path: Path) -> list[str]:
 def _doubt_of_names(path: Path, cells: Cells) -> str:
     """Return a warning if the first column may not contain the patients' names, else an empty text.
 
-    The first column is doubtful if it contains numbers and its name does not look like an identifier. A `CohortError`
-    is raised if, in addition, the numbers have decimals or another column has a name like `id`. No warning is given for
-    consecutive numbers, or for a column without a name.
+    The first column is doubtful if it contains numbers and its name does not look like an identifier. A doubtful first
+    column raises a `CohortError` if its numbers have decimals or if another column has a name like `id`. A first column
+    that has no name or contains consecutive numbers gives no warning.
     """
     numbers = np.array([number(text) for text in cells.names])
     nameless = not cells.first.strip() or cells.first.startswith(("__index_level_", "Unnamed: "))
@@ -307,11 +309,13 @@ def _doubt_of_names(path: Path, cells: Cells) -> str:
 
 
 def cells_of_frame(frame: pd.DataFrame, where: str, *, rows: Sequence[str] = ()) -> Cells:
-    """Return the cells of a DataFrame whose index names the patients. Invalid patient names raise a `CohortError`.
+    """Return the cells of a DataFrame whose index names the patients.
+
+    If a patient's name is invalid, a `CohortError` is raised.
 
     Parameters
     ----------
-    rows : name of each row in faults; by default its number
+    rows : name of each row in messages; by default its number
 
     """
     names = pd.Series(list(map(str, frame.index)), name=PATIENT, dtype=object)
@@ -345,7 +349,7 @@ class GivenTable(NamedTuple):
 
     Parameters
     ----------
-    bundle, cohort : on the same features, in the same order
+    bundle, cohort : both have the same features, in the same order
     measured : (P, M) bool, True where the cohort has a value; the other values are 0
     digests : SHA-256 by file name; a file of labels has the key `labels/` + its name
     ignored : columns that are not features of the bundle

@@ -17,10 +17,11 @@ from afa.model.arrays import Bools, Floats
 from afa.model.features import Features, Span, is_missing
 
 REPEATED = 3
-"""Number of occurrences from which an impossible number, or one far from all others, is taken for a code."""
+"""An impossible number, or a number far from all others, is taken for a code if the number occurs at least this often.
+"""
 _CODE = re.compile(r"9*[789]|7+|8+")
 LEAST_OTHERS = 3
-"""Least number of distinct values in a column, apart from possible codes."""
+"""Least number of distinct values that a column must contain in addition to possible codes."""
 MOST_CODES = 3
 
 

@@ -27,10 +27,13 @@ CONTROLS_FILE = "controls.parquet"
 CARD_FILE = "cohort.yaml"
 PATIENT, THRESHOLD = "patient", "encoding threshold"
 LARGEST_TABLE = 500_000_000
-"""Largest number of cells of a Parquet file; a few compressed bytes can stand for any number of cells."""
+"""Largest number of cells of a Parquet file.
+
+The number is limited, because few compressed bytes can contain many cells.
+"""
 
 _KINDS = ("string", "large_string", "integer", "floating", "boolean", "null", "decimal", "dictionary")
-"""Arrow types allowed in a column; text is allowed so that a fault can name the wrong cell."""
+"""Arrow types allowed in a column. Text is allowed, so that an error message can name the invalid cell."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,8 +137,8 @@ def write_codes(codes: Mapping[float, pd.DataFrame], path: str | Path) -> None:
 def with_code(cohort: Cohort, path: str | Path, threshold: float) -> Cohort:
     """Return a copy of the cohort with the ternary codes of another encoding threshold.
 
-    The codes are read from a table that `write_codes` wrote. If patients or features of the table differ from those of
-    the cohort, a `CohortError` is raised.
+    The codes are read from a table that `write_codes` wrote. If the table and the cohort do not have the same patients
+    and features, a `CohortError` is raised.
     """
     whole = pd.read_parquet(path)
     table = whole[whole[THRESHOLD] == threshold].set_index(PATIENT).drop(columns=THRESHOLD)
@@ -224,7 +227,7 @@ def parquet_table(
 ) -> pd.DataFrame:
     """Return the columns `wanted` of a Parquet file, or all columns if `wanted` is None.
 
-    A column of any type other than numbers or text raises a `CohortError`.
+    If a column contains anything but numbers or text, a `CohortError` is raised.
 
     The file's metadata state the unpacked size, which must not exceed `largest_unpacked()` GB.
 

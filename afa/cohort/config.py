@@ -73,7 +73,7 @@ class ExpressionSource(Strict):
 
 
 class Derived(Strict):
-    """A sample characteristic that a regular expression with one group extracts from another characteristic."""
+    """A sample characteristic that is extracted from another characteristic by a regular expression with one group."""
 
     source: str
     pattern: str
@@ -164,7 +164,7 @@ class EncodingOverrides(Strict):
 
 
 class CohortConfig(Strict):
-    """Content of the file in `config/cohorts` that describes one cohort."""
+    """Content of a cohort file in `config/cohorts`, for a GEO series or a simulated series."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
     title: str

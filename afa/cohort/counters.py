@@ -18,11 +18,11 @@ class Counter(NamedTuple):
 
     Parameters
     ----------
-    gene : column of the row ids
-    values : column of each unit in the file; an empty name means the only remaining column of numbers, named after the
-        sample
+    gene : name of the column of row ids
+    values : name of the column that has the values in each unit. An empty name means the only remaining column of
+        numbers, which is named after the sample
     others : columns without values
-    of_transcripts : rows are transcripts, and `gene` is the gene of each: values are summed by gene
+    of_transcripts : True if each row is a transcript, and `gene` contains its gene; values are then summed by gene
 
     """
 
@@ -34,7 +34,10 @@ class Counter(NamedTuple):
 
 
 STAR = ("gene", "unstranded", "forward", "reverse")
-"""The columns of STAR's `ReadsPerGene.out.tab`, which has no header: `-s no`, `yes` and `reverse` of htseq-count."""
+"""Names for the columns of STAR's `ReadsPerGene.out.tab`, which has no header.
+
+The last three columns correspond to the options `-s no`, `-s yes` and `-s reverse` of htseq-count.
+"""
 COUNTERS = (
     Counter("STAR, ReadsPerGene.out.tab", "gene", {"counts": "unstranded"}, STAR),
     Counter("featureCounts", "Geneid", {"counts": ""}, ("Chr", "Start", "End", "Strand", "Length")),
@@ -57,7 +60,7 @@ COUNTERS = (
 )
 """Known programs; a file belongs to a program if its header has all the program's named columns."""
 TABLE_ENDINGS = (".txt", ".tsv", ".tab", ".csv", ".sf", ".results", ".counts", ".count", ".out")
-"""Endings of the names of tables in the archive of a series, before `.gz`."""
+"""Endings of the file names of tables in the archive of a series, without `.gz`."""
 
 _NO_GENE = re.compile(
     r"__.*"  # htseq-count, IsoQuant

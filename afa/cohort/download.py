@@ -112,7 +112,7 @@ def attempt(url: str, target: Path, sha256: str | None, timeout: float, clock: C
     Parameters
     ----------
     timeout : longest silence of the server, in seconds
-    left : longest time, in seconds
+    left : longest time for the attempt, in seconds
 
     Raises
     ------
@@ -138,7 +138,7 @@ def attempt(url: str, target: Path, sha256: str | None, timeout: float, clock: C
 
 
 class _Reply:
-    """Status and headers of the last HTTP reply, which may be a redirect."""
+    """Status and headers of the last HTTP reply. The reply may be a redirect."""
 
     def __init__(self) -> None:
         self.status = 0

@@ -28,10 +28,10 @@ _DATED = {
     for word in words
     for day in range(1, last + 1)
 } | dict.fromkeys(("SEP15", "SELENOF"), ("9/15/2018",))
-"""Row ids that spreadsheets made of gene symbols (MARCH1 became 3/1/2018), by the old symbol and by HGNC's symbol of
-2020.
+"""Dates to which spreadsheets converted gene symbols (MARCH1 became 3/1/2018).
 
-There is no fifteenth septin: `9/15` was the selenoprotein SEP15.
+The keys are the old symbols and the symbols that HGNC introduced in 2020. SEP15 is not a septin but a selenoprotein,
+now called SELENOF.
 """
 _ENSEMBL = re.compile(r"^ENSG[0-9]{11}$")
 
@@ -42,7 +42,7 @@ def read_aliases(path: str | Path) -> dict[str, tuple[str, ...]]:
 
 
 def read_ensembl(path: str | Path) -> dict[str, tuple[str, ...]]:
-    """Read the Ensembl gene ids, without version, of each symbol from a CSV with the columns `ensembl,symbol`."""
+    """Read the Ensembl gene ids of each symbol, without version, from a CSV with the columns `ensembl,symbol`."""
     pairs = _read_pairs(Path(path), key="symbol", value="ensembl")
     table = {symbol: tuple(dict.fromkeys(map(without_version, ids))) for symbol, ids in pairs.items()}
     faults = [
@@ -135,12 +135,13 @@ def log_values(values: pd.DataFrame, unit: Unit, library_size: pd.Series[float])
 
     Parameters
     ----------
-    values : (n_rows, n_samples) in `unit`; a floor of the TPM values is not removed
+    values : (n_rows, n_samples) in `unit`; if the series has a lower limit for TPM values, the limit is not removed
     library_size : (n_samples,) sum of the counts of all genes, by sample name; used for counts only
 
     Raises
     ------
-    CohortError : a value that is not finite or is negative in a unit without negative values; an empty library.
+    CohortError : a value is not finite, or is negative although the unit is not log2, or the counts of a sample sum to
+        0.
 
     """
     known = values.to_numpy(dtype=np.float64)
@@ -212,8 +213,9 @@ MAD_TO_SD = 1.4826
 """Ratio of the standard deviation of a normal distribution to its median absolute deviation."""
 
 ROUNDING = 1e-12
-"""Relative size below which a difference from a mean or a cut point counts as rounding error; ranges are compared
-exactly.
+"""A difference from a mean or a cut point counts as rounding error if its relative size is below this number.
+
+Values are compared exactly with ranges from `features.csv`.
 """
 
 
@@ -224,8 +226,8 @@ class Coding:
     Parameters
     ----------
     reference : `controls` or `cohort`; None if every feature has a range
-    test, level : test and significance level, for the reference `controls`
-    threshold : in robust standard deviations from the median, for the reference `cohort`
+    test, level : test and its significance level, used if `reference` is `controls`
+    threshold : number of robust standard deviations from the median, used if `reference` is `cohort`
 
     """
 
@@ -300,7 +302,7 @@ def encode_controls(
     Returns
     -------
     code : (n_genes, n_controls) int8 in {-1, 0, 1}, with the same labels
-    used : the test
+    used : name of the test that was used
 
     """
     known = controls.to_numpy(dtype=np.float64)
@@ -397,8 +399,8 @@ def _slack(values: Floats) -> Floats:
 def reach(controls: Floats, test: Test, level: float) -> Floats:
     r"""Return, for each gene, the largest distance from the controls' mean that is not significant (`p >= level`).
 
-    - `empirical`: \[ p = \frac{1 + \#\{c : |c - \mu| \ge |x - \mu|\}}{n + 1} \] the share of controls at least as far
-      from the mean, the sample included; distances equal up to rounding count as equal.
+    - `empirical`: \[ p = \frac{1 + \#\{c : |c - \mu| \ge |x - \mu|\}}{n + 1} \] This is the share of values at least as
+      far from the mean as the sample, the sample included. Distances that differ only by rounding count as equal.
     - `normal`: two-sided p of \( z = (x - \mu) / s \), where `s` has `n - 1` degrees of freedom.
     - `t`: two-sided p of a new value, \( (x - \mu) / (s \sqrt{1 + 1/n}) \), under Student's t with `n - 1` degrees of
       freedom.

@@ -4,8 +4,7 @@ Every feature has two cut points. A value `x < low` becomes -1, and a value `x >
 strict. If `features.csv` contains a range for the feature, the cut points are the ends of the range. For a feature
 without a range, the cut points are computed from the controls or the cohort. Empty cells stay empty. If `features.csv`
 declares a number as a code for *not measured*, cells with this number become empty. Units are not guessed, and values
-are not corrected. A value outside the values that `features.csv` allows gives an error or a warning
-(`afa.cohort.codes`).
+are not corrected. A value that `features.csv` does not allow gives an error or a warning (`afa.cohort.codes`).
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from afa.model.arrays import Bools, Floats
 from afa.model.features import Features, features_of, shown_unit
 
 ONE_SIDED = 0.95
-"""Share of values beyond one cut point above which the unit of a feature is questioned."""
+"""If a larger share of a feature's values is beyond one cut point, a note asks whether the unit is right."""
 DICTIONARY = "features.csv"
 MARK = "if {} stands for not measured, write it in the column missing of {}"
 
@@ -52,10 +51,9 @@ class Encoded:
     Parameters
     ----------
     values : (P, features) Int8 in {-1, 0, +1}, or missing; rows are patients
-    cuts : one row for each feature: `feature,kind,unit,by,low,high`, and the number of patients at -1, 0, +1 and
-        missing
-    controls : (controls, features) Int8, as `values`, for the controls, who are not among the patients. Where a feature
-        is cut by the controls, each control is encoded against the others (decision F9)
+    cuts : table of `feature,kind,unit,by,low,high`, and of the numbers of patients with -1, 0, +1 and no value
+    controls : (controls, features) Int8, the codes of the controls, who are not among the patients. If the cut points
+        of a feature come from the controls, each control is encoded against the other controls (decision F9)
     ignored : columns that are not features
     doubts : one line for each group of values that may not be measurements
 
@@ -120,7 +118,7 @@ def encode(
 
     Raises
     ------
-    CohortError : every invalid value by row and column, a feature that `X` lacks, too few controls.
+    CohortError : values are invalid (the message lists rows and columns), `X` lacks a feature, or controls are too few.
 
     Warns
     -----
@@ -285,7 +283,7 @@ def _looks_encoded(values: Floats, code: pd.DataFrame, features: Features) -> bo
 def _doubts(cells: Cells, features: Features, values: Floats, dictionary: str) -> list[str]:
     """Record an error for each value that is an undeclared code for *not measured*.
 
-    Return one line of text on each group of doubtful values.
+    Return one line of text for each group of doubtful values.
 
     Parameters
     ----------

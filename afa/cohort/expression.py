@@ -57,17 +57,24 @@ Opened = Callable[[], BinaryIO]
 LONGEST_LINE = 64 << 20
 """Longest line, in bytes, that is read into memory."""
 LARGEST_LOG = 64
-"""Largest plausible log2 value: a larger one would stand for more reads than were ever sequenced."""
+"""Largest plausible log2 value. A larger log2 value would mean more reads than were ever sequenced."""
 SMALLEST_COUNTS = 30
-"""A table of counts with at least `ENOUGH_ROWS` genes has a value above this, unless the values are logarithms."""
+"""If a table with at least `ENOUGH_ROWS` genes has only values below this number, the values are probably logarithms.
+"""
 ENOUGH_ROWS = 100
 STRANDED = 0.75
-"""Share of the reads on one strand above which a library is strand-specific; other libraries are near one half."""
+"""A library is strand-specific if more than this share of its reads is on one strand.
+
+In other libraries, the share is near one half.
+"""
 SEPARATORS = "\t,; "
 _BLOCK = 4 << 20
 _HEAD, _HEAD_LINES = 4 << 20, 64
 _GCT = re.compile(r"#1\.2\s*")
-"""The first line of a GCT file. The second has the numbers of rows and columns, the third is the header."""
+"""Pattern of the first line of a GCT file.
+
+The second line contains the numbers of rows and columns, and the third line is the header.
+"""
 _COPY = "in a copy of the file, and give the copy's folder as the mirror (GEO_MIRROR)"
 
 
@@ -78,8 +85,8 @@ class Expression:
     Parameters
     ----------
     values : (genes, samples) float64
-        The wanted rows in file order, by gene id and sample accession. A gene id that the file repeats has a row for
-        each occurrence. Ensembl ids have no version.
+        The requested rows in file order, by gene id and sample accession. If the file repeats a gene id, each
+        occurrence has its own row. Ensembl ids have no version.
     library_size : (samples,) float64
         Sum of each sample over all genes of the file.
     n_rows : number of genes in the file.
@@ -116,7 +123,7 @@ def read_gene_matrix(
 
     Raises
     ------
-    CohortError : columns that are missing or repeated, the first invalid line, values that `unit` cannot have.
+    CohortError : columns are missing or repeated, a line is invalid, or values are impossible in `unit`.
 
     """
     where, opened = str(path), partial(open_binary, path)
@@ -227,7 +234,7 @@ class _Records(NamedTuple):
     Parameters
     ----------
     lines : number of lines that the first row takes
-    fault : why the rows cannot be split; empty if they can
+    fault : why the rows cannot be split; empty if the rows can be split
 
     """
 
@@ -323,7 +330,7 @@ def _names_within(column: str) -> set[str]:
 def _positions(
     where: str, column_of: Mapping[str, str], layout: _Layout, gene: int
 ) -> tuple[dict[str, int], list[str]]:
-    """Return the index of each sample's column, and notes on columns whose names match a sample only in part."""
+    """Return the index of each sample's column, and notes on columns that were found by a part of their name."""
     where = f"{where}, header"
     shared = [name for name, count in Tally(column_of.values()).items() if count > 1]
     if shared:
@@ -375,7 +382,7 @@ class _Genes:
 
         Parameters
         ----------
-        row_of : row id of each wanted gene in the earlier rows of the file; the genes of these rows are added
+        row_of : row id of each wanted gene in the earlier rows of the file; this call adds the genes of `row_ids`
 
         """
         names: list[str | None] = []
@@ -552,8 +559,9 @@ def endless(where: str) -> Fault:
 
 
 _MEMBERS_SHARE = 1 / 8
-"""Share of `largest_unpacked` that one member may unpack to: a member is read into memory as a whole, a table in
-blocks.
+"""Share of `largest_unpacked` to which one member of an archive may unpack.
+
+The share is small, because a member is read into memory as a whole.
 """
 _TAR_AGAIN = "fetch the archive again"
 
@@ -582,9 +590,9 @@ def read_sample_files(
 
     Raises
     ------
-    CohortError : a value that is not a finite number, with member and row; a member that is damaged, unpacks to more
-        than an eighth of `largest_unpacked`, has no unique column of values or has other row ids; samples that are
-        missing or repeated.
+    CohortError : a value is not a finite number (the message names member and row); a member is damaged, is larger than
+        an eighth of `largest_unpacked`, has no unique column of values, or has other row ids than the first member; a
+        sample is missing or repeated.
 
     """
     with reading(path):
@@ -787,7 +795,7 @@ def _value_column(
 def _check_strands(where: str, reads: Floats) -> None:
     """Raise a `CohortError` if a sample's sequencing library is strand-specific.
 
-    The argument `reads` contains two numbers: the sequencing reads on each strand.
+    The argument `reads` contains the number of sequencing reads on each of the two strands.
     """
     share = float(reads.max() / reads.sum()) if reads.sum() > 0 else 0.0
     if share > STRANDED:

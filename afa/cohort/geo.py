@@ -193,7 +193,7 @@ def read_expression(
 
     Raises
     ------
-    CohortError : a file that cannot be read or joined to the samples.
+    CohortError : a file cannot be read, or its columns do not match the samples.
 
     """
     path = source.expression.path
@@ -267,7 +267,7 @@ def _from_mirror(config: CohortConfig, folder: Path) -> Source:
 
 
 def _read_joined_samples(path: Path) -> pd.DataFrame:
-    """Return a mirror's table of samples. The samples' accessions are in the column `gsm` or `sample_id`.
+    """Read a mirror's table of samples. The samples' accessions are in the column `gsm` or `sample_id`.
 
     If `gsm` precedes `title`, the columns after `title` are dropped, because these columns are not from GEO.
     """
@@ -340,9 +340,9 @@ def write_extract(
     Parameters
     ----------
     samples, expression : results of `read_samples` and `read_expression`, for all samples and the rows of `tiers`
-    tiers : row ids that may hold each feature
+    tiers : candidate row ids of each feature
     genes_of : name of the bundle with these features
-    taken_from : the series' files; an extract among them is a `CohortError`
+    taken_from : the series' files; if one of the files is an extract, a `CohortError` is raised
 
     """
     if any(entry["form"] == "extract" for entry in taken_from):

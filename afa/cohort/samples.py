@@ -44,13 +44,16 @@ _ABOVE, _BELOW = ("≥", ">=", ">"), ("≤", "<=", "<")
 _CHARACTERISTICS = re.compile(r"characteristics_ch[0-9]+")
 _CELL = re.compile(r'(?:\A|\t)(?:"(.*?)"(?=\t|\Z)|([^\t]*))', re.DOTALL)
 _NEXT = re.compile(r'!(Series|Sample)_\w+\t"|!series_matrix_table_(begin|end)\s*\Z', re.IGNORECASE)
-"""A line that cannot be part of a quoted cell; the previous line then lacks its closing quote."""
+"""Pattern of a line that cannot be inside a quoted cell.
+
+If such a line follows an open quote, the closing quote is missing.
+"""
 _ENTRIES = ("^DATABASE", "^SERIES", "^PLATFORM", "^SAMPLE")
 _TABLE = re.compile(r"!\w+_table_(begin|end)\s*", re.IGNORECASE)
 _READ = re.compile(r"!Sample_(title|geo_accession|characteristics_ch[0-9]+)\b")
 _MATRIX, _FAMILY = "_series_matrix.txt.gz", "_family.soft.gz"
 _CHANGED = re.compile(r"!\w*_|_table_begin|_table_end")
-"""Text that GEOparse removes from a value, or that makes it skip the line."""
+"""Pattern of texts that GEOparse removes from a value, or that make GEOparse skip the line."""
 
 
 class Family(NamedTuple):
@@ -72,8 +75,8 @@ def read_family(path: Path) -> Family:
 
     Raises
     ------
-    CohortError : GEOparse is not installed; the file ends early, has a line that GEOparse would lose or change, repeats
-        a sample, or lists a sample without describing it.
+    CohortError : GEOparse is not installed; or the file ends early, contains a line that GEOparse would lose or change,
+        repeats a sample, or lists a sample without describing it.
 
     """
     path = Path(path)
@@ -123,7 +126,7 @@ def _check_family(path: Path) -> list[str]:
     with reading(path), open_binary(path) as stream:
         for number, content in enumerate(iter(partial(stream.readline, LONGEST_LINE), b""), 1):
             if in_table and content[0] not in b"^!" and content.isascii() and len(content) < LONGEST_LINE:
-                continue  # most lines of a large file are rows of values
+                continue  # a quick check, because most lines are rows of values
             before, line = line, _soft_line(path, content, number)
             if line.startswith("^"):
                 if in_table or before.startswith("^"):
@@ -173,7 +176,7 @@ def _fault(path: Path, found: str, expected: str, line: int, other: str = _FAMIL
 
     Parameters
     ----------
-    other : ending of the series' other file, which the next step suggests
+    other : file ending of the other format, which the error message suggests
 
     """
     where = f"{path}, line {line}" if line else str(path)
@@ -199,7 +202,7 @@ def read_series_matrix(path: Path) -> pd.DataFrame:
     for number, line in _records(path):
         if ended or not line:
             continue
-        size += len(line) * (not begun)  # only lines before the table are in memory
+        size += len(line) * (not begun)  # the table is not stored in memory
         if size > _LARGEST_HEADER:
             raise _fault(path, f"more than {_LARGEST_HEADER} characters before the table", "fewer", number)
         name, _, rest = line.partition("\t")
@@ -358,7 +361,7 @@ class Selected:
     ----------
     samples : their characteristics, indexed by sample name
     controls, patients : sample names of the two groups
-    steps : each step of the selection with the number of samples after it, the two groups last
+    steps : each selection step, with the number of samples that remain; at the end, the two groups and their sizes
 
     """
 
@@ -394,7 +397,7 @@ def select(samples: pd.DataFrame, config: CohortConfig) -> Selected:
 
     Raises
     ------
-    CohortError : a key that the series lacks, no controls or no patients left, a sample in both groups.
+    CohortError : the series lacks a key, no controls or no patients remain, or a sample is in both groups.
 
     """
     where = f"cohort {config.name}"
@@ -483,7 +486,7 @@ def _group(samples: pd.DataFrame, group: Group, where: str) -> tuple[str, ...]:
 
 
 def _refuse_other_spellings(values: pd.Series[str], listed: Sequence[str], where: str) -> None:
-    """Raise a `CohortError` for an unlisted value that differs from a listed value only in case or blanks.
+    """Raise a `CohortError` if an unlisted value differs from a listed value only in case or blanks.
 
     Without this check, samples with the unlisted spelling would be excluded silently.
     """
@@ -531,8 +534,8 @@ def make_labels(samples: pd.DataFrame, rules: Mapping[str, LabelRule], entities:
 
     Raises
     ------
-    CohortError : a key that the series lacks, a value that the rule cannot read, a rule that gives no label; all
-        together.
+    CohortError : the series lacks a key, a rule cannot interpret a value, or a rule gives no label; all errors are
+        raised together.
 
     """
     faults: list[Fault] = []
@@ -602,7 +605,7 @@ def _apply(samples: pd.DataFrame, rule: LabelRule, where: str) -> list[int | Non
 def _against_threshold(sample: str, value: str, rule: LabelRule, where: str) -> int | None:
     """Return 1 if the value passes the rule's threshold, 0 if it fails, and None if it is missing.
 
-    A bound such as `≥250` is accepted if all values within the bound give the same label.
+    A bound such as `≥250` is accepted if all values that the bound allows give the same label.
     """
     if is_missing(value):
         return None
@@ -611,7 +614,7 @@ def _against_threshold(sample: str, value: str, rule: LabelRule, where: str) -> 
         number = float(text)
     except ValueError:
         number = math.nan
-    # `low` and `high` are the smallest and the largest value within the bound.
+    # `low` and `high` are the smallest and the largest value that the bound allows.
     low = -math.inf if sign in _BELOW else math.nextafter(number, math.inf) if sign == ">" else number
     high = math.inf if sign in _ABOVE else math.nextafter(number, -math.inf) if sign == "<" else number
     passes = [end >= (rule.at_least or 0.0) if rule.above is None else end > rule.above for end in (low, high)]

@@ -83,7 +83,7 @@ def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
     mean = _mean_counts(config, genes, people, effects, phenotypes)
     shape = 1 / genes["dispersion"].to_numpy()[:, None]
     rate = mean * _stream(config, "biological noise").gamma(shape, 1 / shape, size=mean.shape)
-    # The rate is rounded because the last bits of exp2 and gamma depend on the processor, but the counts must not.
+    # The last bits of exp2 and gamma differ between processors. The rate is rounded so that the counts do not differ.
     counts = _stream(config, "counting noise").poisson(rate.round(6))
 
     samples = _samples(config, people, phenotypes)
@@ -128,9 +128,9 @@ def _people(config: SimulationConfig) -> tuple[pd.DataFrame, dict[str, Floats]]:
 def _effects(config: SimulationConfig, bundle: Bundle) -> pd.DataFrame:
     """Return the true log2 effect of every non-zero potential of the bundle.
 
-    An effect has the sign of the potential, has the opposite sign, or is zero. The proportions of the three cases are
-    set by the config, and are exact up to rounding. If n entities have a non-zero potential for a gene, each effect on
-    the gene is divided by sqrt(n).
+    An effect has the sign of the potential, has the opposite sign, or is zero. The shares of opposite and of zero
+    effects are set by the config, and are exact up to rounding. If n entities have a non-zero potential for a gene,
+    each effect on the gene is divided by sqrt(n).
     """
     entity, feature = np.nonzero(bundle.unary)
     n_flipped, n_null = (round(share * len(entity)) for share in (config.flipped_share, config.null_share))

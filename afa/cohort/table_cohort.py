@@ -28,7 +28,7 @@ from afa.model.features import features_of, read_features
 from afa.model.study import FEATURES_FILE, NAME, SHA256, STUDY_FILE, StudySettings, TableSource
 
 LABELS_FILE, SOURCE_FILE = "labels.csv", "SOURCE.md"
-"""Files of a field's folder, in addition to the files of its study."""
+"""Further files in the folder of a data set."""
 
 
 class Controls(Strict):
@@ -199,8 +199,8 @@ def encode_cohort(
 
     Parameters
     ----------
-    features : features of a bundle, in its order; by default all features of the dictionary
-    coding : by default the cohort's own `encoding`
+    features : names of the features to encode, in order; by default all features in `features.csv`
+    coding : encoding settings; by default the settings in `config`
     ranges : False to ignore the ranges in `features.csv`; cut points of non-binary features then come from the
         reference
 
@@ -263,7 +263,7 @@ def build_table_cohort(
 
     Raises
     ------
-    CohortError : with `complete`, every patient has a missing value.
+    CohortError : `complete` is True, and every patient has a missing value.
 
     """
     gaps = encoded.values.isna().any(axis=1)

@@ -127,7 +127,7 @@ READERS: Mapping[str, Callable[[Bundle, str, Any], ReadValue]] = {
     "number": read_number,
     "typed": read_typed,
 }
-"""Form of a value in a request -> function of bundle, feature and value that returns the `ReadValue`."""
+"""Functions of bundle, feature and value that return a `ReadValue`, by the form of a value in a request."""
 
 
 class Conversation:
@@ -280,7 +280,7 @@ class Conversation:
         }
 
     def _view(self) -> dict[str, Any]:
-        """Return the data for a page: posteriors, values, skipped and available features, history, and outcomes."""
+        """Return the data for a page: probabilities, values, skipped and available features, history, and outcomes."""
         planner = self.planner
         item = planner.suggest()
         return {
@@ -305,7 +305,7 @@ class Conversation:
 
 
 def converse(planner: Planner, lines: Iterable[str], keeper: SessionFile) -> Iterator[str]:
-    """Yield the greeting as one line, and then one line for each request, which contains the answer."""
+    """Yield the greeting as one line, and then the answer to each request as one line."""
     conversation = Conversation(planner, keeper)
     yield as_text(conversation.greeting())
     for line in lines:

@@ -30,11 +30,11 @@ from afa.planner.session import session_text
 HERE = "127.0.0.1"
 LARGEST_REQUEST = 1_000_000
 PATIENCE = 20.0
-"""Seconds after which a tab's request for news ends without news."""
+"""Seconds that a tab's request for news waits for a step. If no step is made in this time, the reply is empty."""
 IDLE = 60.0
 """Seconds after which a connection without a request is closed."""
 MOST_OPEN = 64
-"""Connections at most: a few for each tab."""
+"""Largest number of open connections. Each tab uses a few connections."""
 PARTS = Path(__file__).parent / "page"
 HEADERS = {
     "Cache-Control": "no-store",
@@ -85,10 +85,10 @@ class Served:
         return {"answer": answer, "state": self.state()}
 
     def _another(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Begin a conversation on another patient. For the request `new`, the patient is new.
+        """Begin a conversation on the next patient. The request `new` begins with a new patient.
 
-        For the request `open`, the patient is read from a session. The session file of the previous patient is no
-        longer changed. The session of the other patient is saved only on request.
+        The request `open` reads the patient from a session. The session file of the previous patient is no longer
+        changed. The session of the next patient is saved only on request.
         """
         planner, keeper = self.conversation.planner, SessionFile()
         try:

@@ -1,6 +1,6 @@
 """Create planners from a user's bundle, session file and file of panels, and save the planners' sessions.
 
-Only one process at a time can open a session file, and a file with unknown content is not overwritten.
+Only one process at a time can open a session file, and a file that another program has changed is not overwritten.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def read_panels(path: str | Path) -> Panels:
 
     Raises
     ------
-    ConfigError : names the panel and the invalid key.
+    ConfigError : a panel is invalid; the message names the panel and the key.
 
     """
     read = {
@@ -72,9 +72,9 @@ def new_planner(
 
     Parameters
     ----------
-    costs : `equal`, or None for the bundle's costs; the costs in a file of panels apply in both cases
-    given : options of both planners, and `holds` without an entity; None means the default. `allocation` may be
-        `module:Class`
+    costs : `equal` if all features cost the same, None for the bundle's costs; costs in `panels` apply in both cases
+    given : options that both planners have, and `holds` if no entity is given; None means the default. `allocation` may
+        be `module:Class`
 
     """
     options = {name: value for name, value in given.items() if value is not None}
@@ -99,8 +99,8 @@ def resumed_planner(
 
     Parameters
     ----------
-    given : option name with underscores -> value, None if not given; `panels` as `Panels`
-    changes : list to which the sentences of `replay_session` are appended; None if the bundle must be the session's
+    given : value of each option by its name with underscores, None if not given; the value of `panels` is a `Panels`
+    changes : list to which the sentences of `replay_session` are appended; None if the bundle must be unchanged
 
     """
     named = given.get("allocation") or ""

@@ -77,8 +77,8 @@ class Terminal:
     Parameters
     ----------
     read : function from a prompt to the next line; raises EOFError at the end
-    patient : feature -> value of an example's patient, which an empty line enters; without them an empty line does
-        nothing
+    patient : an example patient's value of each feature, which the user enters by an empty line. Without an example
+        patient, an empty line does nothing
 
     """
 
@@ -187,7 +187,7 @@ class Terminal:
         shown = order_of(self.planner, BARS)
         numbers = [f"{place.number:.2f}" for place in shown]
         digits = max(map(len, numbers))
-        left = max(self.console.width - digits - 6, 0)  # a longer name wraps alone
+        left = max(self.console.width - digits - 6, 0)  # a longer name is wrapped
         entities = [self.planner.question_bundle.shown(place.entity) for place in shown]
         width = min(max(map(len, entities)), left)
         full = min(WIDTH, max(left - width, 0))
@@ -388,7 +388,7 @@ class Terminal:
         if not any(columns) or self.console.measure(table, options=wide).maximum <= self.console.width:
             self.console.print(table)
             return
-        names = 1 if columns[0] else 2  # a place and a name
+        names = 1 if columns[0] else 2  # two columns: rank and name
         for row in cells:  # if the table is too wide, print each row as a line
             parts = [f"{name} {cell}" for name, cell in zip(columns[names:], row[names:], strict=True) if cell]
             self._hang(f"[bold]{escape(' '.join(row[:names]))}[/bold]  {escape(', '.join(parts))}", first="")

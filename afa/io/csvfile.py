@@ -28,22 +28,25 @@ from afa.io.files import GZIP_ERRORS, read_unpacked
 if TYPE_CHECKING:
     import pandas as pd
 
-ROWS_PER_BLOCK = 500  # larger blocks are read half as fast, since they outlive the garbage collector's young generation
+ROWS_PER_BLOCK = 500  # larger blocks take twice as long, because they survive the first garbage collection
 SHOWN_PER_KIND = 50
 SHOWN_TOGETHER = 20
 MOST_TEXTS = 5
-"""Largest number of rows (SHOWN_TOGETHER), and of different texts (MOST_TEXTS), named in the one line of a brief list
-of faults.
+"""In a brief list of errors, each group of errors has one line.
+
+The line names at most `SHOWN_TOGETHER` rows and at most `MOST_TEXTS` different texts.
 """
 MOST_CELLS = 100_000_000
-"""Largest number of cells of a table. Cells are texts in memory: 8 bytes for a repeated text, about 60 for a new one.
+"""Largest number of cells of a table. Each cell is a text in memory.
+
+A new text needs about 60 bytes, and a repeated text needs 8 bytes.
 """
 LONGEST_NAME = 200
 MOST_FAULTS = 1_000
 LARGEST = 1e100
-"""Largest number accepted in size: sums and squares of larger numbers may not be finite."""
+"""Largest absolute value that is accepted. Sums and squares of larger numbers may not be finite."""
 CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""Characters that steer a terminal or reverse the direction of the surrounding text."""
+"""Characters that control a terminal or reverse the direction of the surrounding text."""
 _LINES = re.compile(r"[^\r\n]++(?:\r\n|\r|\n)?|\r\n|\r|\n")
 _THOUSAND_OR_DECIMAL = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?(?!\d)", re.ASCII)
 _LONGEST_SHOWN = 60
@@ -348,7 +351,7 @@ def name_column(
             steps[text] = (f"a name of at most {LONGEST_NAME} characters", "shorten it everywhere")
         elif known is not None and text not in known:
             unknown += 1
-            near = known if unknown <= SHOWN_PER_KIND else ()  # no more faults are shown
+            near = known if unknown <= SHOWN_PER_KIND else ()  # further errors are not shown
             steps[text] = (f"a name {known_from}", suggestion(text, near, "correct the name or remove the row"))
         else:
             indices[text] = 0 if known is None else known[text]

@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 LARGEST_UNPACKED = "AFA_LARGEST_UNPACKED_GB"
-"""Environment variable: the size in GB that a compressed file may unpack to, `DEFAULT_GB` if unset."""
+"""Environment variable with the largest size in GB that a compressed file may unpack to.
+
+The default is `DEFAULT_GB`.
+"""
 DEFAULT_GB = 2.0
 GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 _BLOCK = 1 << 20
@@ -55,7 +58,8 @@ def atomic_file(path: str | Path, *, private: bool = False) -> Iterator[Path]:
 
     Parameters
     ----------
-    private : give a new file to its owner alone; an existing file keeps its owner and mode, and links are followed
+    private : let only the owner read and write a new file; an existing file keeps its owner and mode, and links are
+        followed
 
     """
     target = Path(path).resolve() if private else Path(path)
@@ -93,7 +97,7 @@ def atomic_folder(path: str | Path, ours: Collection[str] = (), card: str = "") 
             yield temporary
             temporary.chmod(0o777 & ~_umask())
             if target.exists():
-                check_place(target, ours, card)  # check `target` again, as writing may have taken hours
+                check_place(target, ours, card)  # check `target` again, because writing may have taken hours
                 # Rename the earlier folder first, because a process killed during removal would leave half of the
                 # folder at `path`.
                 earlier = target.replace(_new_folder(target.parent, prefix, ""))
@@ -302,7 +306,7 @@ def read_whole(path: Path, largest: float = math.inf) -> bytes:
 
     Raises
     ------
-    OSError : the file is too large or not a regular file; `strerror` says what was found.
+    OSError : the file is too large or not a regular file; `strerror` describes the file.
 
     """
     try:

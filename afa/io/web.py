@@ -26,10 +26,11 @@ import urllib3
 from afa.errors import ElicitationError, Fault
 
 LONGEST_WAIT = 60.0
-"""Longest wait between two attempts, in seconds, also if the service asks for more."""
+"""Longest wait between two attempts, in seconds, even if the service asks for a longer wait."""
 SLACK = 1.1
-"""Factor by which the interval between requests exceeds the service's limit: the service counts arrivals, which may
-bunch.
+"""Factor by which the interval between requests exceeds the service's limit.
+
+Without this margin, requests could arrive at shorter intervals than they were sent, and exceed the limit.
 """
 TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 _CHUNK = 1 << 16
@@ -53,8 +54,8 @@ class Bounds:
 
     Parameters
     ----------
-    retries : attempts after the first
-    backoff : seconds before the second attempt, doubled before each further one
+    retries : largest number of attempts after the first
+    backoff : wait before the second attempt, in seconds; each further wait is twice as long
     timeout : longest silence, in seconds
     deadline : longest time for one reply, in seconds
     largest : largest reply, in bytes
@@ -79,8 +80,8 @@ class ReplyError(Exception):
     ----------
     found, expected, step : texts of the error: what was received, what was expected, what the user may do
     again : another attempt may succeed
-    wait : seconds that the service asks to wait, None if it names none
-    fatal : further questions will fail as well
+    wait : seconds for which the service asks to wait, None if it asks for no wait
+    fatal : further requests will fail as well
     used : tokens of prompt and answer, None if the service did not count
     body : the text of the reply
 

@@ -43,7 +43,7 @@ _PLAINLY = (
         "indent it as those, or put a text with ': ' in quotes, all of it",
     ),
 )
-"""Pattern of a PyYAML message, and the plain words for it: found, expected, next step."""
+"""Each entry contains the pattern of a PyYAML message, and plain words for three parts: found, expected, next step."""
 
 _BOOLEAN = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -60,7 +60,10 @@ _OF_KIND = {
     **dict.fromkeys(("bool_parsing", "bool_type"), "true or false"),
     "string_type": "text",
 }
-"""Expected value, by the type of a pydantic error; pydantic's own words are used for all other types."""
+"""Description of the expected value, by the type of a pydantic error.
+
+For other types, pydantic's own words are used.
+"""
 
 
 class Strict(BaseModel):
