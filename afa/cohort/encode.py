@@ -1,4 +1,4 @@
-"""Find the rows of genes in a series, convert values to log2 units, and encode them as -1, 0, +1."""
+"""Find the rows of genes in a series, convert their values to log2 units, and encode the values as -1, 0, +1."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def encode(
 
 
 def control_rows(text: str | None) -> tuple[str, str] | None:
-    """Split a text `COLUMN=VALUE` into column and value, or return None for None."""
+    """Split a text `COLUMN=VALUE` into column and value. If the text is None, return None."""
     if text is None:
         return None
     column, sign, value = text.rpartition("=")

@@ -190,7 +190,10 @@ class _Layout(NamedTuple):
 
 
 def _layout(where: str, opened: Opened, *, may_lack_header: bool = False) -> _Layout:
-    """Return the layout of the table in the file that `opened` opens. Leading lines that begin with `#` are skipped."""
+    """Return the layout of the table in the file that the function `opened` opens.
+
+    Leading lines that begin with `#` are skipped.
+    """
     comment, above, head = _head(where, opened)
     separators = "\t" if any("\t" in line for line in head[:2]) else SEPARATORS
     choices = [_records(head, separator) for separator in separators]

@@ -54,7 +54,7 @@ class SimulatedCohort:
 
 
 def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
-    """Sample phenotypes, true effects and counts. The same config and bundle always give the same cohort.
+    """Draw random phenotypes, true effects and counts. The same config and bundle always give the same cohort.
 
     Each sampling step has its own random stream, so that a change in one step does not change the random numbers of
     other steps. If an entity of the bundle has no prevalence, a `ConfigError` is raised.
@@ -185,7 +185,7 @@ def _genes(config: SimulationConfig, bundle: Bundle, effects: pd.DataFrame) -> p
 def _gene_group(
     config: SimulationConfig, group: str, names: Sequence[str], inflamed_share: float, inflamed_sd: float
 ) -> pd.DataFrame:
-    """Sample baselines, loadings and dispersion scores for a group of genes.
+    """Draw random baselines, loadings and dispersion scores for a group of genes.
 
     The column `dispersion` contains standard normal scores, from which `_genes` computes the dispersions.
     """

@@ -1,4 +1,4 @@
-"""Answer requests to a planner that come from the terminal, the web page or other programs.
+"""Answer the requests that the terminal, the web page or other programs send to a planner.
 
 Other programs send requests as JSON. A request that fails is answered with `ok: false` and changes nothing. If a step
 cannot be carried out, saved or answered, the step is undone.

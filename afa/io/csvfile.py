@@ -498,7 +498,7 @@ def _no_csv(error: csv.Error) -> tuple[str, str, str]:
 
 
 def number(text: str) -> float:
-    """Return the number in a cell, or NaN. Digits of other scripts and forms such as `1_000` are not numbers."""
+    """Return the number in a cell, or NaN. Digits other than 0 to 9, and forms such as `1_000`, are not accepted."""
     try:
         return math.nan if "_" in text or not text.isascii() else float(text)
     except ValueError:
@@ -506,7 +506,7 @@ def number(text: str) -> float:
 
 
 def numbers_with_commas(text: str) -> list[str]:
-    """Return the numbers that a text beginning like `1,058` can mean, or an empty list for other texts.
+    """Return the possible meanings of a number with a comma, such as `1,058`. For other texts, return an empty list.
 
     >>> numbers_with_commas("1,058 K"), numbers_with_commas("1,058.5"), numbers_with_commas("1,5")
     (['1058', '1.058'], ['1058.5'], [])

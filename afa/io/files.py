@@ -80,7 +80,7 @@ def atomic_file(path: str | Path, *, private: bool = False) -> Iterator[Path]:
 def atomic_folder(path: str | Path, ours: Collection[str] = (), card: str = "") -> Iterator[Path]:
     """Yield a temporary folder beside `path`. The folder is renamed to `path` on success, and removed on any error.
 
-    The earlier folder at `path` is never left half removed. If the disk is full, the `OSError` names `path`.
+    If the process is killed, no half-removed folder remains at `path`. If the disk is full, the `OSError` names `path`.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def _matches(name: str, patterns: Collection[str]) -> bool:
 
 
 def sha256_of(path: str | Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal, reading the file in blocks."""
+    """Return the SHA-256 of a file as a hexadecimal text. The file is read in blocks."""
     with Path(path).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
