@@ -111,7 +111,8 @@ def apart(values: Floats, span: Span | None = None) -> list[Apart]:
     Negative numbers are reported if all of them look like codes. The smallest or largest numbers are reported if the
     gap between them and the other numbers is wider than the range of the other numbers. For repeated numbers that look
     like codes, a gap of half the range of the other numbers is enough. Counts of 0 and values at a detection limit are
-    not reported, because they are close to other values. A group that contains an end of `span` is never reported.
+    not reported, because they are close to other values. A group that contains the lowest or the highest value of
+    `span` is never reported.
 
     Parameters
     ----------

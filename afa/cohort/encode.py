@@ -418,7 +418,8 @@ def reach(controls: Floats, test: Test, level: float) -> Floats:
     """
     count = controls.shape[1]
     distance = np.sort(np.abs(controls - controls.mean(axis=1, keepdims=True)), axis=1)[:, ::-1]
-    # `allowed` is the number of values, sample included, that may be as far from the mean as a sample with p < level.
+    # If a sample has p < level, at most `allowed` values (including the sample) are at least as far from the mean as
+    # the sample.
     allowed = int(((1.0 + np.arange(count)) / (count + 1.0) < level).sum())
     far = np.full((len(controls), 1), np.inf)
     if allowed:

@@ -306,7 +306,7 @@ def _all_numbers(cells: Sequence[str]) -> bool:
 def _place(where: str, name: str, layout: _Layout, key: str) -> int:
     """Return the index of the column `name`.
 
-    The argument `key` is the setting of the cohort's file that contains `name`, for the error message.
+    The error message refers to the setting `key`, which contains `name` in the cohort's file.
     """
     if name not in layout.names:
         found, expected = f"no column {quoted(name)}", f"one of {', '.join(filter(None, layout.names[:12]))}"
@@ -381,7 +381,7 @@ class _Genes:
     def read(self, where: str, row_ids: Sequence[str], row_of: dict[str, str]) -> list[str | None]:
         """Return the gene of each row, or None for a row that is not a gene.
 
-        If two rows have the same wanted gene under different versions of its id, a `CohortError` is raised.
+        If two rows have different versions of the id of one requested gene, a `CohortError` is raised.
 
         Parameters
         ----------

@@ -382,7 +382,7 @@ def check_genes(folder: Path, rows: Iterable[str], tiers: Tiers) -> None:
     """Raise a `CohortError` if the extract does not cover all features.
 
     An extract covers a feature if the extract contains the row that would be read from the series, or if `extract.yaml`
-    shows that the series has no row for the feature.
+    lists the feature's row ids as absent from the series.
 
     Parameters
     ----------
