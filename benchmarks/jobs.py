@@ -26,7 +26,7 @@ from afa.cohort.cohort import Cohort
 from afa.engine.compile import in_threads, kernel
 from afa.engine.layout import Packed, pack
 from afa.engine.paths import SignPaths, sign_paths
-from afa.engine.run import SCORES
+from afa.engine.run import ENGINE_SCORES
 from afa.engine.state import condition, new_state, solve_entity
 from afa.engine.sweeps import Iteration
 from afa.evaluate.inputs import load_inputs
@@ -97,7 +97,7 @@ def peak_mb(status: str) -> float:
 def scored_solves(inputs: Inputs, start: str) -> Result:
     values, orders = inputs.cohort.values[inputs.patients], inputs.orders(len(inputs.patients))
     seconds, paths = timed(lambda: sign_paths(inputs.bundle, values, orders, start=start), inputs.repeats)
-    signs = np.stack([paths.signs[name][: inputs.batch, 0] for name in SCORES])
+    signs = np.stack([paths.signs[name][: inputs.batch, 0] for name in ENGINE_SCORES])
     np.savez_compressed(inputs.scratch / f"solves_{start}.npz", decisions=signs)
     n = int(paths.solves.sum())
     shown = f"{paths.iterations.sum() / n:.1f} sweeps a solve, {int(paths.capped.sum())} met the cap"
@@ -166,7 +166,7 @@ def convergence(inputs: Inputs, _: str) -> Result:
     n = len(inputs.patients) * len(seeds)
     duels = len(inputs.bundle.entities) * (len(inputs.bundle.entities) - 1) // 2
     shown = f"{len(inputs.patients)} patients x 3 orders x {duels} duels x {len(inputs.bundle.features) + 1} rounds"
-    return {"seconds": seconds, "units": n, "note": f"{shown} x {len(SCORES)} scores"}
+    return {"seconds": seconds, "units": n, "note": f"{shown} x {len(ENGINE_SCORES)} scores"}
 
 
 def decisions(inputs: Inputs, gain: str) -> Result:

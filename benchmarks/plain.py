@@ -150,7 +150,7 @@ class Patients:
         return 0.5 * ((self.cross[a, a] - self.cross[b, b]) + (self.cross[b, a] - self.cross[a, b]))
 
     def signs(self) -> NDArray[np.int8]:
-        """(7, Q, B) in the order of `afa.engine.run.SCORES`."""
+        """(7, Q, B) in the order of `afa.engine.run.ENGINE_SCORES`."""
         a, b = self.models.pairs.T
         elbo, (first, second) = self.elbo(), self.votes
         linearity, wald, two_elbo = (

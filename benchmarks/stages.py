@@ -18,8 +18,8 @@ from afa.model.features import features_of
 from afa.model.rule_names import RULE_NAMES
 from afa.paper.experiments import allocation, binary
 from afa.paper.experiments.allocation.tables import cells_of
-from afa.paper.experiments.binary import ORDERS
-from afa.paper.experiments.settings import Allocation, Closure, Inference, RandomOrder
+from afa.paper.experiments.binary import TASK_ORDERS
+from afa.paper.experiments.settings import Allocation, ClosureSettings, Inference, RandomOrder
 
 if TYPE_CHECKING:
     from jobs import Inputs
@@ -51,12 +51,12 @@ def allocation_stage(inputs: Inputs, _: str) -> dict[str, Any]:
 def binary_stage(inputs: Inputs, _: str) -> dict[str, Any]:
     """All tasks of the cohort, after one task that warms the kernels up."""
     bundle, cohort = inputs.bundle, inputs.cohort
-    options: dict[str, Any] = {"inference": Inference(), "closure": Closure()}
+    options: dict[str, Any] = {"inference": Inference(), "closure": ClosureSettings()}
     one = bundle.restrict_entities(bundle.entities[:1])
     binary.run(one, cohort, random_order=RandomOrder(seeds=SEEDS[:1]), **options)
     begin = time.perf_counter()
     tables = binary.run(bundle, cohort, random_order=RandomOrder(seeds=SEEDS), **options)
-    orders = len(SEEDS) + len(ORDERS) - 1  # the first is drawn by each seed
+    orders = len(SEEDS) + len(TASK_ORDERS) - 1  # the first is drawn by each seed
     shown = f"{len(cohort.patients)} patients x {len(bundle.entities)} tasks x {orders} orders, tables included"
     return {"seconds": time.perf_counter() - begin, "units": len(tables["targets"]) * orders, "note": shown}
 

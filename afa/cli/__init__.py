@@ -40,17 +40,19 @@ app.add_typer(bundle.app, name="bundle")
 app.add_typer(elicit.app, name="elicit")
 
 # The last line of `afa --help` lists the command groups that build data sets or run workflow rules.
-OTHERS = {
+DATA_COMMANDS = {
     "field": cohort.fields,
     "cohort": cohort.app,
     "league": cohort.league,
     "experiment": stage.experiments,
     "summary": stage.summaries,
 }
-for name, others in OTHERS.items():
+for name, others in DATA_COMMANDS.items():
     app.add_typer(others, name=name, hidden=True)
-named = [inner.name for inner in report.app.registered_commands]
-app.info.epilog = f"Other commands, for fields and the workflow: {', '.join([*OTHERS, *map(str, named)])}."
+report_commands = [inner.name for inner in report.app.registered_commands]
+app.info.epilog = (
+    f"Other commands, for fields and the workflow: {', '.join([*DATA_COMMANDS, *map(str, report_commands)])}."
+)
 for inner in (*report.app.registered_commands, *stage.app.registered_commands):
     inner.hidden = True
     app.registered_commands.append(inner)

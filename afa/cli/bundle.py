@@ -70,9 +70,9 @@ def bundle_new(
     folder: Annotated[Path, typer.Option(help="parent folder of the new bundle folder")] = Path(),
 ) -> None:
     """Write template files for a new bundle."""
-    from afa.model.bundle.write import write_template
+    from afa.model.bundle.write import write_bundle_template
 
-    made = write_template(name, folder)
+    made = write_bundle_template(name, folder)
     typer.echo(f"wrote {made}: fill in its files, then run `afa bundle validate {made}`")
 
 
@@ -123,7 +123,7 @@ def bundle_show(
 @app.command("graph")
 def bundle_graph(
     bundle: options.BundleArgument,
-    out: Annotated[Path, options.written(".graphml", ".json", about="where to write; JSON is in node-link form")],
+    out: Annotated[Path, options.output_option(".graphml", ".json", about="where to write; JSON is in node-link form")],
     entity: Annotated[
         str | None, typer.Option(help="write only the graph of this entity; by default the whole bundle is written")
     ] = None,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from afa.cohort.encode import Names
     from afa.model.bundle import Bundle
 
-Complete = Annotated[bool, typer.Option(help="exclude patients with a missing value (only for tables)")]
+CompleteOption = Annotated[bool, typer.Option(help="exclude patients with a missing value (only for tables)")]
 FeaturesFile = Annotated[
     Path, typer.Option("--features", help="CSV: feature,kind,unit,low,high,values,missing,p_low,p_high,definition")
 ]
@@ -43,7 +43,7 @@ def encode(
         Path, typer.Argument(help="table (.csv, .tsv, .gz or .parquet): patients' names, then columns of numbers")
     ],
     features: FeaturesFile,
-    out: Annotated[Path, options.written(".csv", ".tsv", ".parquet")],
+    out: Annotated[Path, options.output_option(".csv", ".tsv", ".parquet")],
     reference: TableReference = None,
     controls: ControlRows = None,
     test: options.TernaryTest = "empirical",
@@ -71,7 +71,7 @@ def encode(
 @app.command("fetch")
 def cohort_fetch(
     config: options.CohortFile,
-    out: Annotated[Path, options.written(".json")],
+    out: Annotated[Path, options.output_option(".json")],
     cache: Annotated[Path, typer.Option(help="folder that caches files from GEO")] = Path("data/geo"),
     mirror: Annotated[Path | None, typer.Option(help="folder of series in GEO's layout; used instead of GEO")] = None,
     extract: Annotated[
@@ -97,7 +97,7 @@ def cohort_fetch(
 @app.command("extract")
 def cohort_extract(
     config: options.CohortFile,
-    source: options.SourceFile,
+    source: options.FetchedFile,
     bundle: options.BundleFolder,
     out: options.Out,
     aliases: options.AliasFile = None,
@@ -127,27 +127,27 @@ def cohort_extract(
 def cohort_simulate(config: options.CohortFile, bundle: options.BundleFolder, out: options.Out) -> None:
     """Simulate a gene-expression series. Write the series in GEO's file layout, and the simulation's parameters."""
     from afa.cohort.config import load_cohort_config, simulation_config
-    from afa.cohort.simulate import simulate, write_geo_layout
+    from afa.cohort.simulate import simulate_cohort, write_geo_layout
     from afa.model.bundle import load_bundle
 
     settings = load_cohort_config(config)
-    write_geo_layout(simulate(simulation_config(settings), load_bundle(bundle)), settings, out)
+    write_geo_layout(simulate_cohort(simulation_config(settings), load_bundle(bundle)), settings, out)
     typer.echo(f"simulated {settings.series} into {out}")
 
 
 @app.command("build")
 def cohort_build(
     config: options.CohortFile,
-    source: options.SourceFile,
+    source: options.FetchedFile,
     bundle: options.BundleFolder,
     out: options.Out,
     test: options.TernaryTest = "empirical",
     level: options.Level = 0.05,
-    reference: options.Reference = "controls",
+    reference: options.ReferenceOption = "controls",
     threshold: options.Threshold = 0.5,
     aliases: options.AliasFile = None,
     ensembl: options.EnsemblFile = None,
-    complete: Complete = False,
+    complete: CompleteOption = False,
 ) -> None:
     """Build a cohort: select samples, encode their values, and apply the label rules."""
     from afa.cohort.build import build_cohort
@@ -187,15 +187,15 @@ def cohort_build(
 @app.command("by-cohort")
 def cohort_by_cohort(
     config: options.CohortFile,
-    source: options.SourceFile,
+    source: options.FetchedFile,
     bundle: options.BundleFolder,
-    out: Annotated[Path, options.written(".parquet")],
+    out: Annotated[Path, options.output_option(".parquet")],
     thresholds: Annotated[
         str, typer.Option(help="comma-separated distances of cut points from the median, in robust SDs")
     ] = "0.5",
     aliases: options.AliasFile = None,
     ensembl: options.EnsemblFile = None,
-    complete: Complete = False,
+    complete: CompleteOption = False,
 ) -> None:
     """Encode a cohort relative to each feature's median, once for each threshold. Write all encodings to one table."""
     import pandas as pd
@@ -262,7 +262,7 @@ def cohort_new(
     controls: ControlRows = None,
 ) -> None:
     """Write a cohort's configuration: a template for a GEO series, or a complete file for a table."""
-    from afa.cohort.config import write_template
+    from afa.cohort.config import write_cohort_template
     from afa.cohort.encode_table import control_rows
     from afa.cohort.table_cohort import write_table_cohort
 
@@ -270,7 +270,7 @@ def cohort_new(
         if features or labels or controls:
             step = "add --table, or leave them out"
             raise ConfigError(Fault("--features, --labels, --controls", "no --table", "the table they belong to", step))
-        typer.echo(f"wrote {write_template(name, folder)}: fill it in, then run with COHORT={name}")
+        typer.echo(f"wrote {write_cohort_template(name, folder)}: fill it in, then run with COHORT={name}")
         return
     if features is None:
         step = "write a CSV with feature,kind,unit,low,high,values,missing,p_low,p_high,definition"

@@ -17,10 +17,10 @@ from traceback import walk_tb
 from typing import Any
 
 from afa.errors import AfaError, Fault, ResourceError
-from afa.io.files import NO_ROOM
+from afa.io.files import DISK_FULL_ERRORS
 
-REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
-MISPLACED = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
+PERMISSION_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS)
+PATH_ERRORS = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
 _TEMPORARY = re.compile(r"\.(.+)\.afa-[a-z0-9_]{8}(\.\w+)?")  # a temporary file of `afa.io.files`
 
 
@@ -42,7 +42,11 @@ def as_error(error: Exception, words: Sequence[str]) -> AfaError | None:
     if isinstance(error, ModuleNotFoundError) and (step := installing(error)):
         found = f"no package {(error.name or '').partition('.')[0]}"
         return AfaError(Fault(" ".join(["afa", *words[:1]]), found, "what this command needs", f"run {step}"))
-    if isinstance(error, OSError) and error.errno in REFUSED + MISPLACED and isinstance(error.filename, str):
+    if (
+        isinstance(error, OSError)
+        and error.errno in PERMISSION_ERRORS + PATH_ERRORS
+        and isinstance(error.filename, str)
+    ):
         return AfaError(_refusal(error, Path(error.filename)))
     return shortage(error, words)
 
@@ -83,12 +87,12 @@ def _refusal(error: OSError, path: Path) -> Fault:
     if _TEMPORARY.fullmatch(path.name):
         path = path.parent
     expected, step = "a place that may be used", "change its rights, or choose another place"
-    if error.errno in MISPLACED:
+    if error.errno in PATH_ERRORS:
         expected, step = "a path that fits what is there", "choose another path"
     return Fault(str(path), error.strerror or "an error", expected, step)
 
 
-AGAIN = "then give the same command again: nothing half-written is left"
+RERUN_ADVICE = "then give the same command again: nothing half-written is left"
 # If there is too little memory to start a thread or to load a library, only the exception's text shows the reason.
 _SAYINGS = ("can't start new thread", "failed to map segment", "Cannot allocate memory")
 
@@ -107,7 +111,7 @@ def shortage(error: BaseException, words: Sequence[str]) -> ResourceError | None
     while (cause := causes[-1].__cause__ or causes[-1].__context__) and cause not in causes:
         causes.append(cause)
     for cause in causes:
-        if isinstance(cause, OSError) and cause.errno in NO_ROOM:
+        if isinstance(cause, OSError) and cause.errno in DISK_FULL_ERRORS:
             return ResourceError(_no_room(cause, command))
         lacks_memory = isinstance(cause, OSError) and cause.errno == errno.ENOMEM
         unsaid = isinstance(cause, ImportError | RuntimeError | OSError) and any(s in str(cause) for s in _SAYINGS)
@@ -117,7 +121,7 @@ def shortage(error: BaseException, words: Sequence[str]) -> ResourceError | None
                 found += f" ({cause})"
             if limit != resource.RLIM_INFINITY:
                 found += f" under a limit of {limit / 1e6:.0f} MB (ulimit -v)"
-            step = f"give it more memory, fewer threads, or fewer patients a job (the key shards), {AGAIN}"
+            step = f"give it more memory, fewer threads, or fewer patients a job (the key shards), {RERUN_ADVICE}"
             return ResourceError(Fault(command, found, "memory for what it computes", step))
     return None
 
@@ -129,7 +133,7 @@ def _no_room(error: OSError, command: str) -> Fault:
     if folder is not None:
         disk = shutil.disk_usage(folder)
         found += f" ({disk.free / 1e6:.1f} of {disk.total / 1e6:.1f} MB free by now)"
-    return Fault(str(path or command), found, "room for the whole of it", f"free some, {AGAIN}")
+    return Fault(str(path or command), found, "room for the whole of it", f"free some, {RERUN_ADVICE}")
 
 
 PACKAGE = Path(__file__).parents[1]

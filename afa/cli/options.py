@@ -30,7 +30,7 @@ FOLDER, FILE = "FOLDER", "FILE"
 """Metavar of an option for output; for a file, the allowed suffixes follow: FILE.csv|.parquet."""
 
 
-def written(*endings: str, to: str = "--out", about: str = "where to write; no partial output is left") -> Any:
+def output_option(*endings: str, to: str = "--out", about: str = "where to write; no partial output is left") -> Any:
     """Return a Typer option for an output folder, or for an output file with one of the suffixes `endings`."""
     return typer.Option(to, metavar=FILE + "|".join(endings) if endings else FOLDER, help=about)
 
@@ -53,16 +53,16 @@ RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a fi
 PaperFolder = Annotated[
     Path, typer.Option("--paper", help="folder with the paper's tables and claims, and the file answers.yaml")
 ]
-Out = Annotated[Path, written()]
-Rows = Annotated[Path, written(".parquet", ".csv")]
-Page = Annotated[Path, written(".html")]
-SourceFile = Annotated[Path, typer.Option("--source", help="file written by `afa cohort fetch`")]
+Out = Annotated[Path, output_option()]
+RowsFile = Annotated[Path, output_option(".parquet", ".csv")]
+Page = Annotated[Path, output_option(".html")]
+FetchedFile = Annotated[Path, typer.Option("--source", help="file output_option by `afa cohort fetch`")]
 TernaryTest = Annotated[
     Literal["empirical", "normal", "t"],
     typer.Option("--test", help="statistical test by which a value becomes -1, 0 or +1"),
 ]
 Level = Annotated[float, typer.Option("--level", help="significance level of the test by which values are encoded")]
-Reference = Annotated[
+ReferenceOption = Annotated[
     Literal["controls", "cohort"],
     typer.Option("--reference", help="encode values by comparison with the controls, or with the cohort's median"),
 ]
@@ -78,7 +78,7 @@ MinAgree = Annotated[
     int, typer.Option(min=1, help="number of runs of a language model that must name a gene with the same direction")
 ]
 DroppedFile = Annotated[
-    Path | None, written(".csv", to="--dropped", about="where to write the excluded genes, with reasons")
+    Path | None, output_option(".csv", to="--dropped", about="where to write the excluded genes, with reasons")
 ]
 Shard = Annotated[str, typer.Option(help="I/N: split the patients into N parts, and process part I (from 1 to N)")]
 Threads = Annotated[int, typer.Option(min=1, help="number of threads; the results do not depend on it")]
@@ -87,13 +87,13 @@ Confidence = Annotated[float, typer.Option(help="confidence level of the bootstr
 AsJson = Annotated[bool, typer.Option("--json", help="print the table as JSON, for another program")]
 PromptPrice = Annotated[float, typer.Option("--prompt-price", min=0, help="price of a million prompt tokens")]
 AnswerPrice = Annotated[float, typer.Option("--answer-price", min=0, help="price of a million answer tokens")]
-Costs = Annotated[
+CostsOption = Annotated[
     Literal["own", "equal"] | None,
     typer.Option("--costs", help="own: use the costs in the bundle; equal: use the same cost for every feature"),
 ]
 
 
-Background = Annotated[
+BackgroundOption = Annotated[
     str | None,
     typer.Option(
         "--background",

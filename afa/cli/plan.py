@@ -38,12 +38,12 @@ Replay = Annotated[
     typer.Option("--replay", help="enter the saved values again, if the bundle was edited after the session was saved"),
 ]
 EXAMPLES = Path(__file__).parent.parent / "examples"
-HERE = "127.0.0.1"
+LOCAL_ADDRESS = "127.0.0.1"
 LOADING = "loading"
-Values = dict[str, int]
+FeatureCodes = dict[str, int]
 STOPPING = ("budget", "certain", "posterior", "probability", "min_gain")
 """Options that are parts of a `Stop`."""
-SMALL, MIDDLE = 20_000, 200_000
+FAST_SIZE, MODERATE_SIZE = 20_000, 200_000
 """Entities squared times features up to which a decision takes some 20 or 200 ms without compiled kernels."""
 
 
@@ -62,13 +62,13 @@ class PlanOptions(options.TaskOptions):
         str | None,
         typer.Option(help="rule that chooses the next feature, such as frontier, or your own class as module:Class"),
     ] = None
-    background: options.Background = None
+    background: options.BackgroundOption = None
     together: Annotated[int | None, typer.Option(min=1, help="number of features or panels to request at once")] = None
     inference: Annotated[
         str | None, typer.Option(help="mean_field (the default) or exact; exact is slower if features are coupled")
     ] = None
     first: Annotated[str | None, typer.Option(help="features or panels to measure first, comma-separated")] = None
-    costs: options.Costs = None
+    costs: options.CostsOption = None
     panels: Annotated[
         Path | None,
         typer.Option(help="YAML file of panels (features measured together) and their costs (docs/plan.md)"),
@@ -132,7 +132,7 @@ def serve(
     bundle: options.BundleArgument,
     session: Session = None,
     replay: Replay = False,
-    host: Annotated[str, typer.Option(help="address to serve at")] = HERE,
+    host: Annotated[str, typer.Option(help="address to serve at")] = LOCAL_ADDRESS,
     port: Annotated[int, typer.Option(min=0, max=65535, help="port of the server; by default a free port")] = 0,
     show: Annotated[bool, typer.Option("--open", help="open the page in the browser")] = False,
     *,
@@ -155,7 +155,7 @@ def demo(
     ] = None,
     page: Annotated[bool, typer.Option("--page", help="plan on a browser page, not in the terminal")] = False,
     copy: Annotated[
-        Path | None, options.written(to="--copy", about="write the example's files to this new folder, and end")
+        Path | None, options.output_option(to="--copy", about="write the example's files to this new folder, and end")
     ] = None,
 ) -> None:
     """Plan one made-up case of an example. For each suggested feature, press Return to enter the case's value."""
@@ -165,7 +165,7 @@ def demo(
             shutil.copytree(folder, made, dirs_exist_ok=True)
         typer.echo(f"wrote {copy}: try `afa plan {copy / 'bundle'}`, and `afa bundle show {copy / 'bundle'}`")
         return
-    patients: dict[str, Values] = {}
+    patients: dict[str, FeatureCodes] = {}
     with (folder / "vignettes.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             patients.setdefault(row["patient"], {})[row["feature"]] = int(row["value"])
@@ -219,7 +219,7 @@ def _opened(
         yield planner, keeper
 
 
-def _talk(planner: Planner, keeper: SessionFile, patient: Values | None = None) -> None:
+def _talk(planner: Planner, keeper: SessionFile, patient: FeatureCodes | None = None) -> None:
     """Run a planning session in the terminal.
 
     If `patient` is given, an empty input line enters that patient's measured value.
@@ -236,10 +236,10 @@ def _talk(planner: Planner, keeper: SessionFile, patient: Values | None = None) 
 def _serve(
     planner: Planner,
     keeper: SessionFile,
-    host: str = HERE,
+    host: str = LOCAL_ADDRESS,
     port: int = 0,
     show: bool = True,
-    patient: Values | None = None,
+    patient: FeatureCodes | None = None,
 ) -> None:
     """Serve the planning page until the user presses Ctrl-C."""
     import asyncio
@@ -248,7 +248,7 @@ def _serve(
     from afa.dialogue.conversation import Conversation
     from afa.dialogue.server import Served, serve
 
-    if host != HERE:
+    if host != LOCAL_ADDRESS:
         typer.echo(f"note: whoever reaches {host} and has the address below sees and changes this session", err=True)
     served = Served(Conversation(planner, keeper), patient)
     with TemporaryDirectory() as folder, suppress(KeyboardInterrupt):
@@ -288,10 +288,14 @@ def prepare(bundle: Bundle) -> str:
     from afa.engine import compile as compiling
 
     size = len(bundle.entities) ** 2 * len(bundle.features)
-    if loaded or size > MIDDLE or (size > SMALL and compiling.PLANNER_KERNELS in compiling.compiled_groups()):
+    if (
+        loaded
+        or size > MODERATE_SIZE
+        or (size > FAST_SIZE and compiling.PLANNER_KERNELS in compiling.compiled_groups())
+    ):
         return LOADING
     compiling.do_without()
-    if size > SMALL and compiling.keeps_kernels():
+    if size > FAST_SIZE and compiling.keeps_kernels():
         background = [sys.executable, "-m", "afa.engine.warm", "planners"]
         quiet = subprocess.DEVNULL
         subprocess.Popen(background, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)

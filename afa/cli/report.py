@@ -17,7 +17,7 @@ app = typer.Typer()
 @app.command("notebook")
 def notebook(
     source: Annotated[Path, typer.Argument(help="notebook with a cell tagged `parameters`")],
-    out: Annotated[Path, options.written(".ipynb")],
+    out: Annotated[Path, options.output_option(".ipynb")],
     parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="NAME=VALUE, repeatable")] = None,
 ) -> None:
     """Execute a notebook that draws a figure, and save the executed notebook."""
@@ -73,7 +73,7 @@ def compare_with_paper(
 @app.command("carry")
 def carry_run(
     run: options.RunArgument,
-    out: Annotated[Path, options.written(".yaml", about="such as resources/paper/carried/NAME.yaml")],
+    out: Annotated[Path, options.output_option(".yaml", about="such as resources/paper/carried/NAME.yaml")],
     check: Annotated[
         bool, typer.Option("--check", help="compare the saved file with the run, and write no file")
     ] = False,
@@ -120,7 +120,7 @@ def explorer_page(
 @app.command("benchmarks")
 def store_benchmarks(
     run: options.RunArgument,
-    out: Annotated[Path, options.written(".csv", about="such as resources/benchmarks/COHORT.csv")],
+    out: Annotated[Path, options.output_option(".csv", about="such as resources/benchmarks/COHORT.csv")],
 ) -> None:
     """Save the time and memory of a run's jobs. Later runs request this time and memory for their jobs."""
     from afa.paper.report.benchmarks import store_run
@@ -133,7 +133,7 @@ def record_provenance(
     target: Annotated[list[str], typer.Argument(help="files or folders that the workflow wrote")],
     records: Annotated[Path, typer.Option(help="Snakemake's folder of job records, .snakemake")],
     lock: Annotated[Path, typer.Option(help="the pinned environment")],
-    out: Annotated[Path, options.written(".json")],
+    out: Annotated[Path, options.output_option(".json")],
 ) -> None:
     """Write the provenance of results: the command, code digests, times and file digests of each job.
 
@@ -174,7 +174,8 @@ def report_page(
         list[str] | None, typer.Option(help="NAME=WHY: a part that the report lacks, and the reason; repeatable")
     ] = None,
     readme: Annotated[
-        Path | None, options.written(".md", to="--readme", about="where to write a description of the run's files")
+        Path | None,
+        options.output_option(".md", to="--readme", about="where to write a description of the run's files"),
     ] = None,
     measured: Annotated[Path | None, typer.Option(help="folder written by `afa league field` for this cohort")] = None,
 ) -> None:
@@ -182,6 +183,6 @@ def report_page(
     from afa.paper.report import page
 
     parts, why = options.pairs("--part", part), options.pairs("--left-out", left_out or [])
-    write_text(out, page.report_page(run, parts, paper, docs, why, measured))
+    write_text(out, page.report_html(run, parts, paper, docs, why, measured))
     if readme is not None:
         write_text(readme, page.run_readme(run))

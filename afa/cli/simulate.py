@@ -15,7 +15,7 @@ import typer
 from afa.cli import options
 from afa.errors import ConfigError, Fault
 from afa.io.files import check_place
-from afa.model.rule_names import COMPARED, COMPARED_BINARY
+from afa.model.rule_names import COMPARED_BINARY, DEFAULT_COMPARED_RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from afa.cohort.cells import GivenTable
     from afa.evaluate.simulate.walks import SimulationSetting
 
-LISTED = 5
+MOST_LISTED = 5
 
 
 def simulate(
@@ -42,7 +42,7 @@ def simulate(
         typer.Option(
             help=(
                 f"rules to compare, comma-separated, or module:Class; the default is the planner's own rule and "
-                f"{', '.join(COMPARED)}; with --entity {', '.join(COMPARED_BINARY)}"
+                f"{', '.join(DEFAULT_COMPARED_RULES)}; with --entity {', '.join(COMPARED_BINARY)}"
             )
         ),
     ] = None,
@@ -69,7 +69,7 @@ def simulate(
             )
         ),
     ] = None,
-    costs: options.Costs = None,
+    costs: options.CostsOption = None,
     labels: Annotated[
         Path | None,
         typer.Option(help="CSV of patients' names and, for each entity, a column of 0, 1 or empty cells"),
@@ -106,8 +106,8 @@ def simulate(
     from afa.cohort.cells import read_labels, read_patients
     from afa.engine.run import MISSING
     from afa.evaluate.cross_validated import brought_text, update_brings
-    from afa.evaluate.inputs import labels_of
-    from afa.evaluate.simulate import compared_strategies, runs_of, simulate, some_patients
+    from afa.evaluate.inputs import label_matrix
+    from afa.evaluate.simulate import compared_strategies, runs_of, simulate_strategies, some_patients
     from afa.evaluate.simulate.walks import SimulationSetting
     from afa.evaluate.simulation_page import (
         CARD,
@@ -121,14 +121,14 @@ def simulate(
     from afa.model.bundle import load_bundle
     from afa.model.bundle.priors import starting_point
     from afa.planner import GAINS, SCORES
-    from afa.planner.options import gauge_of, question_of, tau_of
+    from afa.planner.options import gauge_of, question_arguments, tau_of
 
     model, costs = load_bundle(bundle), costs or "own"
     check_place(out, FILES, CARD)
     drawn = tuple(range(seed, seed + seeds))
     if not 0 < confidence < 1:
         raise ConfigError(Fault("--confidence", str(confidence), "a number between 0 and 1", "pass e.g. 0.95"))
-    k, entity = question_of(model, task.k, task.entity)
+    k, entity = question_arguments(model, task.k, task.entity)
     setting = SimulationSetting(
         k=k,
         entity=entity,
@@ -152,7 +152,7 @@ def simulate(
     measured = given.measured[[given.cohort.patients.index(name) for name in chosen.patients]]
     runs = runs_of(ways, drawn)
     with tqdm(total=len(runs) * len(chosen.patients), unit="walk", disable=None) as bar:
-        made = simulate(given.bundle, chosen, ways, setting, measured=measured, tick=bar.update)
+        made = simulate_strategies(given.bundle, chosen, ways, setting, measured=measured, tick=bar.update)
     card = {
         "bundle": {"name": model.name, "version": model.version, "digest": model.digest},
         "features": {"used": len(given.bundle.features), "dropped": list(given.dropped)},
@@ -163,7 +163,7 @@ def simulate(
             "patients": len(given.cohort.patients),
             "simulated_on": len(chosen.patients),
             "not_measured": int((~measured).sum()),
-            "ignored_columns": {"number": len(given.ignored), "first": list(given.ignored[:LISTED])},
+            "ignored_columns": {"number": len(given.ignored), "first": list(given.ignored[:MOST_LISTED])},
         },
         "setting": {name: getattr(setting, name) for name in ("k", "entity", "coupling", "holds", "tau")},
         "ways": [way._asdict() for way in ways],
@@ -177,7 +177,7 @@ def simulate(
     brought = None
     if labels is not None and setting.explicit:
         values = np.where(measured, chosen.values, MISSING).astype(np.int8)
-        known = labels_of(given.bundle, chosen)
+        known = label_matrix(given.bundle, chosen)
         brought = update_brings(given.bundle, values, known, entity=entity, resamples=resamples, confidence=confidence)
     write_simulation(made, card, out, say, explored if explorer and entity is None else None, brought)
     if json:
@@ -203,7 +203,7 @@ def score(
             metavar="TABLE", help="patients' values: a .csv or .parquet table of -1, 0, 1, or a cohort folder"
         ),
     ],
-    out: Annotated[Path, options.written(".csv", ".tsv", ".parquet")],
+    out: Annotated[Path, options.output_option(".csv", ".tsv", ".parquet")],
     holds: Annotated[
         Literal["several", "one", "one or none"] | None,
         typer.Option(help="number of entities that a patient can have; by default the bundle's setting"),
@@ -280,6 +280,6 @@ def _tell(given: GivenTable, say: Callable[[str], None]) -> None:
         (given.left_out, "labels not used, of patients that the table lacks"),
     ):
         if names:
-            more = ", ..." if len(names) > LISTED else ""
-            shown = ", ".join(visible(name) or "one without a name" for name in names[:LISTED])
+            more = ", ..." if len(names) > MOST_LISTED else ""
+            shown = ", ".join(visible(name) or "one without a name" for name in names[:MOST_LISTED])
             say(f"{words} ({len(names)}): {shown}{more}")

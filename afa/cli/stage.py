@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-Name = Annotated[str, typer.Argument(help="a module of afa/paper/experiments")]
+StageName = Annotated[str, typer.Argument(help="a module of afa/paper/experiments")]
 Chosen = Annotated[str, typer.Option("--settings", help="settings of config.yaml that the stage reads, as JSON")]
 Inputs = Annotated[list[str] | None, typer.Option("--input", help="NAME=PATH, another input; repeatable")]
 RowsToo = Annotated[
-    Path | None, options.written(".csv", ".parquet", to="--rows", about="where to write rows of summary.csv")
+    Path | None, options.output_option(".csv", ".parquet", to="--rows", about="where to write rows of summary.csv")
 ]
 Parts = Annotated[list[Path], typer.Argument(help="paths of the outputs to join, in order")]
 
 
 @app.command("stage", hidden=True)
 def stage(
-    name: Name,
+    name: StageName,
     out: options.Out,
     settings: Chosen = "{}",
     bundle: options.BundleIfAny = None,
@@ -56,7 +56,7 @@ def stage(
     from afa.evaluate.inputs import check_duels, load_inputs, shard_of
     from afa.evaluate.long_tables import StageTables, write_tables
     from afa.model.bundle import load_bundle
-    from afa.paper.experiments.base import check_tables, columns_of, named, stored
+    from afa.paper.experiments.base import check_tables, columns_of, stored, with_declared_columns
 
     module, declared = _module(name), _declared(name)
     folders: dict[str, Path] = {key: Path(value) for key, value in options.pairs("--input", inputs or []).items()}
@@ -85,7 +85,7 @@ def stage(
         given["threads"] = threads
     names = {key: given[key].name for key in ("cohort", "bundle") if key in given}
     expected = columns_of(name, declared.tables)
-    tables = named(module.run(**given), expected, **names)
+    tables = with_declared_columns(module.run(**given), expected, **names)
     check_tables(name, tables, expected)
     write_tables(stored(tables, declared.single), out)
     if rows is not None:
@@ -93,14 +93,16 @@ def stage(
 
 
 @app.command("summarise", hidden=True)
-def summarise(name: Name, tables: Parts, out: options.Rows, settings: Chosen = "{}", inputs: Inputs = None) -> None:
+def summarise(
+    name: StageName, tables: Parts, out: options.RowsFile, settings: Chosen = "{}", inputs: Inputs = None
+) -> None:
     """Compute one stage's rows of summary.csv from the stage's tables."""
     beside = {key: Path(value) for key, value in options.pairs("--input", inputs or []).items()}
     _write_rows(name, tables[0], beside, _document(settings), out)
 
 
 @app.command("gather", hidden=True)
-def gather(name: Name, shards: Parts, out: options.Out) -> None:
+def gather(name: StageName, shards: Parts, out: options.Out) -> None:
     """Join the tables of all shards of a stage."""
     from afa.evaluate.long_tables import gather_tables
 
@@ -109,7 +111,7 @@ def gather(name: Name, shards: Parts, out: options.Out) -> None:
 
 
 @app.command("join", hidden=True)
-def join(parts: Parts, out: options.Rows) -> None:
+def join(parts: Parts, out: options.RowsFile) -> None:
     """Write summary.csv, which contains one number of the run on each line."""
     from afa.evaluate.summary import join_summaries
 
@@ -140,7 +142,7 @@ def _part(document: Any, keys: Sequence[str], *, but: Sequence[str]) -> Any:
 
 @app.command("kernels", hidden=True)
 def kernels(
-    out: Annotated[Path, options.written(".json")],
+    out: Annotated[Path, options.output_option(".json")],
     threads: Annotated[int, typer.Option(min=1, help="number of kernels compiled in parallel")] = 1,
 ) -> None:
     """Compile the numeric kernels that the cache lacks, and write the SHA-256 of each cached file."""
@@ -208,7 +210,7 @@ def experiment_baselines(
 ) -> None:
     """Compare a language model (recorded or live) with the planner: both choose features for the same patients."""
     from afa.elicit.budget import Prices
-    from afa.elicit.live import shown
+    from afa.elicit.live import usage_text
     from afa.elicit.record import Question, Record
     from afa.evaluate.inputs import check_duels, load_inputs, top_k_size
     from afa.evaluate.long_tables import write_tables
@@ -216,7 +218,7 @@ def experiment_baselines(
     from afa.model.study import Endpoint, load_study
     from afa.paper.baselines import BASELINE_TABLES, Protocol, prompts_of
     from afa.paper.baselines.stage import BaselineSetting, run_baselines
-    from afa.paper.baselines.trials import estimate, live, recorded
+    from afa.paper.baselines.trials import live, recorded, trials_usage_estimate
 
     check_place(out, [f"{name}.parquet" for name in BASELINE_TABLES])
     potentials, people = load_inputs(bundle, cohort)
@@ -244,7 +246,7 @@ def experiment_baselines(
 
     def before(trials: Sequence[tuple[Trial, Briefing]]) -> None:
         if source.client is not None:
-            typer.echo(f"left to ask: {shown(estimate(trials, plan, source.client), prices)}")
+            typer.echo(f"left to ask: {usage_text(trials_usage_estimate(trials, plan, source.client), prices)}")
 
     tables = run_baselines(
         BaselineSetting(potentials, people, plan, solver=solves.solver(), threads=solves.threads),
@@ -255,14 +257,14 @@ def experiment_baselines(
         progress=asks.live,
     )
     if source.client is not None:
-        typer.echo(f"the record has used: {shown(source.client.budget.used, prices)}")
+        typer.echo(f"the record has used: {usage_text(source.client.budget.used, prices)}")
     write_tables(tables, out)
 
 
 @summaries.command("baselines")
 def summary_baselines(
     tables: Annotated[Path, typer.Argument(help="folder written by `afa experiment baselines`")],
-    out: options.Rows,
+    out: options.RowsFile,
     resamples: options.Resamples = 1000,
     confidence: options.Confidence = 0.95,
     prompt_price: options.PromptPrice = 0.0,

@@ -33,7 +33,7 @@ def update(
     """Update the probabilities of a bundle with labelled patients, and write the new bundle."""
     from afa.cohort.cells import read_labels, read_patients
     from afa.evaluate.update import check_probabilities, update_by, update_text
-    from afa.io.csvfile import few
+    from afa.io.csvfile import first_names
     from afa.model.bundle import load_bundle, save_bundle
 
     model = load_bundle(bundle)
@@ -46,8 +46,8 @@ def update(
         typer.echo(options.as_json([said], out=str(out), digest=made.digest))
         return
     if given.dropped:
-        typer.echo(f"not in the table, so as elicited ({len(given.dropped)}): {few(given.dropped)}")
+        typer.echo(f"not in the table, so as elicited ({len(given.dropped)}): {first_names(given.dropped)}")
     if given.left_out:
-        typer.echo(f"labelled but not in the table ({len(given.left_out)}): {few(given.left_out)}")
+        typer.echo(f"labelled but not in the table ({len(given.left_out)}): {first_names(given.left_out)}")
     typer.echo(update_text(said, made.shown))
     typer.echo(f"wrote {out}")

@@ -18,7 +18,7 @@ from afa.io.yamlfile import first_error
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _HTML_STARTS = (b"<!doctype html", b"<html", b"<head", b"<body", b"<!doctype>", b"<?xml", b"<!--")
-_BLOCK = 1 << 20
+_BLOCK_BYTES = 1 << 20
 LONGEST_EXTENSION = 8 << 10
 _MOST_IN_A_ROW = 8
 _IMPOSSIBLE = 1 << 60
@@ -132,7 +132,7 @@ def _gzip_damage(path: Path, start: bytes) -> Damage | None:
         with open_binary(path) as stream:
             if _is_html(stream.read(512)):
                 return Damage("a compressed HTML page", "the file itself")
-            while stream.read(_BLOCK):
+            while stream.read(_BLOCK_BYTES):
                 pass
     except EOFError:
         return Damage("a truncated gzip file", "a gzip file that reads to its end", truncated=True)

@@ -21,8 +21,8 @@ from afa.cohort.encode import (
     Names,
     Tiers,
     choose_rows,
-    encode,
     encode_by_cohort,
+    encode_by_controls,
     encode_controls,
     ensembl_candidates,
     first_tier_present,
@@ -36,7 +36,7 @@ from afa.cohort.expression import Expression
 from afa.cohort.geo import Source
 from afa.cohort.samples import Selected, describe_labels, make_labels, select
 from afa.errors import CohortError, Fault
-from afa.io.csvfile import few
+from afa.io.csvfile import first_names
 
 
 def overridden(coding: Coding, own: EncodingOverrides) -> Coding:
@@ -160,7 +160,7 @@ def assemble(
         coded, healthy = encode_by_cohort(measured, threshold=coding.threshold).T, controls.iloc[:, :0].T
     else:
         flat = without_spread(controls.to_numpy(dtype=np.float64))
-        coded = encode(values, np.isin(values.columns, chosen.controls), **how)[list(chosen.patients)].T
+        coded = encode_by_controls(values, np.isin(values.columns, chosen.controls), **how)[list(chosen.patients)].T
         of_controls, used = encode_controls(controls, **how)
         healthy, how = of_controls.T, how | ({} if used == coding.test else {"test_of_controls": used})
     because = {name: allowed[name] for name in absent} if isinstance(allowed, dict) else {}
@@ -195,7 +195,7 @@ def _missing_genes(config: CohortConfig, absent: Sequence[str], tiers: Tiers, fi
     faults = []
     if genes := [feature for feature in absent if tiers[feature]]:
         found, step = f"no row of {len(genes)} features: {', '.join(genes)}", _other_ids(config, first_ids)
-        found += f"; rows are named such as {few(first_ids)}" if first_ids else ""
+        found += f"; rows are named such as {first_names(first_ids)}" if first_ids else ""
         faults.append(Fault(where, found, "a row for each feature of the bundle", f"{step}, {or_drop}"))
     if genes := [feature for feature in absent if not tiers[feature]]:
         found = f"no Ensembl id known for {len(genes)} features: {', '.join(genes)}"

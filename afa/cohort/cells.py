@@ -20,8 +20,8 @@ from pyarrow import ArrowException
 
 from afa.cohort.cohort import (
     CARD_FILE,
-    FEATURES_FILE,
-    LABELS_FILE,
+    COHORT_FEATURES_FILE,
+    COHORT_LABELS_FILE,
     PATIENT,
     Cohort,
     load_cohort,
@@ -31,13 +31,13 @@ from afa.errors import CohortError, Fault
 from afa.io.csvfile import (
     MOST_CELLS,
     CsvTable,
-    few,
+    first_names,
     name_column,
-    number,
     numbers_with_commas,
+    parse_number,
     quoted,
+    read_csv_table,
     read_header,
-    read_table,
     suggestion,
     table_of_frame,
     visible,
@@ -58,7 +58,7 @@ ENCODE = "encode it first, with `afa encode`"
 MOST_HEADERS = 2
 """If a table has at most this many rows without any number, these rows are taken for units or a second header.
 """
-_NAMES = re.compile(
+_PATIENT_COLUMNS = re.compile(
     r"(?:^|[^a-z])(?:ids?|names?|patients?|subjects?|samples?|cases?|participants?|persons?|records?|codes?|keys?|mrn|"
     r"numbers?|no|nr|index|rows?|who)(?:$|[^a-z])|[a-z]ID$",
     re.IGNORECASE,
@@ -133,7 +133,7 @@ def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[s
         raise CohortError(Fault(f"{path}, line 1", f"one column, {quoted(header[0])}", "several columns", step))
     else:
         unread = [name for name in header if name not in wanted]
-        table = read_table(path, required=header or [PATIENT], unread=unread, whole_rows=True, brief=True)
+        table = read_csv_table(path, required=header or [PATIENT], unread=unread, whole_rows=True, brief=True)
     known_names = set(known)
     cells = _cells_of(table, (header or [PATIENT])[0], [name for name in header[1:] if name not in known_names])
     if not cells.names:
@@ -181,7 +181,7 @@ def numbers_of(
     filled = np.zeros(values.shape, dtype=np.bool_)
     for place, name in enumerate(columns):
         texts = cells.columns[name]
-        read = {text: number(text) for text in set(texts)}
+        read = {text: parse_number(text) for text in set(texts)}
         values[:, place] = np.fromiter(map(read.__getitem__, texts), dtype=np.float64, count=len(texts))
         filled[:, place] = np.fromiter((bool(text.strip()) for text in texts), dtype=bool, count=len(texts))
     wrong = filled & ~np.isfinite(values)
@@ -204,7 +204,7 @@ def numbers_of(
     return np.where(np.isfinite(values), values, np.nan)
 
 
-def labels_of(cells: Cells, columns: Sequence[str]) -> pd.DataFrame:
+def labels_from_cells(cells: Cells, columns: Sequence[str]) -> pd.DataFrame:
     """Return the labels (0, 1 or NaN) as a table of patients x entities.
 
     Invalid labels are recorded as errors in `cells.table`.
@@ -280,7 +280,9 @@ def read_names(path: Path) -> list[str]:
         index = [name for name in noted if isinstance(name, str) and name in names]
     if len(index) > 1:
         step = "make one of them the index, or reset_index() and put the patients' names first"
-        raise CohortError(Fault(str(path), f"an index of {few(index)}", "one column that names the patients", step))
+        raise CohortError(
+            Fault(str(path), f"an index of {first_names(index)}", "one column that names the patients", step)
+        )
     return [*index, *(name for name in names if name not in index)]
 
 
@@ -291,13 +293,13 @@ def _doubt_of_names(path: Path, cells: Cells) -> str:
     column raises a `CohortError` if its numbers have decimals or if another column has a name like `id`. A first column
     that has no name or contains consecutive numbers gives no warning.
     """
-    numbers = np.array([number(text) for text in cells.names])
+    numbers = np.array([parse_number(text) for text in cells.names])
     nameless = not cells.first.strip() or cells.first.startswith(("__index_level_", "Unnamed: "))
-    named = not nameless and _NAMES.search(cells.first) is not None
+    named = not nameless and _PATIENT_COLUMNS.search(cells.first) is not None
     if named or not np.isfinite(numbers).all() or numbers.size < 2:
         return ""
     called = "a column without a name" if nameless else f"the column {visible(cells.first)}"
-    better = next((name for name in cells.unknown if _NAMES.search(name)), None)
+    better = next((name for name in cells.unknown if _PATIENT_COLUMNS.search(name)), None)
     if better is not None or (numbers % 1 != 0).any():
         found = f"numbers in {called}, such as {cells.names[0]}, as the patients' names"
         step = f"put the column {visible(better)} first" if better else "put their names in the first column"
@@ -305,7 +307,7 @@ def _doubt_of_names(path: Path, cells: Cells) -> str:
         raise CohortError(Fault(str(path), found, "the column that names the patients", step))
     if nameless or (np.diff(numbers) == 1).all():
         return ""
-    return f"patients are named by {called}, which holds numbers ({few(cells.names[:3])}); is that their name?"
+    return f"patients are named by {called}, which holds numbers ({first_names(cells.names[:3])}); is that their name?"
 
 
 def cells_of_frame(frame: pd.DataFrame, where: str, *, rows: Sequence[str] = ()) -> Cells:
@@ -333,11 +335,11 @@ def _step(text: str) -> str:
     if either := numbers_with_commas(text.strip()):
         return f"write {' or '.join(either)}: such a comma can stand for thousands, or for a decimal point"
     pointed = text.strip().replace(",", ".")
-    if "," in text and pointed.count(".") == 1 and np.isfinite(number(pointed)):
+    if "," in text and pointed.count(".") == 1 and np.isfinite(parse_number(pointed)):
         return f"write {pointed}: a decimal point, and no comma"
     if text.strip().casefold() in YES_OR_NO:
         return "write 1 for yes and 0 for no"
-    if np.isinf(number(text)):
+    if np.isinf(parse_number(text)):
         return "leave it empty where nothing was measured"
     return "write the number alone, without a unit or a bound, or leave it empty where nothing was measured"
 
@@ -397,7 +399,7 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
         known = set(bundle.features)
         unknown = [feature for feature in held.features if feature not in known]
         declared = set(held.provenance.get("dropped_features") or ())
-        files = [path / file for file in (FEATURES_FILE, LABELS_FILE, CARD_FILE)]
+        files = [path / file for file in (COHORT_FEATURES_FILE, COHORT_LABELS_FILE, CARD_FILE)]
     else:
         cells = read_cells(path, "feature", bundle.features)
         expected = "-1, 0, 1 or nothing"
@@ -419,7 +421,7 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
         step = renamed or nearest_column(missing[0], unknown) or "add them"
         if len(missing) < len(bundle.features) and not drop_missing:
             step += ", or leave what is missing out of the bundle too with --drop-missing"
-        found = f"no column for {len(missing)} of {len(bundle.features)} features: {few(missing)}"
+        found = f"no column for {len(missing)} of {len(bundle.features)} features: {first_names(missing)}"
         raise CohortError(Fault(str(path), found, "every feature of the bundle", step))
     if not path.is_dir():
         check_alike([*codes.columns, *unknown], bundle.features, bundle, path)
@@ -444,7 +446,7 @@ def read_labels(path: Path, given: GivenTable) -> GivenTable:
         step = by_entity(cells.unknown) if len(cells.unknown) == 1 else step
         raise CohortError(Fault(str(path), "no column of an entity", "at least one, with 0, 1 or nothing", step))
     check_alike([*cells.columns, *cells.unknown], given.bundle.entities, given.bundle, path)
-    table = labels_of(cells, list(cells.columns))
+    table = labels_from_cells(cells, list(cells.columns))
     CohortError.raise_for(cells.table.faults.listed())
     known = set(given.cohort.patients)
     left_out = [name for name in cells.names if name not in known]

@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from afa.cohort.cells import Cells
 from afa.model.arrays import Bools, Floats
-from afa.model.features import Features, Span, is_missing
+from afa.model.features import Features, Span, is_missing_code
 
-REPEATED = 3
+LEAST_REPEATS = 3
 """An impossible number, or a number far from all others, is taken for a code if the number occurs at least this often.
 """
-_CODE = re.compile(r"9*[789]|7+|8+")
+_CODE_DIGITS = re.compile(r"9*[789]|7+|8+")
 LEAST_OTHERS = 3
 """Least number of distinct values that a column must contain in addition to possible codes."""
 MOST_CODES = 3
@@ -57,7 +57,7 @@ def without_codes(cells: Cells, features: Features) -> Cells:
     for name, codes in zip(features.names, features.missing_codes, strict=True):
         if codes and name in columns:
             texts = columns[name]
-            empty = {text for text in set(texts) if is_missing(text, codes)}
+            empty = {text for text in set(texts) if is_missing_code(text, codes)}
             columns[name] = ["" if text in empty else text for text in texts]
     return cells._replace(columns=columns)
 
@@ -77,7 +77,9 @@ def looks_like_code(values: npt.ArrayLike) -> Bools:
 
     """
     numbers = np.asarray(values, dtype=np.float64)
-    found = [value == -1 or (value.is_integer() and bool(_CODE.fullmatch(f"{abs(value):.0f}"))) for value in numbers]
+    found = [
+        value == -1 or (value.is_integer() and bool(_CODE_DIGITS.fullmatch(f"{abs(value):.0f}"))) for value in numbers
+    ]
     return np.array(found, dtype=np.bool_)
 
 
@@ -85,7 +87,7 @@ def repeated_outside(values: Floats, span: Span, *, closed: bool) -> tuple[Bools
     """Classify each number outside a feature's range `span` as a code for *not measured* or as a measurement.
 
     If `closed` is True, every number outside `span` is a code. If `closed` is False, a number outside `span` is a code
-    only if `looks_like_code` is True or the number occurs at least `REPEATED` times.
+    only if `looks_like_code` is True or the number occurs at least `LEAST_REPEATS` times.
 
     Parameters
     ----------
@@ -101,7 +103,7 @@ def repeated_outside(values: Floats, span: Span, *, closed: bool) -> tuple[Bools
     if closed:
         return outside, np.zeros_like(outside)
     found, count = np.unique(values[outside], return_counts=True)
-    coded = outside & np.isin(values, found[looks_like_code(found) | (count >= REPEATED)])
+    coded = outside & np.isin(values, found[looks_like_code(found) | (count >= LEAST_REPEATS)])
     return coded, outside & ~coded
 
 
@@ -155,6 +157,6 @@ def _beyond_gap(found: Floats, counts: npt.NDArray[np.intp]) -> int:
             wide = gap > spread or (gap > spread / 2 and often.sum() > 1)
             if wide and (often.sum() > 1 or np.abs(tail).min() > 99):
                 return size
-        elif size == 1 and gap > spread and often[0] >= REPEATED:
+        elif size == 1 and gap > spread and often[0] >= LEAST_REPEATS:
             return 1
     return 0

@@ -16,13 +16,13 @@ import yaml
 from pyarrow import ArrowException
 
 from afa.errors import AfaError, CohortError, Fault
-from afa.io.csvfile import LONGEST_NAME, few, first_of, is_name, quoted, visible
+from afa.io.csvfile import LONGEST_NAME, first_names, first_of, is_name, quoted, visible
 from afa.io.files import LARGEST_UNPACKED, atomic_file, atomic_folder, digest_faults, largest_unpacked, sha256_of
 from afa.io.yamlfile import read_mapping
 from afa.model.arrays import Codes
 
-FEATURES_FILE = "features.parquet"
-LABELS_FILE = "labels.parquet"
+COHORT_FEATURES_FILE = "features.parquet"
+COHORT_LABELS_FILE = "labels.parquet"
 CONTROLS_FILE = "controls.parquet"
 CARD_FILE = "cohort.yaml"
 PATIENT, THRESHOLD = "patient", "encoding threshold"
@@ -107,10 +107,12 @@ def write_cohort_tables(
 
     `values` may have missing cells, but no stage of the workflow accepts a cohort with missing cells.
     """
-    written = {FEATURES_FILE: values, LABELS_FILE: labels}
+    written = {COHORT_FEATURES_FILE: values, COHORT_LABELS_FILE: labels}
     if len(controls):
         written[CONTROLS_FILE] = controls
-    with atomic_folder(folder, [CARD_FILE, FEATURES_FILE, LABELS_FILE, CONTROLS_FILE], CARD_FILE) as temporary:
+    with atomic_folder(
+        folder, [CARD_FILE, COHORT_FEATURES_FILE, COHORT_LABELS_FILE, CONTROLS_FILE], CARD_FILE
+    ) as temporary:
         for file, table in written.items():
             patients = pd.Series(list(table.index), name=PATIENT, dtype="str")
             whole = pd.concat([patients, table.reset_index(drop=True)], axis="columns")
@@ -158,11 +160,11 @@ def load_cohort(folder: str | Path) -> Cohort:
     match the digests. The tables of labels and features must contain the same patients, but the order of the patients
     may differ.
     """
-    folder, files = Path(folder), (FEATURES_FILE, LABELS_FILE, CONTROLS_FILE)
+    folder, files = Path(folder), (COHORT_FEATURES_FILE, COHORT_LABELS_FILE, CONTROLS_FILE)
     faults: list[Fault] = []
     card = _read_card(folder / CARD_FILE, faults)
-    features = _read_table(folder / FEATURES_FILE, faults)
-    labels = _read_table(folder / LABELS_FILE, faults)
+    features = _read_table(folder / COHORT_FEATURES_FILE, faults)
+    labels = _read_table(folder / COHORT_LABELS_FILE, faults)
     controls = _read_table(folder / CONTROLS_FILE, faults) if (folder / CONTROLS_FILE).exists() else None
     digests, step = card.pop("digests", {}), "restore the file, or remove the digests if you changed it on purpose"
     if isinstance(digests, Mapping):
@@ -172,7 +174,7 @@ def load_cohort(folder: str | Path) -> Cohort:
         faults.append(Fault(place, found, "a mapping of file name to SHA-256", "correct or remove it"))
     faults += _faults(features, labels, controls, [str(folder / file) for file in files])
     if features is not None and not len(features):
-        faults.append(Fault(str(folder / FEATURES_FILE), "no patient", "at least one row", "add the patients"))
+        faults.append(Fault(str(folder / COHORT_FEATURES_FILE), "no patient", "at least one row", "add the patients"))
     if faults or features is None or labels is None:
         raise CohortError(first_of(faults, folder))
     patients, names = tuple(features.index), tuple(features.columns)
@@ -200,7 +202,7 @@ def _read_table(path: Path, faults: list[Fault]) -> pd.DataFrame | None:
     None. Metadata that libraries such as pandas add to the file are ignored.
     """
     step = "write it with a `patient` column and one column per "
-    step += "feature" if path.name == FEATURES_FILE else "labelled entity (none, where nothing is known)"
+    step += "feature" if path.name == COHORT_FEATURES_FILE else "labelled entity (none, where nothing is known)"
     if not path.is_file():
         found = "no such file" if not path.exists() else "a folder or a device"
         faults.append(Fault(str(path), found, "a Parquet table", step))
@@ -251,7 +253,9 @@ def parquet_table(
                 found, expected = f"{size / 1e9:.3g} GB unpacked", f"at most what {LARGEST_UNPACKED} allows"
                 wrong = Fault(str(path), found, expected, "set it higher if the file is the right one")
             elif twice := [name for name, count in Counter(schema.names).items() if count > 1]:
-                wrong = Fault(str(path), f"columns {few(twice)} more than once", "each column once", "rename them")
+                wrong = Fault(
+                    str(path), f"columns {first_names(twice)} more than once", "each column once", "rename them"
+                )
             elif strange:
                 where, kind = f"{path}, column {visible(strange[0].name)}", str(strange[0].type)[:60]
                 wrong = Fault(where, f"values of type {kind}", "numbers or text", step)

@@ -18,7 +18,7 @@ Prevalence = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
 Spread = Annotated[float, Field(ge=0)]
 Loadings = dict[str, Annotated[float, Field(ge=-1, le=1)]]
-Values = Annotated[tuple[str, ...], Field(min_length=1)]
+CharacteristicValues = Annotated[tuple[str, ...], Field(min_length=1)]
 
 
 def _plain_name(name: str) -> str:
@@ -98,7 +98,9 @@ class OnePer(Strict):
     """
 
     key: str
-    prefer: dict[str, Values] = Field(default_factory=dict, description="characteristic -> values, the best first")
+    prefer: dict[str, CharacteristicValues] = Field(
+        default_factory=dict, description="characteristic -> values, the best first"
+    )
     then: str | None = Field(None, description="numeric characteristic, whose smallest value is taken")
 
 
@@ -109,20 +111,20 @@ class Selection(Strict):
     """
 
     derive: dict[str, Derived] = Field(default_factory=dict)
-    keep: dict[str, Values] = Field(
+    keep: dict[str, CharacteristicValues] = Field(
         default_factory=dict, description="characteristic -> values of the samples that are kept"
     )
-    drop: dict[str, Values] = Field(
+    drop: dict[str, CharacteristicValues] = Field(
         default_factory=dict, description="characteristic -> values of the samples that are excluded"
     )
     one_per: OnePer | None = None
 
 
-class Group(Strict):
+class SampleGroup(Strict):
     """Group of all samples whose characteristic `key` has one of the values in `values`."""
 
     key: str
-    values: Values
+    values: CharacteristicValues
 
 
 class LabelRule(Strict):
@@ -135,8 +137,8 @@ class LabelRule(Strict):
     key: str
     at_least: float | None = None
     above: float | None = None
-    positive: Values | None = None
-    negative: Values | None = None
+    positive: CharacteristicValues | None = None
+    negative: CharacteristicValues | None = None
     reason: str
     off: str | None = Field(
         None, description="why the rule is not applied; the quantiles of its characteristic are recorded instead"
@@ -179,8 +181,8 @@ class CohortConfig(Strict):
         None, description="name of a table of the same content in `metadata/` of a mirror"
     )
     select: Selection = Selection()
-    controls: Group
-    patients: Group
+    controls: SampleGroup
+    patients: SampleGroup
     labels: dict[str, LabelRule] = Field(default_factory=dict)
     encoding: EncodingOverrides = EncodingOverrides()
     allow_missing_genes: bool | dict[str, str] = Field(
@@ -280,11 +282,11 @@ def simulation_config(config: CohortConfig) -> SimulationConfig:
     return check_model(config.simulation, SimulationConfig, where)
 
 
-TEMPLATE = Path(__file__).with_name("template.txt")
+COHORT_TEMPLATE = Path(__file__).with_name("template.txt")
 """The template for the file of a new cohort."""
 
 
-def write_template(name: str, folder: Path) -> Path:
+def write_cohort_template(name: str, folder: Path) -> Path:
     """Write the template of a new cohort file to `<folder>/<name>.yaml`.
 
     If the name is invalid or the file exists, a `ConfigError` is raised.
@@ -295,7 +297,7 @@ def write_template(name: str, folder: Path) -> Path:
         raise ConfigError(Fault("the name of a cohort", repr(name), expected, "choose another name"))
     if path.exists():
         raise ConfigError(Fault(str(path), "a file", "no such file yet", "choose another name, or edit that file"))
-    write_text(path, TEMPLATE.read_text(encoding="utf-8").format(name=name))
+    write_text(path, COHORT_TEMPLATE.read_text(encoding="utf-8").format(name=name))
     return path
 
 

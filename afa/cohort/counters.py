@@ -33,13 +33,13 @@ class Counter(NamedTuple):
     of_transcripts: bool = False
 
 
-STAR = ("gene", "unstranded", "forward", "reverse")
-"""Names for the columns of STAR's `ReadsPerGene.out.tab`, which has no header.
+STAR_COLUMNS = ("gene", "unstranded", "forward", "reverse")
+"""Names for the columns of STAR_COLUMNS's `ReadsPerGene.out.tab`, which has no header.
 
 The last three columns correspond to the options `-s no`, `-s yes` and `-s reverse` of htseq-count.
 """
 COUNTERS = (
-    Counter("STAR, ReadsPerGene.out.tab", "gene", {"counts": "unstranded"}, STAR),
+    Counter("STAR, ReadsPerGene.out.tab", "gene", {"counts": "unstranded"}, STAR_COLUMNS),
     Counter("featureCounts", "Geneid", {"counts": ""}, ("Chr", "Start", "End", "Strand", "Length")),
     Counter("Salmon, quant.sf", "Name", {"counts": "NumReads", "tpm": "TPM"}, ("Length", "EffectiveLength")),
     Counter("kallisto, abundance.tsv", "target_id", {"counts": "est_counts", "tpm": "tpm"}, ("length", "eff_length")),

@@ -22,10 +22,10 @@ import requests
 from afa.cohort.archive import Damage, damage_of
 from afa.errors import DownloadError, Fault
 from afa.io.files import atomic_file, sha256_of
-from afa.io.web import TRANSIENT, Clock, ReplyError, seconds_asked_for, tried, within
+from afa.io.web import TRANSIENT, Clock, ReplyError, call_with_timeout, seconds_asked_for, tried
 
-LONGEST_WAIT = 300.0
-BY_HAND = "try again later, or put the file in this place by hand"
+LONGEST_DOWNLOAD_WAIT = 300.0
+DOWNLOAD_ADVICE = "try again later, or put the file in this place by hand"
 _CHUNK = 1 << 20
 
 log = logging.getLogger(__name__)
@@ -47,9 +47,9 @@ def download(
     If `target` already exists, is complete and has the expected hash, nothing is downloaded. After a lost connection, a
     truncated reply or an HTTP status 408, 425, 429 or 5xx, the download is attempted again, up to `retries` times. The
     first wait between attempts is `backoff` seconds, and each further wait is twice as long. If the reply has a
-    Retry-After header, the wait is taken from the header instead. No wait is longer than `LONGEST_WAIT`, and each wait
-    is logged as a warning. Several processes may download to the same folder, because each process writes its own
-    temporary file and renames it. Temporary files of killed processes are removed.
+    Retry-After header, the wait is taken from the header instead. No wait is longer than `LONGEST_DOWNLOAD_WAIT`, and
+    each wait is logged as a warning. Several processes may download to the same folder, because each process writes its
+    own temporary file and renames it. Temporary files of killed processes are removed.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def download(
     try:
         if not _is_cached(target, sha256):
             once = partial(attempt, url, target, sha256, timeout, clock)
-            longest = LONGEST_WAIT
+            longest = LONGEST_DOWNLOAD_WAIT
             tried(once, url, retries=retries, backoff=backoff, longest=longest, clock=clock, deadline=deadline)
     except ReplyError as failed:
         step = failed.step
@@ -129,11 +129,11 @@ def attempt(url: str, target: Path, sha256: str | None, timeout: float, clock: C
         hooks={"response": reply.note},
     )
     found = f"no whole file in the {left:.3g} seconds that were left"
-    late = ReplyError(found, "the whole file", f"check the speed of the network; {BY_HAND}")
+    late = ReplyError(found, "the whole file", f"check the speed of the network; {DOWNLOAD_ADVICE}")
     with atomic_file(target) as temporary:
         # At the deadline the file is closed, so a transfer thread that is still running fails at its next write.
         with temporary.open("wb") as stream:
-            _explained(lambda: within(left, lambda: fetch(url, stream, None), late), reply, clock)
+            _explained(lambda: call_with_timeout(left, lambda: fetch(url, stream, None), late), reply, clock)
         _check_body(temporary, reply, sha256)
 
 
@@ -166,7 +166,7 @@ class _Reply:
 
 def _explained(call: Callable[[], None], reply: _Reply, clock: Clock) -> None:
     """Run `call`, and convert exceptions of pooch, requests and urllib3 to a `ReplyError`."""
-    network = f"check the network and its proxy; {BY_HAND}"
+    network = f"check the network and its proxy; {DOWNLOAD_ADVICE}"
     try:
         call()
     except requests.HTTPError:
@@ -175,11 +175,13 @@ def _explained(call: Callable[[], None], reply: _Reply, clock: Clock) -> None:
             step = "check the series and the file name in the cohort's config against GEO's folder"
             raise ReplyError(found, "the file", step) from None
         wait = seconds_asked_for(reply.headers, clock.time()) if reply.status in {429, 503} else None
-        raise ReplyError(found, "the file", BY_HAND, again=reply.status in TRANSIENT, wait=wait) from None
+        raise ReplyError(found, "the file", DOWNLOAD_ADVICE, again=reply.status in TRANSIENT, wait=wait) from None
     except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError) as error:
-        raise ReplyError(f"a truncated reply ({_reason(error)})", "the whole file", BY_HAND, again=True) from None
+        raise ReplyError(
+            f"a truncated reply ({_reason(error)})", "the whole file", DOWNLOAD_ADVICE, again=True
+        ) from None
     except requests.TooManyRedirects:
-        step = f"open the address in a browser; {BY_HAND}"
+        step = f"open the address in a browser; {DOWNLOAD_ADVICE}"
         raise ReplyError("redirects that do not end", "the file", step) from None
     except (requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema):
         raise ReplyError("an address that is not http or https", "one that is", "correct the address") from None
@@ -187,7 +189,7 @@ def _explained(call: Callable[[], None], reply: _Reply, clock: Clock) -> None:
         # requests and urllib3 raise ValueError for an invalid header or address. The invalid address may also be the
         # address of a proxy or a redirect.
         found = f"an address or an answer that cannot be read ({_reason(error)})"
-        raise ReplyError(found, "the file", f"check the address and the proxy; {BY_HAND}") from None
+        raise ReplyError(found, "the file", f"check the address and the proxy; {DOWNLOAD_ADVICE}") from None
     except requests.RequestException as error:
         raise ReplyError(f"no answer ({_reason(error)})", "the file", network, again=True) from None
     except OSError as error:
@@ -202,14 +204,14 @@ def _check_body(path: Path, reply: _Reply, sha256: str | None) -> None:
     size = path.stat().st_size
     length = reply.length
     if length is not None and length != size:
-        raise ReplyError(f"a truncated reply ({size} bytes)", f"{length} bytes", BY_HAND, again=True)
+        raise ReplyError(f"a truncated reply ({size} bytes)", f"{length} bytes", DOWNLOAD_ADVICE, again=True)
     damage = damage_of(path)
     if reply.is_html and size:
         damage = Damage("an HTML page", "the file itself")
     if damage is not None:
         # If the server states no length, a lost connection can be recognised only by a truncated file.
         again = damage.truncated and length is None
-        step = f"open the address in a browser to see what the server says; {BY_HAND}"
+        step = f"open the address in a browser to see what the server says; {DOWNLOAD_ADVICE}"
         raise ReplyError(damage.found, damage.expected, step, again=again)
     actual = sha256_of(path)
     if sha256 is not None and actual != sha256:

@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field
 
 from afa.cohort.counters import Unit, without_version
 from afa.errors import CohortError, Fault, check_number
-from afa.io.csvfile import few, name_column, read_header, read_table
+from afa.io.csvfile import first_names, name_column, read_csv_table, read_header
 from afa.model.arrays import Bools, Codes, Floats
 
 Names = Mapping[str, Sequence[str]]
@@ -120,7 +120,7 @@ def first_tier_present(tiers: Tiers, rows: Iterable[str]) -> dict[str, tuple[str
 
 def _read_pairs(path: Path, *, key: str, value: str) -> dict[str, tuple[str, ...]]:
     others = [name for name in read_header(path) if name not in (key, value)]
-    table = read_table(path, required=(key, value), optional=others, unread=others)
+    table = read_csv_table(path, required=(key, value), optional=others, unread=others)
     for column in (key, value):
         name_column(table, column)
     CohortError.raise_for(table.faults.listed())
@@ -207,12 +207,12 @@ def _refuse_cells(
 
 
 Test = Literal["empirical", "normal", "t"]
-Reference = Literal["controls", "cohort"]
+EncodingReference = Literal["controls", "cohort"]
 
 MAD_TO_SD = 1.4826
 """Ratio of the standard deviation of a normal distribution to its median absolute deviation."""
 
-ROUNDING = 1e-12
+CODE_ROUNDING = 1e-12
 """A difference from a mean or a cut point counts as rounding error if its relative size is below this number.
 
 Values are compared exactly with ranges from `features.csv`.
@@ -233,7 +233,7 @@ class Coding:
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
-    reference: Reference | None = None
+    reference: EncodingReference | None = None
     test: Test = "empirical"
     level: Annotated[float, Field(gt=0, lt=1)] = 0.05
     threshold: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.5
@@ -246,7 +246,7 @@ class Coding:
             check_number(CohortError, f"encoding option {option}", value, expected, fits)
 
 
-def encode(
+def encode_by_controls(
     values: pd.DataFrame, is_control: npt.ArrayLike, *, test: Test = "empirical", level: float = 0.05
 ) -> pd.DataFrame:
     """Return the ternary code of every sample, by a test against the controls (`eq:ternary-encoding`, decision D1).
@@ -274,7 +274,7 @@ def encode(
     controls = known[:, chosen]
     check_controls(controls.shape[1], test, level)
     if flat := list(values.index[without_spread(controls)]):
-        of = f" and {len(flat)} genes without spread among them: {few(flat)}"
+        of = f" and {len(flat)} genes without spread among them: {first_names(flat)}"
         check_controls(controls.shape[1], "empirical", level, of, "leave these genes out of the bundle")
     return pd.DataFrame(_coded(known, controls, test, level), index=values.index, columns=values.columns)
 
@@ -393,7 +393,7 @@ def without_robust_spread(values: Floats) -> Bools:
 
 
 def _slack(values: Floats) -> Floats:
-    return np.asarray(ROUNDING * np.abs(values).max(axis=1, initial=0.0, keepdims=True))
+    return np.asarray(CODE_ROUNDING * np.abs(values).max(axis=1, initial=0.0, keepdims=True))
 
 
 def reach(controls: Floats, test: Test, level: float) -> Floats:
@@ -423,7 +423,7 @@ def reach(controls: Floats, test: Test, level: float) -> Floats:
     allowed = int(((1.0 + np.arange(count)) / (count + 1.0) < level).sum())
     far = np.full((len(controls), 1), np.inf)
     if allowed:
-        far = distance[:, [allowed - 1]] + ROUNDING * np.abs(controls).max(axis=1, initial=0.0, keepdims=True)
+        far = distance[:, [allowed - 1]] + CODE_ROUNDING * np.abs(controls).max(axis=1, initial=0.0, keepdims=True)
     if test != "empirical":
         from scipy import stats  # noqa: PLC0415 (slow to load: the workflow's rules import this module)
 
@@ -447,7 +447,7 @@ def without_spread(controls: Floats) -> Bools:
     flat : (n_genes,) bool
 
     """
-    return np.asarray(np.ptp(controls, axis=1) <= ROUNDING * np.abs(controls).max(axis=1))
+    return np.asarray(np.ptp(controls, axis=1) <= CODE_ROUNDING * np.abs(controls).max(axis=1))
 
 
 def least_controls(level: float) -> int:

@@ -23,7 +23,7 @@ from afa.cohort.codes import apart, repeated_outside, without_codes
 from afa.cohort.cohort import PATIENT
 from afa.cohort.encode import (
     Coding,
-    Reference,
+    EncodingReference,
     Test,
     check_controls,
     encode_controls,
@@ -33,14 +33,14 @@ from afa.cohort.encode import (
 )
 from afa.cohort.samples import other_spelling
 from afa.errors import CohortError, ConfigError, Fault
-from afa.io.csvfile import few, quoted, separator_of, visible
+from afa.io.csvfile import first_names, quoted, separator_of, visible
 from afa.io.files import atomic_file
 from afa.model.arrays import Bools, Floats
 from afa.model.features import Features, features_of, shown_unit
 
 ONE_SIDED = 0.95
 """If a larger share of a feature's values is beyond one cut point, a note asks whether the unit is right."""
-DICTIONARY = "features.csv"
+DICTIONARY_NAME = "features.csv"
 MARK = "if {} stands for not measured, write it in the column missing of {}"
 
 
@@ -68,10 +68,12 @@ class Encoded:
     @property
     def notes(self) -> list[str]:
         """Return notes on unused columns, features without values, possibly wrong units, and doubtful values."""
-        notes = [f"columns not used, since features.csv lacks them: {few(self.ignored)}"] if self.ignored else []
+        notes = (
+            [f"columns not used, since features.csv lacks them: {first_names(self.ignored)}"] if self.ignored else []
+        )
         measured = self.cuts[["down", "zero", "up"]].sum(axis=1)
         if empty := list(self.cuts["feature"][measured == 0]):
-            notes.append(f"measured for no patient: {few(empty)}")
+            notes.append(f"measured for no patient: {first_names(empty)}")
         for side, word, cut in (("down", "below", "low"), ("up", "above", "high")):
             shares = self.cuts[side] / measured.where(measured > 0)
             beyond = (shares > ONE_SIDED) & self.cuts[cut].notna() & (self.cuts["by"] == "range")
@@ -86,7 +88,7 @@ def encode(
     X: pd.DataFrame,
     features: str | Path | pd.DataFrame | Features,
     *,
-    reference: Reference | None = None,
+    reference: EncodingReference | None = None,
     controls: Sequence[bool] | npt.ArrayLike | None = None,
     test: Test = "empirical",
     level: float = 0.05,
@@ -164,7 +166,7 @@ def read_and_encode(
     features: Features,
     coding: Coding,
     controls: tuple[str, str] | None = None,
-    dictionary: str = DICTIONARY,
+    dictionary: str = DICTIONARY_NAME,
 ) -> Encoded:
     """Read a table of patients from a file, and encode the table.
 
@@ -191,7 +193,10 @@ def read_and_encode(
         raise CohortError(Fault(f"{path}, column {visible(column)}", found, "one spelling of the controls", step))
     chosen = np.array([text == value for text in texts], dtype=bool)
     if not chosen.any():
-        found, step = f"no row with {quoted(value)}; it holds {few(sorted({*texts})[:6])}", "name one of these values"
+        found, step = (
+            f"no row with {quoted(value)}; it holds {first_names(sorted({*texts})[:6])}",
+            "name one of these values",
+        )
         raise CohortError(Fault(f"{path}, column {visible(column)}", found, "at least one control", step))
     cells = cells._replace(unknown=[name for name in cells.unknown if name != column])
     return encode_cells(cells, features, coding, chosen, where=path, dictionary=dictionary)
@@ -204,7 +209,7 @@ def encode_cells(
     is_control: Bools | None = None,
     *,
     where: Path | str,
-    dictionary: str = DICTIONARY,
+    dictionary: str = DICTIONARY_NAME,
 ) -> Encoded:
     """Encode the cells of a table of patients. All errors in columns and values are raised as one `CohortError`.
 
@@ -218,7 +223,7 @@ def encode_cells(
     values, faults = numbers_of(cells, present), list[Fault]()
     if missing := [name for name in features.names if name not in cells.columns]:
         step = nearest_column(missing[0], cells.unknown) or "add them, or leave their rows out"
-        found = f"no column for {len(missing)} of {len(features)} features: {few(missing)}"
+        found = f"no column for {len(missing)} of {len(features)} features: {first_names(missing)}"
         faults.append(Fault(str(where), found, "every feature of features.csv", step))
     for name, column in zip(present, values.T, strict=True):
         if features.kinds[features.names.index(name)] == "binary":
@@ -233,7 +238,7 @@ def encode_cells(
     if open_ended and coding.reference is None:
         expected = "cut points for every feature, or a reference for those without"
         step = "fill in low and high in features.csv, or choose the reference controls or cohort"
-        faults.append(Fault("features", f"no cut point for {few(open_ended)}", expected, step))
+        faults.append(Fault("features", f"no cut point for {first_names(open_ended)}", expected, step))
     if coding.reference == "controls" and is_control is None:
         step = "name the column and the value of the controls"
         faults.append(Fault("reference controls", "no controls", "rows that are controls", step))

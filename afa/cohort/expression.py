@@ -34,7 +34,7 @@ from afa.cohort.archive import damage_of, open_binary, reading, tar_damage
 from afa.cohort.config import ExpressionSource
 from afa.cohort.counters import (
     COUNTERS,
-    STAR,
+    STAR_COLUMNS,
     TABLE_ENDINGS,
     Counter,
     RowIds,
@@ -47,14 +47,14 @@ from afa.cohort.counters import (
     without_version,
 )
 from afa.errors import CohortError, Fault
-from afa.io.csvfile import few, numbers_with_commas, quoted
-from afa.io.csvfile import number as number_of
+from afa.io.csvfile import first_names, numbers_with_commas, quoted
+from afa.io.csvfile import parse_number as number_of
 from afa.io.files import largest_unpacked, unpacked
 from afa.model.arrays import Floats
 
 Opened = Callable[[], BinaryIO]
 
-LONGEST_LINE = 64 << 20
+LONGEST_FILE_LINE = 64 << 20
 """Longest line, in bytes, that is read into memory."""
 LARGEST_LOG = 64
 """Largest plausible log2 value. A larger log2 value would mean more reads than were ever sequenced."""
@@ -62,13 +62,13 @@ SMALLEST_COUNTS = 30
 """If a table with at least `ENOUGH_ROWS` genes has only values below this number, the values are probably logarithms.
 """
 ENOUGH_ROWS = 100
-STRANDED = 0.75
+STRANDED_SHARE = 0.75
 """A library is strand-specific if more than this share of its reads is on one strand.
 
 In other libraries, the share is near one half.
 """
 SEPARATORS = "\t,; "
-_BLOCK = 4 << 20
+_READ_BYTES = 4 << 20
 _HEAD, _HEAD_LINES = 4 << 20, 64
 _GCT = re.compile(r"#1\.2\s*")
 """Pattern of the first line of a GCT file.
@@ -216,8 +216,8 @@ def _layout(where: str, opened: Opened, *, may_lack_header: bool = False) -> _La
             return _Layout(separator, tuple(named), tuple(rows[0]), above)
         if may_lack_header:
             ids = {line.partition(separator)[0].strip('"') for line in head[:4]}
-            star = len(rows[0]) == len(STAR) and "N_unmapped" in ids
-            ours = STAR if star else ("gene", *(f"column {place + 2}" for place in range(len(rows[0]) - 1)))
+            star = len(rows[0]) == len(STAR_COLUMNS) and "N_unmapped" in ids
+            ours = STAR_COLUMNS if star else ("gene", *(f"column {place + 2}" for place in range(len(rows[0]) - 1)))
             return _Layout(separator, ours, tuple(rows[0]), above, has_header=False)
     names, first = list(rows[0]), rows[1] if len(rows) > 1 else []
     if len(first) == len(names) + 1:
@@ -275,9 +275,9 @@ def _head(where: str, opened: Opened) -> tuple[str, int, list[str]]:
     comment, above, size = "", 0, 0
     head: list[str] = []
     with reading(where), opened() as stream, io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="") as text:
-        for number, line in enumerate(iter(lambda: text.readline(LONGEST_LINE), ""), 1):
-            if len(line) >= LONGEST_LINE:
-                found, step = f"{LONGEST_LINE} bytes or more in one line", "check that it is a table of values"
+        for number, line in enumerate(iter(lambda: text.readline(LONGEST_FILE_LINE), ""), 1):
+            if len(line) >= LONGEST_FILE_LINE:
+                found, step = f"{LONGEST_FILE_LINE} bytes or more in one line", "check that it is a table of values"
                 raise CohortError(Fault(f"{where}, line {number}", found, "shorter ones", step))
             if "\0" in line or (number == 1 and line.startswith("PK\x03\x04")):
                 found = "a spreadsheet" if line.startswith("PK") else "bytes that are no UTF-8 text"
@@ -350,21 +350,21 @@ def _positions(
                 places.setdefault(name, []).append(place)
     wanted = set(column_of.values())
     if twice := [name for name, at in places.items() if name in wanted and len(at) > 1]:
-        found, step = f"{len(twice)} columns twice ({few(twice)})", f"remove or rename one of the two {_COPY}"
+        found, step = f"{len(twice)} columns twice ({first_names(twice)})", f"remove or rename one of the two {_COPY}"
         raise CohortError(Fault(where, found, "each column once", step))
     missing = [f"{column} ({sample})" for sample, column in column_of.items() if column not in places]
     if missing and _all_numbers(layout.names[1:]) and not names_ids(layout.names[0]):
         found, expected = "a first line of numbers and no header", "a line that names the column of each sample"
         raise CohortError(Fault(where, found, expected, f"add a header with the samples' accessions {_COPY}"))
     if missing:
-        found = f"no column for {len(missing)} of {len(column_of)} samples: {few(missing)}"
-        found += f"; its columns are called {few(name for _, name in columns)}"
+        found = f"no column for {len(missing)} of {len(column_of)} samples: {first_names(missing)}"
+        found += f"; its columns are called {first_names(name for _, name in columns)}"
         step = "correct `sample_column` in the cohort's config, or drop these samples in `select`"
         raise CohortError(Fault(where, found, "a column for each selected sample", step))
     position = {sample: places[column][0] for sample, column in column_of.items()}
     read = [(layout.names[place], column_of[sample]) for sample, place in position.items()]
     within = [f"{column} for {name}" for column, name in read if column != name]
-    note = f"samples that are found by a part of their column's name ({len(within)}): {few(within)}"
+    note = f"samples that are found by a part of their column's name ({len(within)}): {first_names(within)}"
     return position, [note] if within else []
 
 
@@ -412,12 +412,15 @@ class _Genes:
     def notes(self, where: str) -> list[str]:
         """Return notes on excluded and summed rows. If no row of the file is a gene, a `CohortError` is raised."""
         if not self.first:
-            found, step = f"no row of a gene, but {few(self.left_out)}", "check that the file has the values of genes"
+            found, step = (
+                f"no row of a gene, but {first_names(self.left_out)}",
+                "check that the file has the values of genes",
+            )
             raise CohortError(Fault(where, found, "a row for each gene", step))
         notes = []
         if self.left_out:
             some = f"rows that are no genes are left out, of the library too ({len(self.left_out)})"
-            notes.append(f"{some}: {few(self.left_out)}")
+            notes.append(f"{some}: {first_names(self.left_out)}")
         if self.of_transcripts:
             notes.append("the rows of a gene's transcripts are added up")
         if self.unknown:
@@ -501,7 +504,7 @@ def _blocks(
     with suppress(pa.ArrowInvalid), reading(where), opened() as stream:
         reader = pa_csv.open_csv(
             stream,
-            pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK, skip_rows=layout.skip, column_names=names),
+            pa_csv.ReadOptions(use_threads=False, block_size=_READ_BYTES, skip_rows=layout.skip, column_names=names),
             pa_csv.ParseOptions(delimiter=layout.separator, newlines_in_values=True),
             pa_csv.ConvertOptions(column_types=types, include_columns=list(types), null_values=[]),
         )
@@ -520,7 +523,7 @@ def _wrong_cell(where: str, stream: BinaryIO, layout: _Layout, gene: int, read: 
     """Find the first invalid line or cell with Python's CSV reader, and return a `Fault` that describes the error."""
     width, number = len(layout.names), layout.skip
     with io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="") as text:
-        lines = iter(lambda: text.readline(LONGEST_LINE), "")
+        lines = iter(lambda: text.readline(LONGEST_FILE_LINE), "")
         reader = csv.reader(islice(lines, layout.skip, None), delimiter=layout.separator)
         while True:
             number = layout.skip + reader.line_num + 1  # number of the next row's first line
@@ -569,14 +572,14 @@ The share is small, because a member is read into memory as a whole.
 _TAR_AGAIN = "fetch the archive again"
 
 
-_PLAIN = ExpressionSource(layout="sample_files", file="RAW.tar", unit="counts")
+_PLAIN_SOURCE = ExpressionSource(layout="sample_files", file="RAW.tar", unit="counts")
 
 
 def read_sample_files(
     path: Path,
     samples: Sequence[str],
     wanted: Collection[str],
-    how: ExpressionSource = _PLAIN,
+    how: ExpressionSource = _PLAIN_SOURCE,
     transcripts: Mapping[str, str] | None = None,
 ) -> Expression:
     """Read the files of the given samples from a tar archive. Archived files of other samples are skipped.
@@ -634,7 +637,7 @@ def read_sample_files(
         found = f"no file for {len(missing)} of {len(samples)} samples: {', '.join(missing[:10])}"
         step = "check that the archive is this series', or drop these samples in `select`"
         if passed:
-            found += f"; it has {few(passed)}"
+            found += f"; it has {first_names(passed)}"
             step = "name the files to read in `expression.members` of the cohort's file, such as '*.htseq.gz'"
         raise CohortError(Fault(str(path), found, "a file `<GSM>_*.txt.gz` for each selected sample", step))
     index = pd.Index(list(samples), name="sample")
@@ -735,7 +738,7 @@ def _read_member(
     if how.gene_column is not None:
         gene = _place(where, how.gene_column, layout, "gene_column")
     place, notes = _value_column(where, layout, counter, gene, how)
-    read = (place,) if layout.names != STAR or how.count_column else (place, *range(2, len(STAR)))
+    read = (place,) if layout.names != STAR_COLUMNS or how.count_column else (place, *range(2, len(STAR_COLUMNS)))
     blocks = list(_blocks(where, opened, layout, gene, read))
     row_ids = [row_id for block_ids, _ in blocks for row_id in block_ids]
     columns = np.concatenate([block for _, block in blocks])
@@ -747,7 +750,7 @@ def _read_member(
         before = _Rows(row_ids, names)
     rows = np.fromiter((name is not None for name in before.names), dtype=bool, count=len(row_ids))
     if not rows.any():
-        found, step = f"no row of a gene, but {few(row_ids)}", "check that the file has the values of genes"
+        found, step = f"no row of a gene, but {first_names(row_ids)}", "check that the file has the values of genes"
         raise CohortError(Fault(where, found, "a row for each gene", step))
     columns = columns[rows]
     if columns.shape[1] > 1:
@@ -763,7 +766,7 @@ def _value_column(
     where: str, layout: _Layout, counter: Counter | None, gene: int, how: ExpressionSource
 ) -> tuple[int, list[str]]:
     """Return the index of the value column in a sample's file, and notes on how the column was chosen."""
-    notes = [] if layout.has_header or layout.names == STAR else ["no header line: the first line is a row"]
+    notes = [] if layout.has_header or layout.names == STAR_COLUMNS else ["no header line: the first line is a row"]
     of = f"of {counter.name}, " if counter else ""
     if how.count_column is not None:
         place = _place(where, how.count_column, layout, "count_column")
@@ -785,7 +788,7 @@ def _value_column(
         candidates = [1 - gene]
     if len(candidates) != 1:
         names = [layout.names[place] for place in candidates]
-        found = f"{len(names)} columns of numbers" + (f": {few(names)}" if names else "")
+        found = f"{len(names)} columns of numbers" + (f": {first_names(names)}" if names else "")
         step = "name the column of the values in `count_column` of the cohort's file"
         raise CohortError(Fault(where, found, "two fields: row id and sample, or one such column", step))
     if counter is not None:
@@ -801,8 +804,8 @@ def _check_strands(where: str, reads: Floats) -> None:
     The argument `reads` contains the number of sequencing reads on each of the two strands.
     """
     share = float(reads.max() / reads.sum()) if reads.sum() > 0 else 0.0
-    if share > STRANDED:
-        likely = STAR[2 + int(reads.argmax())]
+    if share > STRANDED_SHARE:
+        likely = STAR_COLUMNS[2 + int(reads.argmax())]
         found = f"{share:.0%} of the reads on one strand: the library is strand-specific"
         step = (
             f"set `count_column: {likely}`, or `unstranded` to take both strands, in `expression` of the cohort's file"

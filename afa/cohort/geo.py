@@ -36,7 +36,7 @@ from afa.cohort.encode import Tiers, read_transcripts, row_ids
 from afa.cohort.expression import Expression, read_gene_matrix, read_sample_files
 from afa.cohort.samples import check_accessions, normal_key, read_family, read_series_matrix
 from afa.errors import CohortError, Fault
-from afa.io.csvfile import few, read_header, read_table, visible
+from afa.io.csvfile import first_names, read_csv_table, read_header, visible
 from afa.io.files import atomic_folder, sha256_of, write_text
 from afa.io.yamlfile import Strict, load_model
 
@@ -106,7 +106,7 @@ class FilePlace(NamedTuple):
     form: Form
 
 
-def places(config: CohortConfig) -> tuple[list[FilePlace], list[FilePlace]]:
+def mirror_places(config: CohortConfig) -> tuple[list[FilePlace], list[FilePlace]]:
     """Return the possible paths of the sample descriptions and of the expression values in a mirror.
 
     Paths of copies of GEO's files precede paths of tables that the mirror joined.
@@ -156,7 +156,7 @@ def fetch(
         download(f"{base_url.rstrip('/')}/{folder}/{quote(place.name)}", target, sha256=place.sha256)
         return SourceFile(target, sha256_of(target), target.stat().st_size, "geo")
 
-    of_samples, of_values = (choices[0] for choices in places(config))
+    of_samples, of_values = (choices[0] for choices in mirror_places(config))
     metadata = fetched(of_samples)
     if metadata.path.name.endswith(SOFT):
         _check_listed(config, metadata.path)
@@ -228,7 +228,7 @@ def _check_listed(config: CohortConfig, path: Path) -> None:
     """Raise a `CohortError` if the family SOFT file lists supplementary files but not the expression file."""
     listed = read_family(path).supplementary
     if listed and config.expression.file not in listed:
-        found = f"supplementary files {few(listed)}, and no {config.expression.file}"
+        found = f"supplementary files {first_names(listed)}, and no {config.expression.file}"
         step = "correct `expression.file` in the cohort's file"
         raise CohortError(Fault(str(path), found, "the file with the expression values among them", step))
 
@@ -237,17 +237,17 @@ def _from_extract(config: CohortConfig, folder: Path) -> Source:
     card = read_card(folder)
     if card.series != config.series:
         expected, step = f"an extract of {config.series}", "correct the path, or `series` in the cohort's file"
-        raise CohortError(Fault(str(folder / CARD_FILE), f"series {card.series}", expected, step))
+        raise CohortError(Fault(str(folder / EXTRACT_FILE), f"series {card.series}", expected, step))
     files, step = [], "restore the file, or make the extract again with `afa cohort extract`"
     for name in (SAMPLES_FILE, EXPRESSION_FILE):
         path = folder / name
-        digest = check_intact(path, card.digests.get(name, f"in {CARD_FILE}"), step)
+        digest = check_intact(path, card.digests.get(name, f"in {EXTRACT_FILE}"), step)
         files.append(SourceFile(path, digest, path.stat().st_size, "extract"))
     return Source(config.series, *files)
 
 
 def _from_mirror(config: CohortConfig, folder: Path) -> Source:
-    wanted = [[(folder / name, sha256, form) for name, sha256, form in choices] for choices in places(config)]
+    wanted = [[(folder / name, sha256, form) for name, sha256, form in choices] for choices in mirror_places(config)]
     try:
         found = [next((choice for choice in choices if choice[0].is_file()), None) for choices in wanted]
     except OSError as error:
@@ -272,12 +272,12 @@ def _read_joined_samples(path: Path) -> pd.DataFrame:
     If `gsm` precedes `title`, the columns after `title` are dropped, because these columns are not from GEO.
     """
     header = read_header(path)
-    read = read_table(path, required=header or ["sample_id", "title"], whole_rows=True, brief=True)
+    read = read_csv_table(path, required=header or ["sample_id", "title"], whole_rows=True, brief=True)
     CohortError.raise_for(read.faults.listed())
     keys = [normal_key(name) for name in header]
     accession = next((name for name in ("gsm", "sample_id") if name in keys), None)
     if accession is None or "title" not in keys or len(set(keys)) < len(keys):
-        found = f"columns {few(header)} ({len(keys)}, {len(set(keys))} of them different)"
+        found = f"columns {first_names(header)} ({len(keys)}, {len(set(keys))} of them different)"
         expected, step = "`title`, `sample_id` or `gsm`, and no column twice", "correct it, or use the series matrix"
         raise CohortError(Fault(f"{path}, header", found, expected, step))
     table = pd.DataFrame(dict(zip(keys, read.columns.values(), strict=True)), dtype=str)
@@ -289,7 +289,7 @@ def _read_joined_samples(path: Path) -> pd.DataFrame:
 
 SAMPLES_FILE = "samples.tsv"
 EXPRESSION_FILE = "expression.tsv.gz"
-CARD_FILE = "extract.yaml"
+EXTRACT_FILE = "extract.yaml"
 ACCESSION, LIBRARY_SIZE = "sample_id", "library_size"
 FETCH = "fetch the series instead: SOURCE=geo, or GEO_MIRROR=folder for a copy in GEO's layout"
 """Next step if an extract lacks what the cohort needs."""
@@ -320,7 +320,7 @@ def read_card(folder: Path) -> Card:
 
     If the file is missing or invalid, a `ConfigError` is raised.
     """
-    return load_model(folder / CARD_FILE, Card)
+    return load_model(folder / EXTRACT_FILE, Card)
 
 
 def write_extract(
@@ -352,7 +352,7 @@ def write_extract(
     table = samples[keys].rename_axis(ACCESSION).reset_index()
     table[LIBRARY_SIZE] = [repr(float(size)) for size in expression.library_size.loc[samples.index]]
     present = set(map(str, expression.values.index))
-    with atomic_folder(folder, [CARD_FILE, SAMPLES_FILE, EXPRESSION_FILE], CARD_FILE) as temporary:
+    with atomic_folder(folder, [EXTRACT_FILE, SAMPLES_FILE, EXPRESSION_FILE], EXTRACT_FILE) as temporary:
         rows = ("\t".join(map(_cell, row)) + "\n" for row in [list(table), *table.itertuples(index=False)])
         (temporary / SAMPLES_FILE).write_text("".join(rows), encoding="utf-8", newline="\n")
         write_gzip(temporary / EXPRESSION_FILE, _lines(expression.values[list(samples.index)]))
@@ -367,7 +367,7 @@ def write_extract(
             digests={name: sha256_of(temporary / name) for name in (SAMPLES_FILE, EXPRESSION_FILE)},
         )
         text = yaml.safe_dump(card.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=100)
-        (temporary / CARD_FILE).write_text(text, encoding="utf-8")
+        (temporary / EXTRACT_FILE).write_text(text, encoding="utf-8")
 
 
 def check_keys(folder: Path, config: CohortConfig, samples: pd.DataFrame) -> None:
@@ -393,7 +393,7 @@ def check_genes(folder: Path, rows: Iterable[str], tiers: Tiers) -> None:
     present = set(rows)
     outside = [feature for feature, choices in tiers.items() if not _is_known(choices, present, set(card.absent))]
     if outside:
-        found = f"no values of {len(outside)} of {len(tiers)} features: {few(outside)}"
+        found = f"no values of {len(outside)} of {len(tiers)} features: {first_names(outside)}"
         expected = f"genes of the bundle {card.genes_of}, which is all that is carried"
         step = f"{FETCH}; or try the bundle on COHORT=demo, which is simulated for any"
         raise CohortError(Fault(f"{folder}, an extract of {card.series}", found, expected, step))

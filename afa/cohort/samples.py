@@ -33,10 +33,10 @@ import pandas as pd
 
 from afa.cohort.archive import open_binary, reading
 from afa.cohort.cohort import label_counts
-from afa.cohort.config import CohortConfig, Derived, Group, LabelRule, OnePer
-from afa.cohort.expression import LONGEST_LINE
+from afa.cohort.config import CohortConfig, Derived, LabelRule, OnePer, SampleGroup
+from afa.cohort.expression import LONGEST_FILE_LINE
 from afa.errors import CohortError, Fault
-from afa.io.csvfile import few, quoted, visible
+from afa.io.csvfile import first_names, quoted, visible
 
 _LARGEST_HEADER = 256 << 20
 _BOUND = re.compile(r"\s*(≥|>=|>|≤|<=|<)?\s*(.*)", re.DOTALL)
@@ -103,7 +103,7 @@ def read_family(path: Path) -> Family:
         raise _soft_fault(path, found, "a family SOFT file that can be read to its end")
     listed = series.metadata.get("sample_id", [])
     if missing := [accession for accession in listed if accession not in series.gsms]:
-        found = f"no description of {len(missing)} of the {len(listed)} samples of the series: {few(missing)}"
+        found = f"no description of {len(missing)} of the {len(listed)} samples of the series: {first_names(missing)}"
         raise _soft_fault(path, found, "the whole file")
     said = [sample.metadata for sample in series.gsms.values()]
     titles = ["".join(keys.get("title", [])[:1]) for keys in said]
@@ -124,8 +124,8 @@ def _check_family(path: Path) -> list[str]:
     accessions: dict[str, None] = {}
     number, line, in_table = 0, "", False
     with reading(path), open_binary(path) as stream:
-        for number, content in enumerate(iter(partial(stream.readline, LONGEST_LINE), b""), 1):
-            if in_table and content[0] not in b"^!" and content.isascii() and len(content) < LONGEST_LINE:
+        for number, content in enumerate(iter(partial(stream.readline, LONGEST_FILE_LINE), b""), 1):
+            if in_table and content[0] not in b"^!" and content.isascii() and len(content) < LONGEST_FILE_LINE:
                 continue  # a quick check, because most lines are rows of values
             before, line = line, _soft_line(path, content, number)
             if line.startswith("^"):
@@ -156,8 +156,8 @@ def _check_family(path: Path) -> list[str]:
 
 def _soft_line(path: Path, content: bytes, number: int) -> str:
     """Return a line of a family SOFT file as text. A line that is too long or not UTF-8 raises a `CohortError`."""
-    if len(content) == LONGEST_LINE:
-        raise _soft_fault(path, f"a line of {LONGEST_LINE} bytes or more", "shorter ones", number)
+    if len(content) == LONGEST_FILE_LINE:
+        raise _soft_fault(path, f"a line of {LONGEST_FILE_LINE} bytes or more", "shorter ones", number)
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -303,13 +303,13 @@ def _records(path: Path) -> Iterator[tuple[int, str]]:
     lines: list[str] = []
     first = size = 0
     with reading(path), io.TextIOWrapper(open_binary(path), encoding="utf-8", errors="replace", newline="") as text:
-        for number, line in enumerate(iter(lambda: text.readline(LONGEST_LINE), ""), 1):
+        for number, line in enumerate(iter(lambda: text.readline(LONGEST_FILE_LINE), ""), 1):
             first = first if lines else number
             size = size + len(line) if lines else len(line)
             if lines and _NEXT.match(line):
                 break
-            if size >= LONGEST_LINE:
-                raise _fault(path, f"a line or cell of {LONGEST_LINE} characters or more", "shorter ones", first)
+            if size >= LONGEST_FILE_LINE:
+                raise _fault(path, f"a line or cell of {LONGEST_FILE_LINE} characters or more", "shorter ones", first)
             lines.append(line)
             if not _ends_within_quotes(line, len(lines) > 1):
                 yield first, "".join(lines).rstrip("\r\n")
@@ -371,7 +371,7 @@ class Selected:
     steps: tuple[tuple[str, int], ...]
 
 
-def is_missing(value: str) -> bool:
+def is_missing_characteristic(value: str) -> bool:
     """Return True if a characteristic is missing: empty, NA, nan, n/a or unknown. Case does not matter."""
     return value.strip().casefold() in {"", "na", "nan", "n/a", "unknown"}
 
@@ -457,7 +457,12 @@ def _one_per(samples: pd.DataFrame, rule: OnePer, where: str) -> pd.DataFrame:
     """
     place = f"{where}, key select.one_per"
     owner = column(samples, rule.key, place)
-    _refuse(samples.index[owner.map(is_missing).to_numpy(bool)], place, f"no {rule.key}", "a value for every sample")
+    _refuse(
+        samples.index[owner.map(is_missing_characteristic).to_numpy(bool)],
+        place,
+        f"no {rule.key}",
+        "a value for every sample",
+    )
     order = pd.DataFrame(index=samples.index)
     for key, values in rule.prefer.items():
         rank = {value: position for position, value in enumerate(values)}
@@ -472,7 +477,7 @@ def _one_per(samples: pd.DataFrame, rule: OnePer, where: str) -> pd.DataFrame:
     return samples[samples.index.isin(first)]
 
 
-def _group(samples: pd.DataFrame, group: Group, where: str) -> tuple[str, ...]:
+def _group(samples: pd.DataFrame, group: SampleGroup, where: str) -> tuple[str, ...]:
     """Return the names of the samples in a group, in the order of the series. An empty group raises a `CohortError`."""
     values = column(samples, group.key, where)
     names = tuple(map(str, samples.index[values.isin(group.values).to_numpy(bool)]))
@@ -607,7 +612,7 @@ def _against_threshold(sample: str, value: str, rule: LabelRule, where: str) -> 
 
     A bound such as `≥250` is accepted if all values that the bound allows give the same label.
     """
-    if is_missing(value):
+    if is_missing_characteristic(value):
         return None
     sign, text = _BOUND.match(value).groups("")  # type: ignore[union-attr]
     try:

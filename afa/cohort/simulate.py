@@ -27,7 +27,7 @@ from afa.io.files import atomic_folder
 from afa.model.arrays import Floats
 from afa.model.bundle import Bundle
 
-KINDS = ("agrees", "flipped", "no_effect")
+EFFECT_KINDS = ("agrees", "flipped", "no_effect")
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class SimulatedCohort:
     truth: Truth
 
 
-def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
+def simulate_cohort(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
     """Draw random phenotypes, true effects and counts. The same config and bundle always give the same cohort.
 
     Each sampling step has its own random stream, so that a change in one step does not change the random numbers of
@@ -150,7 +150,7 @@ def _effects(config: SimulationConfig, bundle: Bundle) -> pd.DataFrame:
             "entity": np.array(bundle.entities)[entity],
             "feature": np.array(bundle.features)[feature],
             "potential": bundle.unary[entity, feature],
-            "kind": np.array(KINDS)[kind],
+            "kind": np.array(EFFECT_KINDS)[kind],
             "effect": effect,
         }
     )

@@ -14,7 +14,7 @@ import yaml
 from pydantic import Field, model_validator
 
 from afa.cohort.archive import read_listed
-from afa.cohort.cells import labels_of, read_cells, read_names
+from afa.cohort.cells import labels_from_cells, read_cells, read_names
 from afa.cohort.codes import without_codes
 from afa.cohort.cohort import PATIENT, label_counts, write_cohort_tables
 from afa.cohort.config import CohortConfig, load_cohort_config
@@ -236,7 +236,7 @@ def read_table_labels(path: Path, patients: Sequence[str], others: Sequence[str]
     """
     entities = read_names(path)[1:]
     cells = read_cells(path, "entity", entities)
-    table, known = labels_of(cells, entities), {*patients, *others}
+    table, known = labels_from_cells(cells, entities), {*patients, *others}
     unknown = [row for row, name in enumerate(cells.names) if name not in known]
     step = "name the patients as in the table of values, or remove the rows"
     cells.table.wrong(unknown, cells.first, "patients of the table of values", step)

@@ -48,7 +48,7 @@ LONGEST_LINE = 1_000_000
 _SURROGATE = re.compile("[\ud800-\udfff]")
 VERBS = ("show", "observe", "correct", "skip", "undo", "explain", "why", "ranking", "history", "view", "save", "quit")
 LONGEST_TYPED = 200
-SHOWN = 12
+MOST_ENTITIES_SHOWN = 12
 """Largest number of entities on a page."""
 
 
@@ -67,7 +67,7 @@ def _number(value: Any) -> float:
 
 
 Value = Annotated[int | str, BeforeValidator(_code_or_word)]
-Number = Annotated[float, BeforeValidator(_number)]
+JsonNumber = Annotated[float, BeforeValidator(_number)]
 Typed = Annotated[str, Field(max_length=LONGEST_TYPED)]
 
 
@@ -78,7 +78,7 @@ class _Show(Strict):
 class _Observe(Strict):
     do: Literal["observe"]
     values: dict[str, Value] = Field(default={}, min_length=1)
-    numbers: dict[str, Number] = Field(default={}, min_length=1)
+    numbers: dict[str, JsonNumber] = Field(default={}, min_length=1)
     typed: dict[str, Typed] = Field(default={}, min_length=1)
     cost: float | None = Field(None, ge=0)
 
@@ -87,7 +87,7 @@ class _Correct(Strict):
     do: Literal["correct"]
     feature: str
     value: Value | None = None
-    number: Number | None = None
+    number: JsonNumber | None = None
     typed: Typed | None = None
 
 
@@ -286,7 +286,7 @@ class Conversation:
         return {
             "posterior": planner.probabilities(),
             "of": f"Posterior probability, {posterior_is_of(planner)}",
-            "order": [place._asdict() for place in order_of(planner, SHOWN)],
+            "order": [place._asdict() for place in order_of(planner, MOST_ENTITIES_SHOWN)],
             "assumption": assumption_of(planner),
             "values": planner.observed,
             "numbers": planner.numbers,

@@ -27,15 +27,15 @@ from afa.errors import AfaError, Fault, PlannerError
 from afa.io.csvfile import quoted
 from afa.planner.session import session_text
 
-HERE = "127.0.0.1"
+LOCAL_ADDRESS = "127.0.0.1"
 LARGEST_REQUEST = 1_000_000
-PATIENCE = 20.0
+NEWS_SECONDS = 20.0
 """Seconds that a tab's request for news waits for a step. If no step is made in this time, the reply is empty."""
-IDLE = 60.0
+IDLE_SECONDS = 60.0
 """Seconds after which a connection without a request is closed."""
 MOST_OPEN = 64
 """Largest number of open connections. Each tab uses a few connections."""
-PARTS = Path(__file__).parent / "page"
+PAGE_FOLDER = Path(__file__).parent / "page"
 HEADERS = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
@@ -146,7 +146,7 @@ class _Part(_Handler):
             self.check_token(self.get_query_argument("token", ""))
         kind = {"": "html", ".js": "javascript", ".css": "css"}[Path(name).suffix]
         self.set_header("Content-Type", f"text/{kind}; charset=utf-8")
-        self.finish((PARTS / (name or "page.html")).read_text(encoding="utf-8"))
+        self.finish((PAGE_FOLDER / (name or "page.html")).read_text(encoding="utf-8"))
 
 
 class _Said(_Handler):
@@ -163,7 +163,7 @@ class _News(_Said):
     async def get(self, step: str) -> None:
         if int(step) == self.served.step:
             try:
-                await asyncio.wait_for(self.served.news.wait(), PATIENCE)
+                await asyncio.wait_for(self.served.news.wait(), NEWS_SECONDS)
             except TimeoutError:
                 self.set_status(204)
                 return
@@ -241,9 +241,9 @@ async def serve(served: Served, host: str, port: int, report: Callable[[str], No
         step = "choose another --port, or leave it out for a free one"
         raise PlannerError(Fault(f"{host}, port {port}", found, "a free port of this machine", step)) from error
     if not sockets:
-        expected, step = "an address or a name of this machine", f"leave --host out for {HERE}"
+        expected, step = "an address or a name of this machine", f"leave --host out for {LOCAL_ADDRESS}"
         raise PlannerError(Fault("option --host", quoted(host), expected, step))
-    server = _Server(application(served), max_body_size=LARGEST_REQUEST, idle_connection_timeout=IDLE)
+    server = _Server(application(served), max_body_size=LARGEST_REQUEST, idle_connection_timeout=IDLE_SECONDS)
     server.add_sockets(sockets)
     try:
         shown = f"[{host}]" if ":" in host else host

@@ -19,11 +19,11 @@ from afa.errors import AfaError, Fault, PlannerError
 from afa.io.yamlfile import Strict, check_model, read_mapping
 from afa.model.bundle import Bundle
 from afa.planner import Action, BinaryPlanner, Planner, TopKPlanner
-from afa.planner.options import question_of
+from afa.planner.options import question_arguments
 from afa.planner.rules.check import rule_of
 from afa.planner.session import load_session, replay_session, save_session
 
-PATIENCE = 5.0
+LOCK_SECONDS = 5.0
 """Seconds to wait for another process that has the same session open."""
 
 
@@ -33,14 +33,14 @@ class _Panel(Strict):
 
 
 @dataclass(frozen=True)
-class Panels:
+class PanelDefinitions:
     """Panels that were read from a file: the features of each panel, and the cost of each panel that has a cost."""
 
     features: Mapping[str, tuple[str, ...]]
     costs: Mapping[str, float]
 
 
-def read_panels(path: str | Path) -> Panels:
+def read_panels(path: str | Path) -> PanelDefinitions:
     """Read a YAML file of panels such as `name: {features: [a, b], cost: 5}`. The cost is optional.
 
     Raises
@@ -53,7 +53,7 @@ def read_panels(path: str | Path) -> Panels:
         for name, body in read_mapping(path).items()
     }
     costs = {name: panel.cost for name, panel in read.items() if panel.cost is not None}
-    return Panels({name: panel.features for name, panel in read.items()}, costs)
+    return PanelDefinitions({name: panel.features for name, panel in read.items()}, costs)
 
 
 def new_planner(
@@ -61,7 +61,7 @@ def new_planner(
     *,
     k: int | None = None,
     entity: str | None = None,
-    panels: Panels | None = None,
+    panels: PanelDefinitions | None = None,
     costs: str | None = None,
     **given: Any,
 ) -> Planner:
@@ -78,7 +78,7 @@ def new_planner(
 
     """
     options = {name: value for name, value in given.items() if value is not None}
-    k, entity = question_of(bundle, k, entity)
+    k, entity = question_arguments(bundle, k, entity)
     if ":" in options.get("allocation", ""):
         options["allocation"] = rule_of(options["allocation"])()
     options |= {"costs": _costs(bundle, costs, panels), "panels": panels.features if panels else None}
@@ -99,8 +99,9 @@ def resumed_planner(
 
     Parameters
     ----------
-    given : value of each option by its name with underscores, None if not given; the value of `panels` is a `Panels`
-    changes : list to which the sentences of `replay_session` are appended; None if the bundle must be unchanged
+    given : value of each option by its name with underscores, None if not given; the value of `panels` is a
+    `PanelDefinitions` changes : list to which the sentences of `replay_session` are appended; None if the bundle must
+    be unchanged
 
     """
     named = given.get("allocation") or ""
@@ -151,7 +152,7 @@ def session_of_text(text: str, bundle: Bundle, changes: list[str] | None = None)
             raise PlannerError(faults) from None
 
 
-def _costs(bundle: Bundle, costs: str | None, panels: Panels | None) -> Mapping[str, float] | str | None:
+def _costs(bundle: Bundle, costs: str | None, panels: PanelDefinitions | None) -> Mapping[str, float] | str | None:
     if panels is None:
         return "equal" if costs == "equal" else None
     return (dict.fromkeys(bundle.features, 1.0) if costs == "equal" else {}) | dict(panels.costs)
@@ -226,7 +227,7 @@ def open_session(path: Path | None) -> Iterator[SessionFile]:
 
     Raises
     ------
-    PlannerError : another process keeps the file open for longer than `PATIENCE`, or the disk is full.
+    PlannerError : another process keeps the file open for longer than `LOCK_SECONDS`, or the disk is full.
 
     """
     if path is None:
@@ -235,7 +236,7 @@ def open_session(path: Path | None) -> Iterator[SessionFile]:
     from filelock import FileLock, Timeout  # noqa: PLC0415 (needed only to save a session)
 
     target = path.resolve()
-    lock = FileLock(target.with_name(f".{target.name}.lock"), timeout=PATIENCE, mode=0o600)
+    lock = FileLock(target.with_name(f".{target.name}.lock"), timeout=LOCK_SECONDS, mode=0o600)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()

@@ -38,7 +38,8 @@ from afa.planner.values import (
     CODES_WITHOUT_A_RANGE,
     FINDING,
     TYPED_CODES,
-    WORDS,
+    WORD_CODES,
+    code_words,
     grades_of,
     meanings_of,
     same_unit,
@@ -46,10 +47,9 @@ from afa.planner.values import (
     usual_range,
     with_number,
     word_of,
-    words_of,
 )
 
-BARS, WIDTH = 5, 20
+N_BARS, BAR_WIDTH = 5, 20
 """Number of entities with a bar, and the length of a full bar in characters."""
 COMMANDS = ("skip", "undo", "fix", "why", "ranking", "history", "features", "save", "quit", "help")
 HELP = (
@@ -68,7 +68,7 @@ HELP = (
     ("save FILE", "keep the session in a new file; `afa plan BUNDLE --session FILE` takes it up again"),
     ("quit", "leave (Ctrl-D does as well)"),
 )
-CODES = WORDS | FINDING | TYPED_CODES | CODES_WITHOUT_A_RANGE
+CODES = WORD_CODES | FINDING | TYPED_CODES | CODES_WITHOUT_A_RANGE
 
 
 class Terminal:
@@ -184,13 +184,13 @@ class Terminal:
 
     def _bars(self) -> None:
         """Print the highest-ranked entities, each with its probability or score and a bar."""
-        shown = order_of(self.planner, BARS)
+        shown = order_of(self.planner, N_BARS)
         numbers = [f"{place.number:.2f}" for place in shown]
         digits = max(map(len, numbers))
         left = max(self.console.width - digits - 6, 0)  # a longer name is wrapped
         entities = [self.planner.question_bundle.shown(place.entity) for place in shown]
         width = min(max(map(len, entities)), left)
-        full = min(WIDTH, max(left - width, 0))
+        full = min(BAR_WIDTH, max(left - width, 0))
         for place, entity, number in zip(shown, entities, numbers, strict=True):
             bar = "█" * round(full * place.bar)
             self._say(f"  {escape(entity.ljust(width))}  {number.rjust(digits)}  {bar}".rstrip())
@@ -253,7 +253,7 @@ class Terminal:
         if only and " ".join(words).casefold() in (meanings_of(self.planner.question_bundle, only) or ()):
             words = [" ".join(words)]
         elif not _is_value(words[0]):
-            codes = words_of(self.planner.question_bundle, item.features[0]) if item else ["low", "usual", "high"]
+            codes = code_words(self.planner.question_bundle, item.features[0]) if item else ["low", "usual", "high"]
             expected = f"{', '.join(codes)}, NAME=VALUE, or a command"
             step = "type ? for the commands; a feature that was not asked for takes NAME=VALUE"
             for usage, _ in HELP:
@@ -336,7 +336,7 @@ class Terminal:
                 shown(row["feature"]),
                 value_words(self.planner, row["feature"]),
                 f"{row['share']:+.2f}",
-                ("+" if row["share"] > 0 else "-") * round(WIDTH / 2 * abs(row["share"]) / most),
+                ("+" if row["share"] > 0 else "-") * round(BAR_WIDTH / 2 * abs(row["share"]) / most),
             )
             for row in found
         ]

@@ -13,10 +13,10 @@ from afa.model.bundle.priors import starting_point
 from afa.model.bundle.rates import Holds
 from afa.planner import BinaryPlanner, Planner, Suggestion, TopKPlanner
 from afa.planner.options import ALL_DUELS_UP_TO
-from afa.planner.values import grades_of, meanings_of, scale_of, usual_range, with_number, words_of
+from afa.planner.values import code_words, grades_of, meanings_of, scale_of, usual_range, with_number
 from afa.planner.why import outcomes
 
-ASSUMING = {
+ASSUMPTION_TEXTS = {
     "several": "Probabilities are of each by itself: several can be true.",
     "one": "Probabilities assume that exactly one of these is true.",
     "one or none": "Probabilities assume that at most one of these is true.",
@@ -60,7 +60,7 @@ def scales_of(bundle: Bundle) -> dict[str, dict[str, Any]]:
     names = set() if table is None else set(table.names)
     return {
         name: scale_of(bundle, name)._asdict()
-        | {"usual": usual_range(bundle, name), "words": words_of(bundle, name), "meanings": meanings_of(bundle, name)}
+        | {"usual": usual_range(bundle, name), "words": code_words(bundle, name), "meanings": meanings_of(bundle, name)}
         | {"grades": grades_of(bundle, name)}
         for name in bundle.features
         if name in names
@@ -95,7 +95,7 @@ def assumption_of(planner: Planner) -> str:
         words = f"Probabilities are of {one} and of {other}."
     else:
         assert isinstance(planner, TopKPlanner)
-        words = BY_SCORE if planner.ordered_by == "score" else ASSUMING[planner.holds or "one"]
+        words = BY_SCORE if planner.ordered_by == "score" else ASSUMPTION_TEXTS[planner.holds or "one"]
     known = planner.background
     return words if known is None else f"{words} What is not measured is expected as in the background: {known.words}."
 

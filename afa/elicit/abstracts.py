@@ -21,16 +21,16 @@ from pydantic import ConfigDict, Field, StrictInt, TypeAdapter, ValidationError
 from afa.errors import ElicitationError, Fault
 from afa.io.files import read_whole, write_text
 from afa.io.yamlfile import first_error
-from afa.model.study import SHA256, Kind
+from afa.model.study import SHA256, SourceKind
 
 LONGEST_TITLE, LONGEST_TEXT = 500, 5000
 """Longest title and abstract, in characters; few abstracts have half as many. Longer texts are cut at a blank."""
 LONGEST_MARKUP = 20_000
 """Number of characters of a text with markup that are read."""
-CUT = " [...]"
+CUT_MARK = " [...]"
 SourceName = Literal["pubmed", "preprint"]
 Stored = TypeVar("Stored")
-LARGEST = 16 << 20
+LARGEST_ABSTRACT_FILE = 16 << 20
 """Largest file, in bytes."""
 
 _INVISIBLE = {"Cc", "Cf", "Cn", "Co", "Cs"}
@@ -40,13 +40,15 @@ _DASH = "[\N{HYPHEN-MINUS}\N{ARMENIAN HYPHEN}\N{HYPHEN}-\N{HORIZONTAL BAR}\N{HYP
 )
 _DASHES = re.compile(rf"{_DASH}(?: ?{_DASH})+")
 # Only tags with these element names are removed: a text such as "p<0.05 and n>3" is kept.
-_NAMES = "a|abstract|b|bold|br|div|em|h[1-6]|i|inf|italic|li|ol|p|sc|sec|span|strong|sub|sup|title|u|ul"
+_ELEMENT_NAMES = "a|abstract|b|bold|br|div|em|h[1-6]|i|inf|italic|li|ol|p|sc|sec|span|strong|sub|sup|title|u|ul"
 _ATTRIBUTE = r"""\s+[\w:.-]+\s*=\s*(?:"[^"]*"|'[^']*')"""
-_TAG = re.compile(rf"</?(?:{_NAMES}|(?:jats|mml):[\w-]+)(?:{_ATTRIBUTE})*\s*/?>|<!--.*?-->", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(
+    rf"</?(?:{_ELEMENT_NAMES}|(?:jats|mml):[\w-]+)(?:{_ATTRIBUTE})*\s*/?>|<!--.*?-->", re.IGNORECASE | re.DOTALL
+)
 _HEADING = re.compile(
     r"<(h[1-6]|(?:jats:)?title)>\s*(.{0,200}?)\s*:?\s*</\1>\s*(?:<(?:jats:)?p>)?", re.IGNORECASE | re.DOTALL
 )
-_BLOCK = re.compile(r"</?(?:br|div|li|(?:jats:)?p|(?:jats:)?sec)\s*/?>", re.IGNORECASE)
+_BLOCK_TAG = re.compile(r"</?(?:br|div|li|(?:jats:)?p|(?:jats:)?sec)\s*/?>", re.IGNORECASE)
 # Official gene symbols contain Latin letters instead of Greek letters, such as B for beta in IL1B.
 _GREEK = str.maketrans({"α": "a", "β": "b", "γ": "g", "δ": "d", "ε": "e", "κ": "k"})
 _ACCENT = re.compile("[\u0300-\u036f]")
@@ -83,7 +85,7 @@ class Abstract:
         object.__setattr__(self, "text", _shortened("\n".join(lines), LONGEST_TEXT))
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> SourceKind:
         """Return the kind of publication: `article` (peer-reviewed) or `preprint`."""
         return "article" if self.source == "pubmed" else "preprint"
 
@@ -102,19 +104,19 @@ class Abstract:
     @property
     def digest(self) -> str:
         """Return the SHA-256 of the abstract's content."""
-        return hashlib.sha256(written(self.document).encode()).hexdigest()
+        return hashlib.sha256(json_text(self.document).encode()).hexdigest()
 
 
-STORED = TypeAdapter(Abstract)
+ABSTRACT_PARSER = TypeAdapter(Abstract)
 """Parser of a saved abstract."""
 
 
-def quoted(abstracts: Iterable[Abstract]) -> list[dict[str, str]]:
+def prompt_abstracts(abstracts: Iterable[Abstract]) -> list[dict[str, str]]:
     """Return a dictionary for each abstract, with the title, the source and the text that a prompt shows."""
     return [{"title": each.title, "source": each.cited_as, "text": each.text} for each in abstracts]
 
 
-def written(document: Any) -> str:
+def json_text(document: Any) -> str:
     """Return a document as JSON with sorted keys."""
     return json.dumps(document, sort_keys=True, ensure_ascii=False)
 
@@ -124,7 +126,7 @@ def without_markup(text: str) -> str:
     text = _HEADING.sub(r"\n\2: ", text[:LONGEST_MARKUP])
     # Unescape the text twice, because some tags are escaped twice (`&amp;lt;p&amp;gt;`). Remove tags each time.
     for _ in range(2):
-        text = html.unescape(_TAG.sub("", _BLOCK.sub("\n", text)))
+        text = html.unescape(_TAG.sub("", _BLOCK_TAG.sub("\n", text)))
     return _TAG.sub("", text)
 
 
@@ -182,7 +184,7 @@ def _shown(character: str) -> str:
 def _shortened(text: str, longest: int) -> str:
     if len(text) <= longest:
         return text
-    return text[: longest - len(CUT)].rsplit(None, 1)[0] + CUT
+    return text[: longest - len(CUT_MARK)].rsplit(None, 1)[0] + CUT_MARK
 
 
 @dataclass(frozen=True)
@@ -230,11 +232,11 @@ class AbstractCache:
         for abstract in search.abstracts:
             path = self._abstract_path(abstract.digest)
             if not path.exists():
-                write_text(path, written(abstract.document) + "\n")
+                write_text(path, json_text(abstract.document) + "\n")
         digests = [abstract.digest for abstract in search.abstracts]
         document = {**vars(search), "abstracts": digests, "left_out": dict(search.left_out)}
         path = self._folder_of(search.source, search.query, search.most) / f"{search.retrieved}.json"
-        write_text(path, written(document) + "\n")
+        write_text(path, json_text(document) + "\n")
 
     def latest(self, source: SourceName, query: str, most: int) -> Search | None:
         """Return the latest saved search with the given source, query and `most`, or None if there is no such search.
@@ -255,7 +257,7 @@ class AbstractCache:
 
     def _abstract(self, digest: str) -> Abstract:
         path = self._abstract_path(digest)
-        abstract = _read(path, STORED)
+        abstract = _read(path, ABSTRACT_PARSER)
         if abstract.digest != digest:
             raise _damaged(path, f"content with the hash {abstract.digest}")
         return abstract
@@ -264,13 +266,13 @@ class AbstractCache:
         return self.folder / "abstracts" / digest[:2] / f"{digest}.json"
 
     def _folder_of(self, source: SourceName, query: str, most: int) -> Path:
-        digest = hashlib.sha256(written([source, query, most]).encode()).hexdigest()
+        digest = hashlib.sha256(json_text([source, query, most]).encode()).hexdigest()
         return self.folder / "searches" / source / digest[:2] / digest
 
 
 def _read(path: Path, stored: TypeAdapter[Stored]) -> Stored:
     try:
-        return stored.validate_json(read_whole(path, LARGEST))
+        return stored.validate_json(read_whole(path, LARGEST_ABSTRACT_FILE))
     except OSError as error:
         raise _damaged(path, error.strerror or "an error") from None
     except ValidationError as error:

@@ -260,7 +260,7 @@ class MulticlassTurn(Answer):
     done: bool
 
 
-ANSWERS: Mapping[str, type[Answer]] = {
+ANSWER_SCHEMAS: Mapping[str, type[Answer]] = {
     UNARY: UnaryAnswer,
     PAIRWISE: PairAnswer,
     ANCHOR: AnchorAnswer,
@@ -273,7 +273,7 @@ ANSWERS: Mapping[str, type[Answer]] = {
     "multiclass_literature": MulticlassTurn,
 }
 """Every prompt by name, with the schema of its answer."""
-RECORDED: Mapping[str, type[Answer]] = {UNARY: RecordedUnary, PAIRWISE: RecordedPair}
+RECORDED_SCHEMAS: Mapping[str, type[Answer]] = {UNARY: RecordedUnary, PAIRWISE: RecordedPair}
 """Prompt -> schema of its answers in imported records."""
 
 A = TypeVar("A", bound=Answer)
@@ -329,7 +329,7 @@ _THOUGHTS_END = re.compile(
 """Pattern of the end of a model's thoughts: the closing tag, or the header of the final channel."""
 _FENCE = re.compile(r"```\w*\s*$")
 _BEGIN = re.compile(r'\{\s*["}]')
-_PLAIN = json.JSONDecoder()
+_JSON_DECODER = json.JSONDecoder()
 MOST_OBJECTS = 1000
 """Largest number of objects searched in one text, including invalid ones."""
 
@@ -342,7 +342,7 @@ def _objects(text: str) -> Iterator[tuple[int, int]]:
         if begun is None:
             return
         try:
-            _, end = _PLAIN.raw_decode(text, begun.start())
+            _, end = _JSON_DECODER.raw_decode(text, begun.start())
             yield begun.start(), end
         except json.JSONDecodeError as error:
             # Continue at the position of the error, because an object inside an invalid object is no answer.

@@ -25,10 +25,10 @@ from filelock import FileLock, Timeout
 from afa.elicit.record import RESTORE, TRIES, JsonLines, Record
 from afa.errors import ElicitationError, Fault
 
-OVERHEAD = 64
+TOKEN_OVERHEAD = 64
 """Tokens for roles and separators, added to the tokens of the text in the largest use of a call."""
 LOCK = ".lock"
-POLL = 0.02
+POLL_SECONDS = 0.02
 """Seconds to wait before checking again whether calls have ended and left room under the caps."""
 ACCOUNT_COLUMNS = [
     *("prompt", "run", "model", "outcome"),
@@ -122,7 +122,7 @@ class Budget:
 
     def expected(self, prompt: str, most_answer_tokens: int) -> Usage:
         """Return upper bounds on the tokens and cost of one request. `prompt` contains all text of the request."""
-        tokens = len(prompt.encode(errors="surrogatepass")) + OVERHEAD
+        tokens = len(prompt.encode(errors="surrogatepass")) + TOKEN_OVERHEAD
         return Usage(1, tokens, most_answer_tokens, self.prices.of(tokens, most_answer_tokens))
 
     @contextmanager
@@ -162,7 +162,7 @@ class Budget:
                 least = self._sum((0, 0) if each.is_open else each.tokens for each in calls)
                 if self._passed(least + self._used_before_calls() + expected):
                     raise BudgetError(fault)
-            time.sleep(POLL)
+            time.sleep(POLL_SECONDS)
 
     def end(self, name: str, tokens: tuple[int, int] | None) -> None:
         """Record the number of tokens that a finished request used.

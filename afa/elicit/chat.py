@@ -16,7 +16,7 @@ from typing import Any
 
 from afa.elicit.record import UNKNOWN
 from afa.errors import ElicitationError, Fault
-from afa.io.web import Bounds, HttpReply, ReplyError, unreadable, within
+from afa.io.web import HttpReply, ReplyError, RequestLimits, call_with_timeout, unreadable
 from afa.model.study import Endpoint
 
 try:
@@ -27,11 +27,11 @@ except ModuleNotFoundError as error:
     step = "run pip install 'afa[elicitation]'"
     raise ElicitationError(Fault("asking a model", "no package openai", "the extra elicitation", step)) from None
 
-KEPT = ("content-type", "retry-after")
+KEPT_HEADERS = ("content-type", "retry-after")
 """Headers of a reply that are read."""
 THOUGHTS = ("reasoning", "thinking")
 """Types of message parts that are not part of the answer."""
-FIRST, LONGEST_PAGE = 200, 10_000
+SHOWN_CHARACTERS, LONGEST_PAGE = 200, 10_000
 """Number of characters shown of a reply in an unknown form (FIRST), and searched in a page (LONGEST_PAGE)."""
 
 
@@ -64,7 +64,7 @@ class Chat:
     sent. Keys and headers in the environment variables of the package `openai` are ignored.
     """
 
-    def __init__(self, endpoint: Endpoint, bounds: Bounds) -> None:
+    def __init__(self, endpoint: Endpoint, bounds: RequestLimits) -> None:
         # At level DEBUG, these two loggers write the headers of replies, and a header may contain the key.
         for name in ("httpcore", "httpcore2"):
             logging.getLogger(name).setLevel(logging.WARNING)
@@ -87,7 +87,7 @@ class Chat:
         Raise a `ReplyError` if the reply exceeds the limit of time or of size.
         """
         late = _late(self._bounds)
-        return within(self._bounds.deadline, lambda: self._called(document, late), late)
+        return call_with_timeout(self._bounds.deadline, lambda: self._called(document, late), late)
 
     def _called(self, document: Mapping[str, Any], late: ReplyError) -> HttpReply:
         try:
@@ -108,7 +108,7 @@ class Chat:
 class _Bounded(openai.DefaultHttpxClient):
     """HTTP client that sends only fixed headers, and stops reading a reply at the limits of time and size."""
 
-    def __init__(self, key: str, bounds: Bounds) -> None:
+    def __init__(self, key: str, bounds: RequestLimits) -> None:
         super().__init__(follow_redirects=False)
         self.key, self.bounds = key, bounds
 
@@ -139,11 +139,11 @@ class _Bounded(openai.DefaultHttpxClient):
                     raise _late(self.bounds)
         finally:
             reply.close()
-        headers = {name: reply.headers[name] for name in KEPT if name in reply.headers}
+        headers = {name: reply.headers[name] for name in KEPT_HEADERS if name in reply.headers}
         return type(reply)(reply.status_code, headers=headers, content=bytes(body), request=request)
 
 
-def _late(bounds: Bounds) -> ReplyError:
+def _late(bounds: RequestLimits) -> ReplyError:
     return ReplyError(f"no whole reply in {bounds.deadline:g} seconds", again=True)
 
 
@@ -167,7 +167,7 @@ def read_reply(text: str) -> Reply:
             for place in (part, *choices[:1]):
                 if place.get("error"):
                     error, code = _reason(place)
-                    return replace(reply, error=error or json.dumps(place["error"])[:FIRST], code=code)
+                    return replace(reply, error=error or json.dumps(place["error"])[:SHOWN_CHARACTERS], code=code)
             is_completion |= choices == part.get("choices") == []
             for choice in choices[:1]:
                 for message in filter(None, (choice.get("message"), choice.get("delta"))):
@@ -189,7 +189,7 @@ def reason_of(text: str) -> tuple[str, str]:
 
     If the body has no error message, the returned message describes the body and quotes its first characters.
     """
-    what, start = "JSON without a message", text.strip()[:FIRST]
+    what, start = "JSON without a message", text.strip()[:SHOWN_CHARACTERS]
     try:
         error, code = _reason(json.loads(text))
         if error:
@@ -197,7 +197,7 @@ def reason_of(text: str) -> tuple[str, str]:
     except (ValueError, RecursionError):
         what = unreadable(text.encode(), "JSON")
         if what.endswith("page"):
-            start = re.sub("<[^<>]*>", " ", text[:LONGEST_PAGE]).strip()[:FIRST]
+            start = re.sub("<[^<>]*>", " ", text[:LONGEST_PAGE]).strip()[:SHOWN_CHARACTERS]
         elif not start.startswith(("{", "[")):
             return start or what, ""
     return f"{what}: {start}".removesuffix(": "), ""

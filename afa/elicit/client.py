@@ -13,31 +13,31 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from afa.elicit.answers import ANSWERS, Answer, beside_the_question, read_wrapped
+from afa.elicit.answers import ANSWER_SCHEMAS, Answer, beside_the_question, read_wrapped
 from afa.elicit.budget import Budget, BudgetError, Usage
 from afa.elicit.prompts import answer_schema, key_of, prompt_digest, with_fault
-from afa.elicit.record import UNKNOWN, Entry, Messages, Outcome, Request
+from afa.elicit.record import UNKNOWN, AnswerOutcome, Entry, Messages, Request
 from afa.errors import ElicitationError, Fault
-from afa.io.web import Bounds, HttpReply, ReplyError, seconds_asked_for
+from afa.io.web import HttpReply, ReplyError, RequestLimits, seconds_asked_for
 from afa.model.study import Endpoint, Manner
 
 if TYPE_CHECKING:
     from afa.elicit.chat import Chat, Reply
 
-LARGEST = 4 << 20
+LARGEST_REPLY = 4 << 20
 """Largest reply, in bytes."""
 OK, REDIRECTS, REFUSALS, TIMED_OUT, INTERNAL = 200, 300, 400, 408, 500
 """HTTP statuses: the first of a class, or a single one."""
-AGAIN = frozenset({TIMED_OUT, 409, 425, 429})
+RETRY_STATUSES = frozenset({TIMED_OUT, 409, 425, 429})
 """Statuses after which another call may succeed, in addition to all from `INTERNAL` on."""
-REFUSED = re.compile(
+REFUSAL_WORDS = re.compile(
     "content_filter|content_policy_violation|invalid_prompt"
     "|context_length_exceeded|ContextWindowExceeded|exceed_context_size|context (?:length|size|window)"
     "|(?:prompt|input) is too long|input token count",
     re.IGNORECASE,
 )
 """Words of errors that concern one question only: content filters, and prompts too long for the model's context."""
-OF_A_QUESTION = frozenset({400, 413, 422})
+QUESTION_STATUSES = frozenset({400, 413, 422})
 """Statuses of such errors, in addition to those below `REDIRECTS`."""
 EXHAUSTED = "insufficient_quota"
 """Code of a 429 that does not pass with time."""
@@ -64,7 +64,7 @@ class Client:
         """
         from afa.elicit.chat import Chat  # noqa: PLC0415
 
-        bounds = Bounds(timeout=self.manner.timeout, deadline=self.manner.deadline, largest=LARGEST)
+        bounds = RequestLimits(timeout=self.manner.timeout, deadline=self.manner.deadline, largest=LARGEST_REPLY)
         return Chat(self.endpoint, bounds)
 
     def key(self, request: Request) -> str:
@@ -144,7 +144,7 @@ class Client:
             self._failures = 0
             # Parse the text in the form in which it is recorded, so that the recorded text gives the same answer.
             reply = replace(reply, text=self._writable(reply.text))
-            outcome, detail = judged(reply, ANSWERS[prompt], request.question.values)
+            outcome, detail = reply_outcome(reply, ANSWER_SCHEMAS[prompt], request.question.values)
             said = reply.text or reply.refusal or ""
             return self._recorded(request, len(earlier) + 1, outcome, detail, said, reply)
         if failure is None:
@@ -212,12 +212,12 @@ class Client:
         status, detail = came.status, self._shown(reply.error)
         if is_refusal := REDIRECTS <= status < INTERNAL and status != TIMED_OUT:
             reply = replace(reply, tokens=reply.tokens or (0, 0))
-        if (status < REDIRECTS or status in OF_A_QUESTION) and REFUSED.search(f"{reply.code} {reply.error}"):
+        if (status < REDIRECTS or status in QUESTION_STATUSES) and REFUSAL_WORDS.search(f"{reply.code} {reply.error}"):
             return replace(reply, text=reply.text or body, finish="content_filter", refusal=detail)
         wait = seconds_asked_for(came.headers, time.time()) or None
         if is_redirect := REDIRECTS <= status < REFUSALS:
             detail, wait = f"{detail}, a redirect, which is not followed", None
-        fatal = is_redirect or (is_refusal and status not in AGAIN) or EXHAUSTED in reply.code
+        fatal = is_redirect or (is_refusal and status not in RETRY_STATUSES) or EXHAUSTED in reply.code
         raise ReplyError(detail, again=not fatal, wait=wait, fatal=fatal, used=reply.tokens, body=reply.text or body)
 
     def _document(self, prompt: str, messages: Messages) -> dict[str, Any]:
@@ -244,7 +244,7 @@ class Client:
         stop.wait(seconds)
 
     def _recorded(
-        self, request: Request, attempt: int, outcome: Outcome, detail: str, said: str, reply: Reply | None = None
+        self, request: Request, attempt: int, outcome: AnswerOutcome, detail: str, said: str, reply: Reply | None = None
     ) -> Entry:
         """Record an attempt and return its entry.
 
@@ -280,7 +280,7 @@ class Client:
         return self.endpoint.redacted(text).encode(errors="replace").decode()
 
 
-def judged(reply: Reply, schema: type[Answer], values: Mapping[str, str]) -> tuple[Outcome, str]:
+def reply_outcome(reply: Reply, schema: type[Answer], values: Mapping[str, str]) -> tuple[AnswerOutcome, str]:
     """Return the outcome of a reply, and a note that explains a missing answer or lists ignored parts of the text.
 
     Parameters

@@ -15,14 +15,14 @@ import pandas as pd
 from afa.elicit.record import UNKNOWN
 from afa.elicit.tables import DROPPED_COLUMNS, KEPT_COLUMNS, REFERENCE_COLUMNS, SIGN
 from afa.errors import ElicitationError, Fault
-from afa.io.csvfile import number_column, read_table
+from afa.io.csvfile import number_column, read_csv_table
 from afa.model.arrays import Bools, Ints
 from afa.model.bundle.rates import pool, three_values
 from afa.model.features import Features
-from afa.model.study import Kind, Study
+from afa.model.study import SourceKind, Study
 
 AGREEMENT_COLUMNS = ["phenotype", "voters", "genes", "agreed", "share", "kappa"]
-ALL = "all"
+ALL_VOTERS = "all"
 SUPPORTS = "supports"
 SAME_MODEL = "The voters are runs of one model, so that their agreement is weak evidence."
 
@@ -112,7 +112,7 @@ def agreement(named: pd.DataFrame, study: Study) -> pd.DataFrame:
     rows = [
         (name, " & ".join(voters[i] for i in group), *_agreed(part[:, list(group)]))
         for group in (groups if len(voters) > 1 else ())
-        for name, part in [(ALL, signs), *((each, signs[[i]]) for i, each in enumerate(study.names))]
+        for name, part in [(ALL_VOTERS, signs), *((each, signs[[i]]) for i, each in enumerate(study.names))]
     ]
     return pd.DataFrame(rows, columns=AGREEMENT_COLUMNS)
 
@@ -140,7 +140,7 @@ def fleiss_kappa(signs: Ints) -> float:
 
 
 def evidence_filter(
-    kept: pd.DataFrame, named: pd.DataFrame, references: pd.DataFrame, *, kinds: Sequence[Kind]
+    kept: pd.DataFrame, named: pd.DataFrame, references: pd.DataFrame, *, kinds: Sequence[SourceKind]
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Select the genes of `kept` that cited literature supports (paragraph "Consensus-and-evidence filtering").
 
@@ -182,7 +182,7 @@ def evidence_filter(
     return kept[stays].reset_index(drop=True), dropped.reset_index(drop=True), own[[*REFERENCE_COLUMNS, "verdict"]]
 
 
-def _verdict(row: Any, kinds: Sequence[Kind]) -> str:
+def _verdict(row: Any, kinds: Sequence[SourceKind]) -> str:
     """Return `SUPPORTS` if a reference supports its gene, else a text that names the first failed condition."""
     if row.evidence_source != "literature":
         return f"the answer says {row.evidence_source}"
@@ -237,7 +237,7 @@ def _check(answers: pd.DataFrame, min_agree: int, n_runs: int) -> None:
     ElicitationError.raise_for(faults)
 
 
-SHARES = ("p_high_with", "p_high_without", "p_low_with", "p_low_without")
+POOLED_COLUMNS = ("p_high_with", "p_high_without", "p_low_with", "p_low_without")
 
 
 def pool_cuts(cuts: pd.DataFrame, names: Sequence[str], kinds: Sequence[str]) -> pd.DataFrame:
@@ -310,14 +310,14 @@ def read_voters(folder: str | Path, unary: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     folder
-        Files with the columns `phenotype`, `gene`, `SHARES` and optionally `confidence`; the name of a file is the name
-        of its voter.
+        Files with the columns `phenotype`, `gene`, `POOLED_COLUMNS` and optionally `confidence`; the name of a file is
+        the name of its voter.
     unary
         Columns entity, feature: the allowed pairs. A voter has at most one row for each pair.
 
     Returns
     -------
-    DataFrame : columns voter, entity, feature, `SHARES` and confidence, NaN if there is none
+    DataFrame : columns voter, entity, feature, `POOLED_COLUMNS` and confidence, NaN if there is none
 
     Raises
     ------
@@ -330,8 +330,8 @@ def read_voters(folder: str | Path, unary: pd.DataFrame) -> pd.DataFrame:
         step = "name the folder that holds them"
         raise ElicitationError(Fault(str(folder), "no CSV file", "a file for each voter", step))
     for file in files:
-        table = read_table(file, required=("phenotype", "gene", *SHARES), optional=("confidence",))
-        shares = {name: number_column(table, name, low=0.0, high=1.0) for name in SHARES}
+        table = read_csv_table(file, required=("phenotype", "gene", *POOLED_COLUMNS), optional=("confidence",))
+        shares = {name: number_column(table, name, low=0.0, high=1.0) for name in POOLED_COLUMNS}
         shares["confidence"] = number_column(table, "confidence", low=0.0, high=1.0, empty=np.nan)
         pairs = list(zip(table.columns["phenotype"], table.columns["gene"], strict=True))
         rows = np.array([known.get(pair, -1) for pair in pairs], dtype=np.int64)
@@ -351,20 +351,20 @@ def read_voters(folder: str | Path, unary: pd.DataFrame) -> pd.DataFrame:
 
 
 def pooled_shares(voters: pd.DataFrame, pairs: pd.MultiIndex, possible: Bools) -> pd.DataFrame:
-    """Pool the probabilities (`SHARES`) of all voters for each pair of an entity and a feature (F7).
+    """Pool the probabilities (`POOLED_COLUMNS`) of all voters for each pair of an entity and a feature (F7).
 
     If no voter answered for a pair, its probabilities are NaN.
 
     Parameters
     ----------
     voters
-        Columns voter, entity, feature and `SHARES`, as in `read_voters`.
+        Columns voter, entity, feature and `POOLED_COLUMNS`, as in `read_voters`.
     possible
         (n_pairs, 3) or (3,) bool, True for values (-1, 0, +1) that can occur.
 
     """
     said = [rows.set_index(["entity", "feature"]).reindex(pairs) for _, rows in voters.groupby("voter", sort=False)]
-    table = pd.DataFrame(columns=list(SHARES), index=pairs, dtype=np.float64)
+    table = pd.DataFrame(columns=list(POOLED_COLUMNS), index=pairs, dtype=np.float64)
     for state in ("with", "without"):
         each = np.stack([three_values(rows[f"p_low_{state}"], rows[f"p_high_{state}"]) for rows in said])
         pooled = pool(each, possible)
@@ -378,14 +378,14 @@ def pool_answers(answers: pd.DataFrame, features: Features) -> pd.DataFrame:
     Parameters
     ----------
     answers
-        Columns voter, entity, feature, direction (-1, 0, 1), `SHARES` and confidence in [0, 1].
+        Columns voter, entity, feature, direction (-1, 0, 1), `POOLED_COLUMNS` and confidence in [0, 1].
     features
         The table's features, which define the values that can occur.
 
     Returns
     -------
     DataFrame : entity, feature, potential (mean over voters of direction times confidence), confidence (mean), and the
-        pooled `SHARES`; entities in the order of their first row, features in the order of `features`
+        pooled `POOLED_COLUMNS`; entities in the order of their first row, features in the order of `features`
 
     """
     entities = list(dict.fromkeys(answers["entity"]))

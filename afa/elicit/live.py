@@ -19,7 +19,7 @@ from afa.elicit.answers import cut_questions, pair_questions, rate_questions, un
 from afa.elicit.budget import NO_CAPS, NO_PRICES, Budget, Caps, Prices, Usage
 from afa.elicit.client import Client
 from afa.elicit.consensus import check_voters, consensus
-from afa.elicit.prompts import Abstracts, request
+from afa.elicit.prompts import AbstractsOfQuestion, request
 from afa.elicit.record import UNKNOWN, Entry, Question, Record, Request, first_answer
 from afa.elicit.tables import cut_points, genes_named, usable_genes
 from afa.errors import ElicitationError, Fault
@@ -27,9 +27,9 @@ from afa.io.csvfile import visible
 from afa.model.features import Features
 from afa.model.study import CUTS, PAIR_PROMPTS, PAIR_RUN, RATES, UNARY, Endpoint, PairMode, Study
 
-PATIENCE = 10.0
+INTERRUPT_SECONDS = 10.0
 """Seconds that open calls may take to end after an interrupt."""
-LOOK = 1.0
+INTERRUPT_CHECK_SECONDS = 1.0
 """Seconds between two tests for an interrupt: an interrupt at the start of a wait does not end the wait."""
 OUTLOOK_COLUMNS = ["prompt", "pairs", "questions", "calls", "prompt_tokens", "answer_tokens", "money", "how"]
 EXACT, MOST = "as counted", "at most: the {} are not known yet"
@@ -86,7 +86,7 @@ class Live:
         study: Study,
         record: Path,
         terms: Terms,
-        abstracts: Abstracts,
+        abstracts: AbstractsOfQuestion,
         endpoint: Endpoint | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -117,12 +117,12 @@ class Live:
         """Ask all questions, one voter after another, and return the recorded entry of each question."""
         for run in dict.fromkeys(question.run for question in questions):
             client, requests = self.clients[run], self._requests(questions, run)
-            at_most = shown(estimate(requests, client), self.budget.prices)
+            at_most = usage_text(usage_estimate(requests, client), self.budget.prices)
             self.say(f"{client.endpoint.model}, {run}: at most {at_most}")
             try:
                 ask_all(requests, client, concurrency=self.concurrency)
             finally:
-                self.say(f"{self.place} has used {shown(self.budget.used, self.budget.prices)}")
+                self.say(f"{self.place} has used {usage_text(self.budget.used, self.budget.prices)}")
                 for reason in reasons(self.budget.record.attempts(client.key(each)) for each in requests):
                     self.say(reason)
         keys = [self.clients[each.question.run].key(each) for each in self._requests(questions)]
@@ -175,7 +175,7 @@ class Live:
         Each question in `questions` stands for `times` questions of the same length.
         """
         runs = dict.fromkeys(question.run for question in questions)
-        left = [estimate(self._requests(questions, run), self.clients[run]) for run in runs]
+        left = [usage_estimate(self._requests(questions, run), self.clients[run]) for run in runs]
         return prompt, pairs, len(questions) * times, *astuple(sum(left * times, Usage())), how
 
     def _answered(self, questions: Sequence[Question]) -> list[Entry] | None:
@@ -212,7 +212,7 @@ def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4
     Raises
     ------
     BudgetError, ElicitationError : as in `Client.ask`, after the open calls have ended.
-    KeyboardInterrupt, SystemExit : after the open calls have ended or `PATIENCE` seconds; a repeated interrupt
+    KeyboardInterrupt, SystemExit : after the open calls have ended or `INTERRUPT_SECONDS` seconds; a repeated interrupt
         does not wait.
 
     """
@@ -233,13 +233,13 @@ def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4
     return [entries[key] for key in keys]
 
 
-def estimate(requests: Iterable[Request], client: Client) -> Usage:
+def usage_estimate(requests: Iterable[Request], client: Client) -> Usage:
     """Return upper bounds on the tokens and cost of sending each unanswered request once."""
     _, waiting = _split(((client.key(request), request) for request in requests), client)
     return sum((client.expected(request) for request in waiting.values()), Usage())
 
 
-def shown(used: Usage, prices: Prices) -> str:
+def usage_text(used: Usage, prices: Prices) -> str:
     """Return the number, tokens and cost of requests as one line of text."""
     tokens = f"{used.prompt_tokens:,} + {used.answer_tokens:,} tokens of prompts and answers"
     money = f", {used.money:,.2f} {prices.currency}" if prices.of(1, 1) > 0 else ""
@@ -308,12 +308,12 @@ def _asked(waiting: dict[str, Request], client: Client, concurrency: int) -> Gen
             result = None
             while result is None:
                 with suppress(queue.Empty):
-                    result = done.get(timeout=LOOK)
+                    result = done.get(timeout=INTERRUPT_CHECK_SECONDS)
             if isinstance(result, BaseException):
                 raise result
             yield result
     except (KeyboardInterrupt, SystemExit, GeneratorExit):
-        patience = PATIENCE
+        patience = INTERRUPT_SECONDS
         raise
     finally:
         stop.set()

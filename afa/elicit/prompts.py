@@ -15,25 +15,25 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template, TemplateError, UndefinedError
 from jinja2.meta import find_referenced_templates
 
-from afa.elicit.answers import ANSWERS, TEXT_LENGTH
+from afa.elicit.answers import ANSWER_SCHEMAS, TEXT_LENGTH
 from afa.elicit.record import Messages, Question, Request, request_key
 from afa.errors import ElicitationError, Fault
 from afa.model.study import Manner, Study
 
 BOUNDS = frozenset({"minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems"})
 """Keywords that some endpoints refuse in a strict schema; every answer is validated with them nevertheless."""
-OF_A_STUDY = {"disease", "tissue", "most_genes", "bibliography", "exactly", "snippet_length"}
+STUDY_SETTINGS = {"disease", "tissue", "most_genes", "bibliography", "exactly", "snippet_length"}
 """Settings that templates use under their own names."""
-Abstracts = Callable[[Question], Sequence[Mapping[str, Any]]]
+AbstractsOfQuestion = Callable[[Question], Sequence[Mapping[str, Any]]]
 """Function that returns title, source and text of the abstracts of a question, best first."""
 _LINE_BREAK = re.compile("[ \t]*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029][\\s\x1c-\x1e]*")
 
 
-def request(question: Question, study: Study, abstracts: Abstracts) -> Request:
+def request(question: Question, study: Study, abstracts: AbstractsOfQuestion) -> Request:
     """Render the prompt of a question, and return a `Request` with the question and its prompt."""
     settings, phenotype = study.settings, question.values.get("phenotype", "")
     values = {
-        **settings.model_dump(include=OF_A_STUDY),
+        **settings.model_dump(include=STUDY_SETTINGS),
         "word": settings.words.model_dump(),
         "vocabulary": study.vocabulary,
         "definition": study.definition(phenotype) if phenotype else "",
@@ -44,14 +44,14 @@ def request(question: Question, study: Study, abstracts: Abstracts) -> Request:
         **question.values,
     }
     if "features" in question.values:
-        values["rows"] = feature_rows(study, json.loads(question.values["features"]))
+        values["rows"] = prompt_features(study, json.loads(question.values["features"]))
     if directions := question.directions:
         values["direction1"] = directions[question.values["gene1"]]
         values["partners"] = [(gene, directions[gene]) for gene in question.values.get("partners", "").split()]
     return Request(question, render(question.prompt, values))
 
 
-def feature_rows(study: Study, ends: Mapping[str, Sequence[float | None] | None]) -> list[dict[str, str]]:
+def prompt_features(study: Study, ends: Mapping[str, Sequence[float | None] | None]) -> list[dict[str, str]]:
     """Return a dictionary of texts for each feature in `ends`: name, unit, values, definition and cut points."""
     if study.features is None:
         return []
@@ -114,7 +114,7 @@ def prompt_digest(name: str) -> str:
         if template not in sources:
             sources[template] = _source(template)
             pending += [str(part) for part in find_referenced_templates(_environment().parse(sources[template]))]
-    parts = json.dumps([sorted(sources.items()), ANSWERS[name].model_json_schema()], sort_keys=True)
+    parts = json.dumps([sorted(sources.items()), ANSWER_SCHEMAS[name].model_json_schema()], sort_keys=True)
     return hashlib.sha256(parts.encode()).hexdigest()
 
 
@@ -134,7 +134,7 @@ def answer_schema(name: str, *, bounds: bool = True) -> dict[str, Any]:
 
 @cache
 def _schema_text(name: str, bounds: bool) -> str:
-    return json.dumps(_strict(ANSWERS[name].model_json_schema(), bounds))
+    return json.dumps(_strict(ANSWER_SCHEMAS[name].model_json_schema(), bounds))
 
 
 def _strict(schema: Any, bounds: bool) -> Any:
@@ -174,7 +174,7 @@ def _source(template: str) -> str:
 
 @cache
 def _templates(name: str) -> tuple[Template, Template]:
-    if name not in ANSWERS:
-        raise ElicitationError(Fault("prompt", repr(name), ", ".join(ANSWERS), "name one of these"))
+    if name not in ANSWER_SCHEMAS:
+        raise ElicitationError(Fault("prompt", repr(name), ", ".join(ANSWER_SCHEMAS), "name one of these"))
     system, _, user = _source(f"{name}.md").removeprefix("# System\n").partition("\n# User\n")
     return _environment().from_string(system), _environment().from_string(user)

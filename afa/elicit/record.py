@@ -111,14 +111,14 @@ def _trouble(line: bytes) -> str:
 
 UNKNOWN: Final = "unknown"
 """Value of a field that an imported record lacks; it is never filled in."""
-Outcome = Literal["answered", "refused", "unparsable", "incomplete", "failed"]
+AnswerOutcome = Literal["answered", "refused", "unparsable", "incomplete", "failed"]
 ENTRIES, WORDINGS, TRIES = ".jsonl", ".wordings", ".tries"
 RETRIEVED = "retrieved"
 """Folder of a record with the searches and abstracts of its prompts (`afa.elicit.abstracts.AbstractCache`)."""
 MERGED = "merged"
 TIME = rf"^\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$|^{UNKNOWN}$"
 Count = Annotated[int, Field(ge=0)]
-ASKED = ["prompt", "phenotype", "gene1", "gene2"]
+QUESTION_COLUMNS = ["prompt", "phenotype", "gene1", "gene2"]
 
 
 @dataclass(frozen=True)
@@ -151,11 +151,11 @@ class Question:
 
     @property
     def asked(self) -> tuple[str, str, str, str]:
-        """Return the values of the columns `ASKED`: prompt, phenotype and the two genes.
+        """Return the values of the columns `QUESTION_COLUMNS`: prompt, phenotype and the two genes.
 
         The phenotype or a gene is an empty text if the question has none.
         """
-        phenotype, gene1, gene2 = (self.values.get(key, "") for key in ASKED[1:])
+        phenotype, gene1, gene2 = (self.values.get(key, "") for key in QUESTION_COLUMNS[1:])
         return self.prompt, phenotype, gene1, gene2
 
     @property
@@ -217,7 +217,7 @@ class Entry:
     parameters: Mapping[str, Any] | str
     prompt_digest: str
     messages: str
-    outcome: Outcome
+    outcome: AnswerOutcome
     raw: str
     detail: str
     attempt: Annotated[int, Field(ge=1)]

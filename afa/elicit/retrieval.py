@@ -15,18 +15,18 @@ from pathlib import Path
 import bm25s
 import pandas as pd
 
-from afa.elicit.abstracts import LONGEST_TEXT, Abstract, AbstractCache, Search, SourceName, quoted, words
+from afa.elicit.abstracts import LONGEST_TEXT, Abstract, AbstractCache, Search, SourceName, prompt_abstracts, words
 from afa.elicit.prompts import prompt_digest, request
-from afa.elicit.record import ASKED, RETRIEVED, Entry, Question
+from afa.elicit.record import QUESTION_COLUMNS, RETRIEVED, Entry, Question
 from afa.elicit.search import SOURCES, EuropePmc, Keywords, Query, query_on, read_keywords
 from afa.errors import ElicitationError, Fault
 from afa.model.study import KEYWORDS_FILE, Study
 
-ABSTRACT_COLUMNS = [*ASKED, "number", "source", "id", "year", "journal", "title", "score"]
-SEARCH_COLUMNS = [*ASKED, "source", "query", "retrieved", "total", "taken", "left_out"]
+ABSTRACT_COLUMNS = [*QUESTION_COLUMNS, "number", "source", "id", "year", "journal", "title", "score"]
+SEARCH_COLUMNS = [*QUESTION_COLUMNS, "source", "query", "retrieved", "total", "taken", "left_out"]
 K1, B = 1.5, 0.75
 """BM25 parameters: saturation of a word's count (K1), and weight of a text's length (B)."""
-DECIMALS = 9
+RELEVANCE_DECIMALS = 9
 """Decimals at which scores are tied: further digits depend on the machine."""
 
 Ranking = tuple[tuple[Abstract, float], ...]
@@ -94,7 +94,7 @@ class Literature:
 
     def shown(self, question: Question) -> list[dict[str, str]]:
         """Return the abstracts that the prompt of a question shows."""
-        return quoted(self.retrieved(question).abstracts)
+        return prompt_abstracts(self.retrieved(question).abstracts)
 
     def expected(self, question: Question) -> list[dict[str, str]]:
         """Return the abstracts that the prompt of a question shows.
@@ -147,7 +147,7 @@ class Literature:
             wider = query_on(names, (), disease)
             searches += [self._search(source, wider) for source in SOURCES]
             candidates = distinct(abstract for search in searches for abstract in search.abstracts)
-        return Retrieved(question, ranked(candidates, query.phrases, self.most), tuple(searches))
+        return Retrieved(question, best_matches(candidates, query.phrases, self.most), tuple(searches))
 
     def _search(self, source: SourceName, query: Query) -> Search:
         text = query.written(source)
@@ -200,7 +200,7 @@ def literature(study: Study, folder: Path, record: Path, *, online: bool) -> Lit
     )
 
 
-def ranked(abstracts: Iterable[Abstract], phrases: Iterable[str], most: int) -> Ranking:
+def best_matches(abstracts: Iterable[Abstract], phrases: Iterable[str], most: int) -> Ranking:
     """Return the `most` abstracts that match the words in `phrases` best, with the best match first.
 
     Abstracts that contain none of the words are excluded. The result does not depend on the order of abstracts or
@@ -217,7 +217,7 @@ def ranked(abstracts: Iterable[Abstract], phrases: Iterable[str], most: int) -> 
 def bm25(documents: Sequence[Sequence[str]], asked: Sequence[str]) -> list[float]:
     """Return the BM25 score of each document for the words `asked`.
 
-    The score is Lucene's variant of BM25, rounded to `DECIMALS` decimals.
+    The score is Lucene's variant of BM25, rounded to `RELEVANCE_DECIMALS` decimals.
     """
     known = set().union(*documents)
     asked = [word for word in asked if word in known]
@@ -225,7 +225,7 @@ def bm25(documents: Sequence[Sequence[str]], asked: Sequence[str]) -> list[float
         return [0.0] * len(documents)
     index = bm25s.BM25(k1=K1, b=B, method="lucene", dtype="float64")
     index.index([list(document) for document in documents], show_progress=False)
-    return [round(float(score), DECIMALS) for score in index.get_scores(list(asked))]
+    return [round(float(score), RELEVANCE_DECIMALS) for score in index.get_scores(list(asked))]
 
 
 def abstract_table(retrievals: Iterable[Retrieved]) -> pd.DataFrame:

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 
 from afa.elicit.abstracts import Abstract, SourceName, one_line, without_markup
 from afa.errors import ElicitationError, Fault
-from afa.io.csvfile import read_table
-from afa.io.web import USUAL, Bounds, Clock, ReplyError, Web, json_object
+from afa.io.csvfile import read_csv_table
+from afa.io.web import DEFAULT_LIMITS, Clock, ReplyError, RequestLimits, Web, json_object
 
 SOURCES: Mapping[SourceName, str] = {"pubmed": "MED", "preprint": "PPR"}
 """Source of abstracts -> its code in Europe PMC."""
 # In a quoted phrase, characters that may have a special meaning for Europe PMC are replaced by blanks.
-_PLAIN = re.compile(r"[^\w\-/.+' ]|_")
+_PHRASE_SIGNS = re.compile(r"[^\w\-/.+' ]|_")
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,13 @@ class Keywords:
     """The names that publications use for phenotypes and diseases."""
 
     def __init__(self, names: Mapping[str, Sequence[str]]) -> None:
-        self._names = {plain(name).casefold(): tuple(map(plain, phrases)) for name, phrases in names.items()}
+        self._names = {
+            phrase_text(name).casefold(): tuple(map(phrase_text, phrases)) for name, phrases in names.items()
+        }
 
     def phrases(self, name: str) -> tuple[str, ...]:
         """Return the search phrases for a name. If no phrases are known for the name, return only the name."""
-        own = plain(name)
+        own = phrase_text(name)
         return self._names.get(own.casefold(), (own,))
 
 
@@ -64,9 +66,9 @@ def read_keywords(path: str | Path) -> Keywords:
 
     One `ElicitationError` lists all errors in the file.
     """
-    table = read_table(path, required=("name", "keyword"))
+    table = read_csv_table(path, required=("name", "keyword"))
     for column, texts in table.columns.items():
-        blank = [row for row, text in enumerate(texts) if not _PLAIN.sub(" ", text).strip()]
+        blank = [row for row, text in enumerate(texts) if not _PHRASE_SIGNS.sub(" ", text).strip()]
         table.wrong(blank, column, "letters or digits", "write it, or remove the row")
     ElicitationError.raise_for(table.faults.listed())
     names: dict[str, dict[str, None]] = {}
@@ -85,16 +87,16 @@ def query_on(genes: Sequence[Sequence[str]], phenotype: Sequence[str], disease: 
     genes : names of each gene, its symbol and its aliases
 
     """
-    groups = [tuple(map(plain, names)) for names in genes]
+    groups = [tuple(map(phrase_text, names)) for names in genes]
     return Query((*groups, *([tuple(phenotype)] if phenotype else []), tuple(disease)))
 
 
-def plain(name: str) -> str:
+def phrase_text(name: str) -> str:
     """Return a name for use in a quoted search phrase. All signs except - / . + and ' become blanks.
 
     Raise an `ElicitationError` if the name contains neither letters nor digits.
     """
-    words = " ".join(_PLAIN.sub(" ", name).split())
+    words = " ".join(_PHRASE_SIGNS.sub(" ", name).split())
     if not any(map(str.isalnum, words)):
         raise ElicitationError(Fault("a search", repr(name), "a name with letters or digits", "correct the name"))
     return words
@@ -111,14 +113,14 @@ RETRACTIONS = frozenset(
 """Types of publication that are excluded, in lower case."""
 URL = "AFA_EUROPEPMC_URL"
 EUROPEPMC = "https://www.ebi.ac.uk/europepmc/webservices/rest"
-PER_SECOND = 3.0
+REQUESTS_PER_SECOND = 3.0
 """Requests a second. Europe PMC publishes no limit; this is PubMed's."""
-PAGE = 100
+PAGE_SIZE = 100
 _NUMBERS = {"pubmed": re.compile(r"[1-9]\d{0,8}", re.ASCII), "preprint": re.compile(r"PPR\d{1,9}", re.ASCII)}
 _DOI = re.compile(r"10\.\d{4,9}/\S+", re.ASCII)
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """Publications that a search found.
 
     Parameters
@@ -140,11 +142,11 @@ class EuropePmc:
     The default address is the value of the environment variable `AFA_EUROPEPMC_URL`, else the public address.
     """
 
-    def __init__(self, url: str = "", *, bounds: Bounds = USUAL, clock: Clock = time) -> None:
+    def __init__(self, url: str = "", *, bounds: RequestLimits = DEFAULT_LIMITS, clock: Clock = time) -> None:
         self._url = (url or os.environ.get(URL) or EUROPEPMC).rstrip("/")
-        self._web = Web(PER_SECOND, bounds, clock=clock)
+        self._web = Web(REQUESTS_PER_SECOND, bounds, clock=clock)
 
-    def search(self, source: SourceName, query: Query, most: int) -> Found:
+    def search(self, source: SourceName, query: Query, most: int) -> SearchResult:
         """Return the `most` publications of a source that the service ranks highest.
 
         Raise an `ElicitationError` if the search fails.
@@ -154,7 +156,7 @@ class EuropePmc:
         left_out: Counter[str] = Counter()
         cursor, seen, total = "*", 0, 0
         while seen < most:
-            page = {**asked, "pageSize": str(min(PAGE, most - seen)), "cursorMark": cursor}
+            page = {**asked, "pageSize": str(min(PAGE_SIZE, most - seen)), "cursorMark": cursor}
             total, records, following = self._web.asked(f"{self._url}/search", page, _page)
             for record in records[: most - seen]:
                 made = _abstract(source, record)
@@ -166,7 +168,7 @@ class EuropePmc:
             if not records or following in ("", cursor):
                 break
             cursor = following
-        return Found(total, tuple(abstracts), +left_out)
+        return SearchResult(total, tuple(abstracts), +left_out)
 
 
 def _page(body: bytes) -> tuple[int, list[Any], str]:

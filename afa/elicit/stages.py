@@ -33,12 +33,12 @@ from afa.elicit.tables import (
     DROPPED_COLUMNS,
     PAIR_SIGN,
     REFERENCE_COLUMNS,
-    answer_of,
     check_answered,
     cut_points,
     genes_named,
-    outcomes,
+    outcome_table,
     pairs_judged,
+    parsed_answer,
     reference_table,
     retrieved_references,
     usable_genes,
@@ -57,14 +57,14 @@ if TYPE_CHECKING:
 
 Tables = Mapping[str, pd.DataFrame]
 RATE_COLUMNS = ("direction", "p_high_with", "p_high_without", "p_low_with", "p_low_without", "confidence", "reason")
-IN_A_BUNDLE = {"phenotype": "entity", "gene": "feature", "gene_a": "feature_a", "gene_b": "feature_b"}
-IN_A_BUNDLE |= {"lit_prob": "confidence", "text": "evidence"}
+BUNDLE_COLUMNS = {"phenotype": "entity", "gene": "feature", "gene_a": "feature_a", "gene_b": "feature_b"}
+BUNDLE_COLUMNS |= {"lit_prob": "confidence", "text": "evidence"}
 """Names in a bundle of the columns of a stage."""
-UNCLEAR = "unclear: no coupling, which equals a zero"
-SIGNS = "same +1, opposite -1; unclear pairs are left out, which equals a zero"
-COUPLINGS: Mapping[PairMode, str] = {
-    "each": SIGNS,
-    "by_anchor": f"{SIGNS}; all pairs of an anchor gene were judged in one answer",
+UNCLEAR_NOTE = "unclear: no coupling, which equals a zero"
+SIGN_NOTE = "same +1, opposite -1; unclear pairs are left out, which equals a zero"
+COUPLING_NOTES: Mapping[PairMode, str] = {
+    "each": SIGN_NOTE,
+    "by_anchor": f"{SIGN_NOTE}; all pairs of an anchor gene were judged in one answer",
     "conditional": "ln of P(gene_b shifts as gene_a does) with the phenotype over that without it",
 }
 
@@ -101,7 +101,7 @@ def rates_stage(study: Study, source: Source, out: str | Path) -> pd.DataFrame:
 
     Returns
     -------
-    DataFrame : the outcome of every question, one row each, as in `afa.elicit.tables.outcomes`
+    DataFrame : the outcome of every question, one row each, as in `afa.elicit.tables.outcome_table`
 
     Raises
     ------
@@ -118,7 +118,7 @@ def rates_stage(study: Study, source: Source, out: str | Path) -> pd.DataFrame:
     given = [
         {"voter": entry.question.run, "entity": entry.question.values["phenotype"], **rate.model_dump()}
         for entry in entries
-        for rate in answer_of(entry, source.place).features
+        for rate in parsed_answer(entry, source.place).features
     ]
     rows = pd.DataFrame(given, columns=["voter", "entity", "feature", *RATE_COLUMNS])
     if not rows["direction"].any():
@@ -184,7 +184,7 @@ def pairwise_stage(study: Study, source: Source, literature: Literature | None, 
     entries, asked = _asked(source, questions)
     _, retrieved = _retrieved(literature, questions, entries, study)
     pairs = pairs_judged(entries, source.place)
-    dropped = pairs.loc[pairs["sign"] == 0, ["phenotype", "gene_a", "gene_b"]].assign(reason=UNCLEAR)
+    dropped = pairs.loc[pairs["sign"] == 0, ["phenotype", "gene_a", "gene_b"]].assign(reason=UNCLEAR_NOTE)
     return {"asked": asked, "pairs": pairs, "dropped": dropped, **retrieved}
 
 
@@ -216,9 +216,9 @@ def bundle_stage(
     voters, kept, pairs = len(study.settings.voters), stages["evidence"]["kept"], stages["pairwise"]["pairs"]
     asked = _joined([stages["unary"]["asked"], stages["pairwise"]["asked"]])
     dropped = _joined([stages[stage]["dropped"] for stage in ("unary", "consensus", "evidence")])
-    clear = pairs[pairs["sign"] != 0].rename(columns=IN_A_BUNDLE)
+    clear = pairs[pairs["sign"] != 0].rename(columns=BUNDLE_COLUMNS)
     mechanisms = _mechanisms(stages["unary"]["named"], kept, voters)
-    unary = kept.rename(columns=IN_A_BUNDLE).assign(confidence=kept["confidence"].round(4), evidence=mechanisms)
+    unary = kept.rename(columns=BUNDLE_COLUMNS).assign(confidence=kept["confidence"].round(4), evidence=mechanisms)
     counts = {
         "genes_kept": len(kept),
         "genes_dropped": len(dropped),
@@ -335,7 +335,7 @@ def _asked(source: Source, questions: Sequence[Question]) -> tuple[list[Entry], 
     If answers are missing, raise an `ElicitationError` that states how many.
     """
     entries = source.answers(questions)
-    asked = outcomes(questions, entries)
+    asked = outcome_table(questions, entries)
     check_answered(asked, source.place)
     return [entry for entry in entries if entry is not None], asked
 
@@ -382,7 +382,7 @@ def _provenance(study: Study, asked: pd.DataFrame, counts: Mapping[str, int], mi
         "consensus": f"a gene is kept for a phenotype where at least {min_agree} of {len(settings.voters)} runs name it"
         " and all runs that name it agree on its direction; confidence is the mean over those runs",
         "references": "a gene needs a supported reference" if settings.references else "no filter by references",
-        "couplings": COUPLINGS[settings.pairs],
+        "couplings": COUPLING_NOTES[settings.pairs],
         "counts": dict(counts),
         **({"caveats": caveats} if caveats else {}),
         "record_sha256": hashlib.sha256("\n".join(sorted(asked["answer"])).encode()).hexdigest(),

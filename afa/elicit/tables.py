@@ -22,8 +22,8 @@ import pandas as pd
 
 from afa.elicit.abstracts import Abstract, names_gene
 from afa.elicit.answers import (
-    ANSWERS,
-    RECORDED,
+    ANSWER_SCHEMAS,
+    RECORDED_SCHEMAS,
     AnchorAnswer,
     ConditionalAnswer,
     RecordedUnary,
@@ -32,7 +32,7 @@ from afa.elicit.answers import (
 )
 from afa.elicit.record import UNKNOWN, Entry, Question
 from afa.errors import ElicitationError, Fault
-from afa.io.csvfile import number_column, read_table
+from afa.io.csvfile import number_column, read_csv_table
 from afa.io.files import atomic_folder
 from afa.model.features import Features
 from afa.model.study import Study
@@ -41,7 +41,7 @@ SIGN = {"Upregulated": 1, "Downregulated": -1}
 PAIR_SIGN = {"same": 1, "opposite": -1, "unclear": 0}
 GENE_COLUMNS = ["run", "phenotype", "gene", "direction", "lit_prob", "mechanism", "evidence_source", "references"]
 PAIR_KEY = ["phenotype", "gene_a", "gene_b"]
-PAIR_COLUMNS = [*PAIR_KEY, "sign", "coupling", "lit_prob", "text", "evidence_source", "references"]
+PAIR_TABLE_COLUMNS = [*PAIR_KEY, "sign", "coupling", "lit_prob", "text", "evidence_source", "references"]
 OUTCOME_COLUMNS = [
     *("prompt", "run", "phenotype", "gene_a", "gene_b"),
     *("outcome", "detail", "attempt", "model", "prompt_digest", "time", "answer"),
@@ -54,13 +54,13 @@ COLUMNS: Mapping[str, Sequence[str]] = {
     "named": GENE_COLUMNS,
     "kept": KEPT_COLUMNS,
     "dropped": DROPPED_COLUMNS,
-    "pairs": PAIR_COLUMNS,
+    "pairs": PAIR_TABLE_COLUMNS,
     "references": REFERENCE_COLUMNS,
 }
 """Columns of the tables that a later stage reads."""
-FOR_READERS = ("agreement", "abstracts", "searches")
-STAGE_FILES = [f"{name}.csv" for name in (*COLUMNS, *FOR_READERS)]
-NUMBERS = {
+READER_TABLES = ("agreement", "abstracts", "searches")
+STAGE_FILES = [f"{name}.csv" for name in (*COLUMNS, *READER_TABLES)]
+NUMERIC_RANGES = {
     "attempt": (0.0, 1e9, int),
     "lit_prob": (0.0, 1.0, float),
     "confidence": (0.0, 1.0, float),
@@ -75,12 +75,12 @@ HGNC_FORM = re.compile(r"[A-Z](?:[A-Z0-9-]|orf(?=\d))*", re.ASCII)
 LONGEST_SHOWN = 60
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """First characters of texts that a spreadsheet would run as a formula."""
-RAREST = 0.01
+RAREST_PROBABILITY = 0.01
 """Smallest conditional probability, and distance of the largest from 1."""
 REPLACED = "\N{REPLACEMENT CHARACTER}"
 
 
-def outcomes(questions: Sequence[Question], entries: Sequence[Entry | None]) -> pd.DataFrame:
+def outcome_table(questions: Sequence[Question], entries: Sequence[Entry | None]) -> pd.DataFrame:
     """Return a table with the outcome of each question in one row. The columns are `OUTCOME_COLUMNS`.
 
     The column `answer` contains the digest of the entry (`Entry.digest`), or is empty if the question was not asked.
@@ -91,7 +91,7 @@ def outcomes(questions: Sequence[Question], entries: Sequence[Entry | None]) -> 
         came: tuple[object, ...] = (NEVER_ASKED, "", 0, UNKNOWN, UNKNOWN, UNKNOWN, "")
         if entry is not None:
             known = entry.model, entry.prompt_digest, entry.time, entry.digest
-            came = entry.outcome, plain(entry.detail), entry.attempt, *known
+            came = entry.outcome, safe_text(entry.detail), entry.attempt, *known
         rows.append((prompt, question.run, phenotype, gene1, gene2 or question.values.get("partners", ""), *came))
     return pd.DataFrame(rows, columns=OUTCOME_COLUMNS)
 
@@ -124,9 +124,9 @@ def genes_named(entries: Sequence[Entry | None], place: str = RECORD) -> pd.Data
     """
     rows = []
     for entry in _answered(entries):
-        for gene in answer_of(entry, place).genes:
+        for gene in parsed_answer(entry, place).genes:
             named = entry.question.run, entry.question.values["phenotype"], gene.gene_symbol.strip()
-            details = plain(gene.mechanism_of_action), plain(gene.evidence_source), _references(gene)
+            details = safe_text(gene.mechanism_of_action), safe_text(gene.evidence_source), _references(gene)
             rows.append((*named, gene.direction_in_disease, float(gene.lit_prob), *details))
     return pd.DataFrame(rows, columns=GENE_COLUMNS)
 
@@ -143,12 +143,12 @@ def reference_table(
     """
     rows = []
     for entry, own in zip(entries, abstracts, strict=True):
-        answer = None if entry is None or entry.prompt_digest == UNKNOWN else answer_of(entry)
+        answer = None if entry is None or entry.prompt_digest == UNKNOWN else parsed_answer(entry)
         if entry is None or not isinstance(answer, UnaryAnswer):
             continue
         for gene in answer.genes:
             symbol = gene.gene_symbol.strip()
-            named = (entry.question.run, entry.question.values["phenotype"], plain(symbol), gene.evidence_source)
+            named = (entry.question.run, entry.question.values["phenotype"], safe_text(symbol), gene.evidence_source)
             for number in dict.fromkeys(gene.reference_indices) or [0]:
                 about = ("", "", "")
                 if 1 <= number <= len(own):
@@ -172,12 +172,12 @@ def retrieved_references(references: str, shown: int) -> str:
 def pairs_judged(entries: Sequence[Entry | None], place: str = RECORD) -> pd.DataFrame:
     """Return a table with one row for each answered pair of genes, for all prompts that ask about pairs.
 
-    The columns are `PAIR_COLUMNS`. The column `sign` is the sign of `coupling`: +1 (same), -1 (opposite) or 0. For
-    conditional probabilities, `coupling` is ln(p_with / p_without), with both probabilities clipped to [`RAREST`, 1 -
-    `RAREST`]. For other questions, `coupling` equals `sign`.
+    The columns are `PAIR_TABLE_COLUMNS`. The column `sign` is the sign of `coupling`: +1 (same), -1 (opposite) or 0.
+    For conditional probabilities, `coupling` is ln(p_with / p_without), with both probabilities clipped to
+    [`RAREST_PROBABILITY`, 1 - `RAREST_PROBABILITY`]. For other questions, `coupling` equals `sign`.
     """
     rows = [row for entry in _answered(entries) for row in _pairs(entry, place)]
-    return pd.DataFrame(rows, columns=PAIR_COLUMNS)
+    return pd.DataFrame(rows, columns=PAIR_TABLE_COLUMNS)
 
 
 def usable_genes(
@@ -243,10 +243,10 @@ def read_stage(folder: str | Path, *names: str) -> dict[str, pd.DataFrame]:
     faults: list[Fault] = []
     tables = {}
     for name in names:
-        read = read_table(Path(folder) / f"{name}.csv", required=COLUMNS[name])
+        read = read_csv_table(Path(folder) / f"{name}.csv", required=COLUMNS[name])
         tables[name] = pd.DataFrame(dict(read.columns), columns=list(COLUMNS[name]), dtype=object)
-        for column in NUMBERS.keys() & set(COLUMNS[name]):
-            low, high, kind = NUMBERS[column]
+        for column in NUMERIC_RANGES.keys() & set(COLUMNS[name]):
+            low, high, kind = NUMERIC_RANGES[column]
             numbers = number_column(read, column, low=low, high=high)
             tables[name][column] = pd.Series(numbers).fillna(0.0).astype(kind)
         faults += read.faults.listed()
@@ -261,11 +261,11 @@ def cut_points(
     given: dict[str, tuple[float | None, float | None]] = dict.fromkeys(features.names, (None, 0.5))
     for entry in entries:
         if entry.question.run == voter:
-            given |= {cut.feature: (cut.low, cut.high) for cut in answer_of(entry, place).features}
+            given |= {cut.feature: (cut.low, cut.high) for cut in parsed_answer(entry, place).features}
     return given
 
 
-def answer_of(entry: Entry, place: str = RECORD) -> Any:
+def parsed_answer(entry: Entry, place: str = RECORD) -> Any:
     """Parse a recorded answer by the schema of its prompt, or by a schema in `RECORDED` if the record was imported.
 
     Raises
@@ -276,7 +276,7 @@ def answer_of(entry: Entry, place: str = RECORD) -> Any:
     question, elsewhere = entry.question, entry.prompt_digest == UNKNOWN
     where, step = f"{place}, {question}", "restore the record: an answer is never edited"
     try:
-        answer = read_answer((RECORDED if elsewhere else ANSWERS)[question.prompt], entry.raw)
+        answer = read_answer((RECORDED_SCHEMAS if elsewhere else ANSWER_SCHEMAS)[question.prompt], entry.raw)
     except (KeyError, ValueError) as error:
         raise ElicitationError(Fault(where, str(error), "an answer of its schema", step)) from None
     if elsewhere and isinstance(answer, RecordedUnary) and answer.phenotype != question.values["phenotype"]:
@@ -284,7 +284,7 @@ def answer_of(entry: Entry, place: str = RECORD) -> Any:
     return answer
 
 
-def plain(text: str) -> str:
+def safe_text(text: str) -> str:
     """Replace NUL and lone surrogates in a text, and put an apostrophe before a text that a spreadsheet would run."""
     text = "".join(REPLACED if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in text)
     return f"'{text}" if text.startswith(FORMULA) else text
@@ -295,7 +295,7 @@ def _answered(entries: Sequence[Entry | None]) -> Iterator[Entry]:
 
 
 def _pairs(entry: Entry, place: str) -> Iterator[tuple[Any, ...]]:
-    values, answer = entry.question.values, answer_of(entry, place)
+    values, answer = entry.question.values, parsed_answer(entry, place)
     if isinstance(answer, AnchorAnswer):
         by_gene = {pair.gene2: pair for pair in answer.pairs}
         parts = [(gene, by_gene[gene]) for gene in values["partners"].split()]
@@ -303,12 +303,14 @@ def _pairs(entry: Entry, place: str) -> Iterator[tuple[Any, ...]]:
         parts = [(values["gene2"], answer)]
     for gene2, part in parts:
         if isinstance(part, ConditionalAnswer):
-            with_it, without = (min(max(p, RAREST), 1 - RAREST) for p in (part.p_with, part.p_without))
+            with_it, without = (
+                min(max(p, RAREST_PROBABILITY), 1 - RAREST_PROBABILITY) for p in (part.p_with, part.p_without)
+            )
             coupling, confidence = round(math.log(with_it / without), 4), float(part.p_with)
         else:
             coupling, confidence = float(PAIR_SIGN[part.lit_direction]), float(part.lit_prob)
         sign = (coupling > 0) - (coupling < 0)
-        shown = (plain(part.supporting_text), plain(part.evidence_source), _references(part))
+        shown = (safe_text(part.supporting_text), safe_text(part.evidence_source), _references(part))
         yield (values["phenotype"], values["gene1"], gene2, sign, coupling, confidence, *shown)
 
 
@@ -320,4 +322,4 @@ def _references(answer: Any) -> str:
 def _shown(gene: str) -> str:
     """Return a gene symbol as a text for a table. A symbol with unprintable characters is shortened and escaped."""
     shown = gene[:LONGEST_SHOWN].encode("ascii", "backslashreplace").decode() if not gene.isprintable() else gene
-    return plain(shown)
+    return safe_text(shown)

@@ -34,12 +34,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.errors import Fault
-from afa.io.files import NO_ROOM, atomic_file, sha256_of
+from afa.io.files import DISK_FULL_ERRORS, atomic_file, sha256_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Scalar = TypeVar("Scalar", bound=np.generic)
 
-PARTS = 8
+PARTS_PER_THREAD = 8
 LIST_FILE = "compiled.json"
 """File in the cache folder that lists the digest of each cached file and the fully compiled kernel groups."""
 CACHE_BYTES = 48 * 2**20
@@ -169,7 +169,9 @@ def _usable_folder() -> Path | None:
 
 
 def _not_kept(folder: Path | None, error: OSError | None) -> None:
-    found = "no home folder" if error is None else "too little room" if error.errno in NO_ROOM else error.strerror
+    found = (
+        "no home folder" if error is None else "too little room" if error.errno in DISK_FULL_ERRORS else error.strerror
+    )
     where, step = "kernel cache" if folder is None else f"kernel cache {folder}", "name one in NUMBA_CACHE_DIR"
     expected = (
         f"a folder to write to, with {CACHE_BYTES >> 20} MB free; until then each process compiles its own kernels"
@@ -195,7 +197,7 @@ def in_threads(work: Callable[..., None], n_jobs: int, threads: int | None, *giv
 
     """
     threads = threads or len(os.sched_getaffinity(0))
-    bounds = [part * n_jobs // (PARTS * threads) for part in range(PARTS * threads + 1)]
+    bounds = [part * n_jobs // (PARTS_PER_THREAD * threads) for part in range(PARTS_PER_THREAD * threads + 1)]
     parts = [(first, last) for first, last in pairwise(bounds) if first < last]
     with ThreadPoolExecutor(threads) as pool:
         for _ in pool.map(lambda part: work(*given, *part), parts):

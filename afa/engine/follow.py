@@ -28,12 +28,12 @@ from afa.engine.run import (
     CHANGED,
     CHOICE,
     DUELS,
+    ENGINE_SCORES,
     ENTITIES,
     LARGEST,
     MISSING,
     MOMENTS,
     RANKS,
-    SCORES,
     SIGNS,
     SOLVES,
     PathState,
@@ -53,7 +53,7 @@ BLOCK_BYTES = 64 * 2**20
 block.
 """
 
-STARTS: WeakKeyDictionary[Bundle | Models, dict[Iteration, State]] = WeakKeyDictionary()
+PATH_STARTS: WeakKeyDictionary[Bundle | Models, dict[Iteration, State]] = WeakKeyDictionary()
 
 
 def blocks(n_paths: int, bytes_each: int) -> Iterator[slice]:
@@ -87,7 +87,7 @@ def choose(
     settings : keyword arguments of `run_of`
 
     """
-    check_exclusive(bundle, values)
+    check_exclusive_codes(bundle, values)
     n_rounds = len(bundle.features) if n_rounds is None else n_rounds
     order = np.zeros((len(values), n_rounds), dtype=np.int64)
     run, start = run_of(bundle, read, n_rounds, allocation=allocation, **settings)
@@ -116,7 +116,7 @@ def follow(
     settings : keyword arguments of `run_of`
 
     """
-    check_exclusive(bundle, values)
+    check_exclusive_codes(bundle, values)
     flat = laid_out(orders.reshape(prod(orders.shape[:-1]), orders.shape[-1]).copy())
     held, rounds = np.diff(pack(bundle).first_feature_slot) > 0, None
     if settings.get("only_changes"):  # skip features outside all supports
@@ -128,7 +128,7 @@ def follow(
     return WalkResults._make(array.reshape(*orders.shape[:-1], *array.shape[1:]) for array in results)
 
 
-def check_exclusive(bundle: Bundle | Models, values: Codes) -> None:
+def check_exclusive_codes(bundle: Bundle | Models, values: Codes) -> None:
     """Raise a `CohortError` if a patient has the value +1 for two features of an exclusive group.
 
     Parameters
@@ -158,8 +158,8 @@ def run_of(
     start: str = "uniform",
     rounds: Sequence[int] | None = None,
     only_changes: bool = False,
-    signs: Sequence[str] = SCORES,
-    ranks: Sequence[str] = SCORES[:1],
+    signs: Sequence[str] = ENGINE_SCORES,
+    ranks: Sequence[str] = ENGINE_SCORES[:1],
     budget_share: float = 1.0,
     tie: float | None = None,
     calibrated: bool = False,
@@ -256,8 +256,8 @@ def run_of(
         rounds_requested=rounds_requested,
         only_changes=only_changes,
         numbered=False,
-        signed=np.array([SCORES.index(name) for name in signs], dtype=np.int64),
-        ranked=np.array([SCORES.index(name) for name in ranks], dtype=np.int64),
+        signed=np.array([ENGINE_SCORES.index(name) for name in signs], dtype=np.int64),
+        ranked=np.array([ENGINE_SCORES.index(name) for name in ranks], dtype=np.int64),
         budget_share=budget_share,
     )
     return run, path_state
@@ -265,7 +265,7 @@ def run_of(
 
 def _start_of(bundle: Bundle | Models, packed: Packed, iteration: Iteration) -> State:
     """Return the mean-field state before any observation, from a cache for each bundle. Callers must not change it."""
-    starts = STARTS.setdefault(bundle, {})
+    starts = PATH_STARTS.setdefault(bundle, {})
     if iteration not in starts:
         starts[iteration] = new_state(packed)
         solve_all(packed, starts[iteration], iteration, True)

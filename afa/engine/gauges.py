@@ -26,8 +26,8 @@ from afa.model.bundle import Bundle
 from afa.model.mrf import LOG3
 
 SCORE_GAUGES = (("two_elbo", "true"), ("two_elbo", "maxent"), ("stack_a", "true"), ("stack_a", "maxent"), ("wald", ""))
-MODELS = ("entity", "half_positive", "half_negative")
-COUNTS = ("solves", "iterations", "capped", "ascended")
+GAUGE_MODELS = ("entity", "half_positive", "half_negative")
+SOLVE_COUNTS = ("solves", "iterations", "capped", "ascended")
 ENTITY, POSITIVE = 0, 1
 
 
@@ -42,7 +42,8 @@ class GaugePaths:
         a tie; the score `wald` is equal in both gauges and has the gauge ""
     scalars : (score, gauge) of `SCORE_GAUGES` without `wald` -> (P, S, G, Q) float64, score after each of the G numbers
         of observations in `grid`; `two_elbo` is in nats, and `stack_a` is in [-1, 1]
-    counts : name in `MODELS` -> (4, P, S, M + 1) int32, the four `COUNTS`, summed over the mean-field solves after one
+    counts : name in `MODELS` -> (4, P, S, M + 1) int32, the four `SOLVE_COUNTS`, summed over the mean-field solves
+    after one
         observation; `capped` counts solves that reached the cap of damped sweeps, and `ascended` counts sweeps of
         coordinate ascent
 
@@ -69,7 +70,8 @@ class Read(NamedTuple):
     ----------
     signs : (5, P, S, M + 1, Q) int8, as in `GaugePaths`; the first axis has the order of `SCORE_GAUGES`
     scalars : (4, P, S, G, Q) float64, as in `GaugePaths`; the first axis has the order of `SCORE_GAUGES` without `wald`
-    counts : (3, 4, P, S, M + 1) int32; the first axis has the order of `MODELS`, and the second the order of `COUNTS`
+    counts : (3, 4, P, S, M + 1) int32; the first axis has the order of `GAUGE_MODELS`, and the second the order of
+    `SOLVE_COUNTS`
 
     """
 
@@ -125,12 +127,12 @@ def gauge_paths(
     found = Read(
         signs=np.zeros((len(SCORE_GAUGES), *shape, len(pairs)), dtype=np.int8),
         scalars=np.zeros((len(SCORE_GAUGES) - 1, *shape[:2], len(grid), len(pairs))),
-        counts=np.zeros((len(MODELS), len(COUNTS), *shape), dtype=np.int32),
+        counts=np.zeros((len(GAUGE_MODELS), len(SOLVE_COUNTS), *shape), dtype=np.int32),
     )
     place_in_grid = np.full(shape[2], -1)
     place_in_grid[list(grid)] = np.arange(len(grid))
     start = new_state(packed), np.zeros((len(SCORE_GAUGES), len(pairs)))
-    start_counts = np.zeros((len(MODELS), len(COUNTS)), dtype=np.int32)
+    start_counts = np.zeros((len(GAUGE_MODELS), len(SOLVE_COUNTS)), dtype=np.int32)
     _read_changed(gauge, *start, np.ones(len(bundle.entities), dtype=np.bool_), start_counts)
     found.counts[..., 0] = start_counts[:, :, None, None]
     given = laid_out(values), laid_out(orders), place_in_grid, found
@@ -139,7 +141,7 @@ def gauge_paths(
         pairs,
         dict(zip(SCORE_GAUGES, found.signs, strict=True)),
         dict(zip(SCORE_GAUGES, found.scalars, strict=False)),
-        dict(zip(MODELS, found.counts, strict=True)),
+        dict(zip(GAUGE_MODELS, found.counts, strict=True)),
     )
 
 
@@ -160,7 +162,7 @@ def _follow(
     A duel (entity pair) is computed again if the observed feature is in one of its two supports.
     """
     packed, changed = gauge.packed, np.zeros(len(gauge.packed.prior), dtype=np.bool_)
-    counts = np.empty((len(MODELS), len(COUNTS)), dtype=np.int32)
+    counts = np.empty((len(GAUGE_MODELS), len(SOLVE_COUNTS)), dtype=np.int32)
     for job in range(first, last):
         state, scores = copy_state(start), start_scores.copy()
         p, s = job // orders.shape[1], job % orders.shape[1]
@@ -173,8 +175,8 @@ def _follow(
                     changed[packed.owner[packed.feature_slots[h]]] = True
                 counts[:] = 0
                 _read_changed(gauge, state, scores, changed, counts)
-                for model in range(len(MODELS)):
-                    for i in range(len(COUNTS)):
+                for model in range(len(GAUGE_MODELS)):
+                    for i in range(len(SOLVE_COUNTS)):
                         found.counts[model, i, p, s, t] = counts[model, i]
             for i in range(len(scores)):
                 for duel in range(scores.shape[1]):

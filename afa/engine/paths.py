@@ -22,11 +22,11 @@ from afa.engine.run import (
     CALLS,
     CERTAIN,
     DUELS,
+    ENGINE_SCORES,
     ENTITIES,
     LARGEST,
     MOMENTS,
     RANKS,
-    SCORES,
     SIGNS,
     SOLVES,
     WalkResults,
@@ -103,7 +103,7 @@ def sign_paths(
 
     """
     found = follow(bundle, values, orders, SIGNS | SOLVES, solver=solver, start=start, threads=threads)
-    signs = {score: found.signs[:, :, :, i] for i, score in enumerate(SCORES)}
+    signs = {score: found.signs[:, :, :, i] for i, score in enumerate(ENGINE_SCORES)}
     counts: list[NDArray[np.int32]] = [kind.sum(axis=-1, dtype=np.int32) for kind in _kinds(found, np.inf)]
     solves, iterations, capped, _, ascended = counts
     return SignPaths(all_pairs(len(bundle.entities)), signs, solves, iterations, capped, ascended)
@@ -255,7 +255,7 @@ def snapshots(
     return StateSamples(pack(bundle), pairs, np.array(rounds, dtype=np.int64), **read_of)
 
 
-AS_PROBABLE = 0.005
+EQUAL_PROBABILITY = 0.005
 """Two posterior probabilities count as equal if they differ by at most this much."""
 
 
@@ -331,7 +331,7 @@ def stopping_quantities(
     posterior = np.where(inside, each, 0.0).sum(axis=2)
     places = np.sort(found.place[:, :, 0], axis=2)
     tie = places[:, :, k - 1] == places[:, :, k]
-    tie |= np.where(inside, -np.inf, each).max(axis=2) > np.where(inside, each, np.inf).min(axis=2) - AS_PROBABLE
+    tie |= np.where(inside, -np.inf, each).max(axis=2) > np.where(inside, each, np.inf).min(axis=2) - EQUAL_PROBABILITY
     return StoppingQuantities(inside, found.certified, found.probability, np.where(tie, 0.0, posterior), found.gain)
 
 

@@ -37,7 +37,7 @@ from afa.scores.gain import information
 from afa.scores.preference import gaussian_sign
 
 Start = tuple[State, FeatureMajorState, RankTable]
-STARTS: WeakKeyDictionary[Bundle, dict[Iteration, Start]] = WeakKeyDictionary()
+PATIENT_STARTS: WeakKeyDictionary[Bundle, dict[Iteration, Start]] = WeakKeyDictionary()
 """For each bundle and solver setting: the state before any observation, its copy for `sharing`, and its scores."""
 
 
@@ -340,7 +340,7 @@ class Patient(PatientState):
 
 def _start_of(bundle: Bundle, packed: Packed, iteration: Iteration) -> Start:
     """Return a copy of the mean-field state before any observation, from a cache for each bundle and solver."""
-    starts = STARTS.setdefault(bundle, {})
+    starts = PATIENT_STARTS.setdefault(bundle, {})
     if iteration not in starts:
         n = len(packed.prior)
         state, mirror, table = new_state(packed), new_mirror(packed), new_table(n)

@@ -19,7 +19,7 @@ from afa.model.bundle import Bundle
 from afa.scores.bracket import GAMMA
 
 READOUTS = ("linearity", "wald")
-KINDS = ("", "_first", "_prior_wrong")
+DUEL_GROUPS = ("", "_first", "_prior_wrong")
 """Suffixes of columns for three groups of duels (entity pairs). The suffix "" means all duels with a winner at full
 observation, `_first` means the duels that the first entity wins, and `_prior_wrong` means the duels whose sign before
 any observation is wrong.
@@ -52,7 +52,7 @@ class RulePaths(NamedTuple):
     order : (P, r) int64, features in the chosen order
     fallback : (P, r) bool, True if no candidate had a positive gain
     right : (P, r + 1, 2, 3) float32, number of duels (entity pairs) with the correct sign, for each score and each
-        group of `KINDS`; a tie counts 1/2
+        group of `DUEL_GROUPS`; a tie counts 1/2
     place : (P, r + 1, 2, N) int16, number of entities that each score ranks strictly ahead of each entity
     resolved : (P, r + 1) int32, number of duels whose sign no further observation can change
     resolved_wrong : (P, r + 1) int32, number of resolved duels whose sign differs from the sign at full observation
@@ -130,11 +130,11 @@ def follow_rule(
             found = choose(bundle, values[rows], read, n_rounds=rounds, **rule, **settings)
         here = Outcomes(truth.winner[rows], truth.place[rows], truth.prior)
         read_of = found.order, found.fallback, found.signs, found.place, found.resolved, found.certified
-        parts.append(judged(here, *read_of))
+        parts.append(compare_rounds(here, *read_of))
     return RulePaths._make(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
 
 
-def judged(
+def compare_rounds(
     truth: Outcomes,
     order: Ints,
     fallback: Bools,
@@ -147,7 +147,7 @@ def judged(
 
     The arguments after `truth` are fields of `WalkResults`, computed for the scores in `READOUTS`.
     """
-    right = np.empty((*signs.shape[:3], len(KINDS)), dtype=np.float32)
+    right = np.empty((*signs.shape[:3], len(DUEL_GROUPS)), dtype=np.float32)
     resolved_wrong = np.empty(certified.shape, dtype=np.int32)
     for p, winner in enumerate(truth.winner):
         right[p], _ = _right(signs[p], winner, truth.prior)
@@ -156,7 +156,7 @@ def judged(
 
 
 def right_by_kind(signs: Codes, winners: Codes, prior: Codes) -> dict[str, NDArray[Any]]:
-    """Return the number of duels with the correct sign and the number of duels, for each of three groups (`KINDS`).
+    """Return the number of duels with the correct sign and the number of duels, for each of the `DUEL_GROUPS`.
 
     A duel is an entity pair. A tie counts as 1/2 of a correct sign. The result maps column names to flat arrays, with
     one entry for each patient, order and number t of observations.
@@ -168,15 +168,18 @@ def right_by_kind(signs: Codes, winners: Codes, prior: Codes) -> dict[str, NDArr
     prior : (P, S, Q) int8, signs before any observation
 
     """
-    right, duels = np.empty((*signs.shape[:3], len(KINDS))), np.empty((*signs.shape[:3], len(KINDS)), dtype=np.int32)
+    right, duels = (
+        np.empty((*signs.shape[:3], len(DUEL_GROUPS))),
+        np.empty((*signs.shape[:3], len(DUEL_GROUPS)), dtype=np.int32),
+    )
     for at in np.ndindex(*signs.shape[:2]):
         right[at], duels[at] = _right(signs[at], winners[at[0]], prior[at])
     counts = {"right": right, "duels": duels}
-    return {f"{name}{kind}": counts[name][..., i].ravel() for i, kind in enumerate(KINDS) for name in counts}
+    return {f"{name}{kind}": counts[name][..., i].ravel() for i, kind in enumerate(DUEL_GROUPS) for name in counts}
 
 
 def _right(signs: Codes, winner: Codes, prior: Codes) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the number of duels with the correct sign and the number of duels, for each of three groups (`KINDS`).
+    """Return the number of duels with the correct sign and the number of duels, for each of the `DUEL_GROUPS`.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ from afa.engine.sweeps import Iteration
 from afa.model.arrays import Bools, Codes, Floats, Ints
 from afa.scores.bracket import GAMMA
 
-SCORES = ("linearity", "wald", "two_elbo", "stack_a", "kl", "kl_reversed", "kl_nonzero")
+ENGINE_SCORES = ("linearity", "wald", "two_elbo", "stack_a", "kl", "kl_reversed", "kl_nonzero")
 STACK_A, KL, KL_REVERSED, KL_NONZERO = 3, 4, 5, 6
 
 SIGNS, RANKS, SOLVES, CERTAIN, CHOICE, BOUNDARY, LARGEST, ENTITIES, MOMENTS, DUELS, CALLS = (1 << i for i in range(11))

@@ -195,7 +195,7 @@ class FeatureMajorModel(NamedTuple):
     value: Floats
 
 
-SHARED: WeakKeyDictionary[Bundle, FeatureMajorModel] = WeakKeyDictionary()
+SHARED_MODELS: WeakKeyDictionary[Bundle, FeatureMajorModel] = WeakKeyDictionary()
 
 
 def sharing_of(bundle: Bundle) -> FeatureMajorModel:
@@ -204,9 +204,9 @@ def sharing_of(bundle: Bundle) -> FeatureMajorModel:
     The arrays take 8 bytes for each slot (entity, feature), 12 bytes for each coupling, and at most 12 bytes for each
     link (pair of coupled features).
     """
-    sharing = SHARED.get(bundle)
+    sharing = SHARED_MODELS.get(bundle)
     if sharing is None:
-        sharing = SHARED[bundle] = _sharing(bundle, pack(bundle, overlaps=False))
+        sharing = SHARED_MODELS[bundle] = _sharing(bundle, pack(bundle, overlaps=False))
     return sharing
 
 
@@ -231,7 +231,7 @@ def _sharing(bundle: Bundle, packed: Packed) -> FeatureMajorModel:
     )
 
 
-BLOCK = 16
+MODELS_PER_BLOCK = 16
 
 
 @kernel(entrance=True)
@@ -268,9 +268,9 @@ def model_distances(packed: Packed, sharing: FeatureMajorModel, values: Floats, 
     for u in range(n):
         for v in range(u + 1, n):
             apart[u, v] = max(size[u] + size[v] + apart[u, v], 0.0)
-    for begin in range(0, n, BLOCK):  # in blocks, because each entry of a column is in another memory page
+    for begin in range(0, n, MODELS_PER_BLOCK):  # in blocks, because each entry of a column is in another memory page
         for v in range(begin + 1, n):
-            for u in range(begin, min(begin + BLOCK, v)):
+            for u in range(begin, min(begin + MODELS_PER_BLOCK, v)):
                 apart[v, u] = apart[u, v]
     return apart
 
@@ -319,7 +319,7 @@ def _common(one: float, other: float) -> float:
     return (abs(one) + abs(other)) - abs(one - other)
 
 
-KEPT = 4
+CACHE_FACTOR = 4
 """The cache of gains is emptied before the number of cached duels exceeds this multiple of the number of requested
 duels.
 """
@@ -376,7 +376,7 @@ class GainCache:
 
     def _add(self, duels: Ints, rows: Ints) -> Ints:
         """Add the given duels that are not yet in the cache. Return the rows of all given duels."""
-        if len(self._duels) + int((rows < 0).sum()) > KEPT * len(duels):
+        if len(self._duels) + int((rows < 0).sum()) > CACHE_FACTOR * len(duels):
             self._after_row[self._duels] = 0
             self._forget()
             rows = np.full(len(duels), -1)

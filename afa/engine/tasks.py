@@ -24,9 +24,9 @@ from afa.model.bundle import Bundle
 from afa.model.bundle.rates import bundle_models, exclusive_of, with_groups
 from afa.model.closure import STRENGTH, Closure, closed_bundle
 
-METHODS = ("wald", "two_elbo", "stack_a")
+TASK_SCORES = ("wald", "two_elbo", "stack_a")
 TASK_BRACKETS = BRACKETS[:3]
-READ = ENTITIES | DUELS | CALLS
+TASK_RESULTS = ENTITIES | DUELS | CALLS
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def follow_orders(task: ClassTask, values: Codes, orders: Ints, *, threads: int 
     orders : (P, R, M) int64, each a permutation of the features
 
     """
-    found = follow(task.bundle, values, orders, READ, only_changes=True, solver=task.solver, threads=threads)
+    found = follow(task.bundle, values, orders, TASK_RESULTS, only_changes=True, solver=task.solver, threads=threads)
     return _steps(task, found)
 
 
@@ -151,7 +151,7 @@ def follow_gain(
     found = choose(
         task.bundle,
         values,
-        READ,
+        TASK_RESULTS,
         allocation="greedy",
         gain=gain,
         target=target,

@@ -42,8 +42,8 @@ from afa.scores.belief import Background, ScoreTable
 _log = logging.getLogger("afa")
 N, M = 3, 4
 ITERATION = Iteration(0.5, 1e-4, 200, False)
-VALUES: Codes = np.array([[1, 0, -1, 1], [0, 1, 1, -1]], dtype=np.int8)
-ORDERS: Ints = np.array([[0, 1, 2, 3], [3, 2, 1, 0]], dtype=np.int64)
+SMALL_VALUES: Codes = np.array([[1, 0, -1, 1], [0, 1, 1, -1]], dtype=np.int8)
+SMALL_ORDERS: Ints = np.array([[0, 1, 2, 3], [3, 2, 1, 0]], dtype=np.int64)
 
 
 @cache
@@ -66,29 +66,31 @@ def _states() -> None:
 
 
 def _walk() -> None:
-    follow(small_bundle(), VALUES, ORDERS, SIGNS)
+    follow(small_bundle(), SMALL_VALUES, SMALL_ORDERS, SIGNS)
     for gain, target in GAIN_KINDS:
-        follow_gain(task_of(small_bundle(), "u"), VALUES, gain=gain, target=target)
+        follow_gain(task_of(small_bundle(), "u"), SMALL_VALUES, gain=gain, target=target)
 
 
 def _gauges() -> None:
-    gauge_paths(small_bundle(), VALUES, ORDERS[:, None], [0, M])
+    gauge_paths(small_bundle(), SMALL_VALUES, SMALL_ORDERS[:, None], [0, M])
 
 
 def _brackets() -> None:
-    winners = np.ones((len(VALUES), N), dtype=np.int8)
-    shared_order_calls(small_bundle(), VALUES, ORDERS[:, None], winners)
-    own_order_calls(small_bundle(), VALUES, np.tile(ORDERS[0], (N, 1)), winners)
+    winners = np.ones((len(SMALL_VALUES), N), dtype=np.int8)
+    shared_order_calls(small_bundle(), SMALL_VALUES, SMALL_ORDERS[:, None], winners)
+    own_order_calls(small_bundle(), SMALL_VALUES, np.tile(SMALL_ORDERS[0], (N, 1)), winners)
 
 
 def _tasks() -> None:
     for coupling in COUPLINGS:
-        elbo_differences(small_bundle(), "u", np.zeros(VALUES.shape, dtype=np.bool_), VALUES, coupling=coupling)
-    right, k = np.ones((len(VALUES), N), dtype=np.bool_), np.ones(len(VALUES), dtype=np.int64)
-    place = np.zeros((len(VALUES), 2, N), dtype=np.int16)
+        elbo_differences(
+            small_bundle(), "u", np.zeros(SMALL_VALUES.shape, dtype=np.bool_), SMALL_VALUES, coupling=coupling
+        )
+    right, k = np.ones((len(SMALL_VALUES), N), dtype=np.bool_), np.ones(len(SMALL_VALUES), dtype=np.int64)
+    place = np.zeros((len(SMALL_VALUES), 2, N), dtype=np.int16)
     precision_at_k(place, k, right, right, k)
     precision_at_k(place, k, right, among=right)
-    frontier_paths(ScoreTable.of_bundle(small_bundle()), Background.uniform(small_bundle()), VALUES, 2)
+    frontier_paths(ScoreTable.of_bundle(small_bundle()), Background.uniform(small_bundle()), SMALL_VALUES, 2)
 
 
 def _exactly() -> None:
@@ -109,7 +111,7 @@ def _planners() -> None:
         patient.gain_of([1], np.arange(N))
 
 
-PARTS: tuple[Callable[[], None], ...] = (_walk, _planners, _gauges, _exactly, _tasks)
+WARM_UP_STEPS: tuple[Callable[[], None], ...] = (_walk, _planners, _gauges, _exactly, _tasks)
 
 
 def compile_all(processes: int | None = None) -> None:
@@ -122,10 +124,12 @@ def compile_all(processes: int | None = None) -> None:
     _states()  # first, because all parts use these kernels
     workers = processes or len(os.sched_getaffinity(0))
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_say_nothing) as pool:
-        begun = {pool.submit(part): part for part in PARTS}
+        begun = {pool.submit(part): part for part in WARM_UP_STEPS}
         for n, done in enumerate(as_completed(begun), start=1):
             done.result()
-            _log.warning("afa: compiled kernels of %s, %d of %d", begun[done].__name__.strip("_"), n, len(PARTS) + 1)
+            _log.warning(
+                "afa: compiled kernels of %s, %d of %d", begun[done].__name__.strip("_"), n, len(WARM_UP_STEPS) + 1
+            )
     _brackets()  # last, because it uses the kernels of `_walk`
     write_list(PLANNER_KERNELS, ALL_KERNELS)
 

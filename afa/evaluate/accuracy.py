@@ -22,7 +22,7 @@ from afa.model.arrays import Bools, Codes, Floats, Ints
 Part = tuple[Floats, Floats]
 UNIT = 10_000_000
 """Shares are summed as multiples of 1 / UNIT, so that their weighted sums are exact in any order."""
-DIGITS = 9
+TIE_DECIMALS = 9
 """Scores in nats count as equal if they agree to this number of decimals. Smaller differences come from the order of
 sums.
 """
@@ -309,7 +309,7 @@ def positives_by_prevalence(labels: Floats, places: Ints) -> Floats:
     return positives
 
 
-def settled(scores: Floats) -> Floats:
+def rounded_scores(scores: Floats) -> Floats:
     """Return rounded scores, so that equal sums computed in different orders become equal.
 
     Parameters
@@ -317,7 +317,7 @@ def settled(scores: Floats) -> Floats:
     scores : float64 array of any shape, nats
 
     """
-    return np.round(scores, DIGITS) + 0.0
+    return np.round(scores, TIE_DECIMALS) + 0.0
 
 
 def areas_of(scores: Floats, positive: Bools, weights: Floats) -> Floats:
@@ -334,15 +334,16 @@ def areas_of(scores: Floats, positive: Bools, weights: Floats) -> Floats:
 
     """
     weights = np.asfortranarray(weights)
-    return np.stack([ranking(column, positive, weights)[0] for column in settled(scores).T], axis=1)
+    return np.stack([ranking_metrics(column, positive, weights)[0] for column in rounded_scores(scores).T], axis=1)
 
 
-def ranking(scores: Floats, positive: Bools, weights: Floats) -> tuple[Floats, Floats]:
+def ranking_metrics(scores: Floats, positive: Bools, weights: Floats) -> tuple[Floats, Floats]:
     """Return the area under the ROC curve and the average precision of each resample, (R,) each.
 
     In the area under the ROC curve, a pair of tied scores counts one half. The average precision is the sum, over all
     thresholds, of the precision times the increase in recall. Tied scores share one threshold: if all scores are equal,
-    the average precision is the prevalence. `ranking` is fast if the weights of a patient are contiguous in memory.
+    the average precision is the prevalence. `ranking_metrics` is fast if the weights of a patient are contiguous in
+    memory.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ OPEN, PASSED = 2, 3
 """Codes of a row in addition to -1, 0 and 1. `OPEN`: the feature has not been selected. `PASSED`: it was selected, but
 has no value.
 """
-AnyPlanner = TypeVar("AnyPlanner", BinaryPlanner, TopKPlanner)
+TopKOrBinaryPlanner = TypeVar("TopKOrBinaryPlanner", BinaryPlanner, TopKPlanner)
 _KEPT_OUT = {
     "start": "answers depend on the order of observations, which a mask does not tell",
     "layer0": "the classes are the entities of the bundle",
@@ -52,7 +52,7 @@ _KEPT_OUT = {
 }
 
 
-class PlannerMethod(ABC, Generic[AnyPlanner]):
+class PlannerMethod(ABC, Generic[TopKOrBinaryPlanner]):
     """Define the base class of `BinaryMethod` and `TopKMethod`.
 
     Options whose results depend on the order of observations are rejected, because a mask does not contain this order.
@@ -108,11 +108,11 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         """Return the names of the classes in the order of the probabilities from `predict`."""
 
     @abstractmethod
-    def _planner(self) -> AnyPlanner:
+    def _planner(self) -> TopKOrBinaryPlanner:
         """Return a planner without observations."""
 
     @abstractmethod
-    def _probabilities(self, planner: AnyPlanner) -> Floats:
+    def _probabilities(self, planner: TopKOrBinaryPlanner) -> Floats:
         """Return the class probabilities, (n_classes,), which sum to 1."""
 
     def act(
@@ -214,8 +214,8 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
     def set_seed(self, seed: int | None) -> None:
         """Set the seed of the rule `random`. None means 0."""
         self._seed = seed or 0
-        self._empty: AnyPlanner = self._planner()
-        self._held: OrderedDict[bytes, AnyPlanner] = OrderedDict()
+        self._empty: TopKOrBinaryPlanner = self._planner()
+        self._held: OrderedDict[bytes, TopKOrBinaryPlanner] = OrderedDict()
 
     def _rows(
         self, masked_features: Any, feature_mask: Any, selection_mask: Any, feature_shape: Sequence[int] | None
@@ -264,7 +264,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         code = np.where(values > self._table.high, 1.0, np.where(values < self._table.low, -1.0, 0.0))
         return np.where(cut & ~np.isnan(values), code, values)
 
-    def _planner_of(self, row: Codes) -> AnyPlanner:
+    def _planner_of(self, row: Codes) -> TopKOrBinaryPlanner:
         """Return the cached planner that has observed a row's values. The caller must not change this planner.
 
         If no cached planner has observed exactly the row's values, a planner is copied, and the copy observes the row's
@@ -287,7 +287,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         self._held.move_to_end(key)
         return self._held[key]
 
-    def _nearest(self, row: Codes) -> tuple[Codes, AnyPlanner]:
+    def _nearest(self, row: Codes) -> tuple[Codes, TopKOrBinaryPlanner]:
         """Return two results: the cached row that agrees with `row` and has the most observations, and its planner."""
         held = np.frombuffer(b"".join(self._held), dtype=np.int8).reshape(len(self._held), len(row))
         fits = np.flatnonzero(((held == OPEN) | (held == row)).all(axis=1))
@@ -304,7 +304,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         column = self.features.index(feature)
         return 1 + next(i for i, columns in enumerate(self._selections) if column in columns)
 
-    def _enough(self, planner: AnyPlanner) -> bool:
+    def _enough(self, planner: TopKOrBinaryPlanner) -> bool:
         risk = self._cost_param
         return planner.certain() or (risk is not None and 1 - self._probabilities(planner).max() <= risk)
 

@@ -1,8 +1,8 @@
 """Train classifiers on labelled patients; like the planner, the classifiers predict from any set of observed features.
 
-Logistic regression and boosting are trained on `COPIES` copies of each labelled patient; each copy hides a random
-subset of features. Naive Bayes needs no copies, because it ignores hidden features. The two classes have equal weight
-in training, as in a model without a prior.
+Logistic regression and boosting are trained on `COPIES_PER_PATIENT` copies of each labelled patient; each copy hides a
+random subset of features. Naive Bayes needs no copies, because it ignores hidden features. The two classes have equal
+weight in training, as in a model without a prior.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from afa.engine.run import MISSING
 from afa.model.arrays import Bools, Codes, Floats, Ints
 
 Method = Literal["logistic", "boosting", "naive_bayes"]
-METHODS: tuple[Method, ...] = ("logistic", "boosting", "naive_bayes")
-COPIES = 8
+CLASSIFIERS: tuple[Method, ...] = ("logistic", "boosting", "naive_bayes")
+COPIES_PER_PATIENT = 8
 """Number of copies of a labelled patient. The shares of features shown in the copies are evenly spaced on a logarithmic
 scale, from one feature to all, because early states differ as much from each other as late ones."""
 PENALTY = 1.0
 """C of the logistic regression; the copies of a patient together have the weight of one patient."""
-BOOSTING = {"max_iter": 30, "learning_rate": 0.2, "max_leaf_nodes": 4, "min_samples_leaf": COPIES}
+BOOSTING = {"max_iter": 30, "learning_rate": 0.2, "max_leaf_nodes": 4, "min_samples_leaf": COPIES_PER_PATIENT}
 """Settings of boosting. A leaf has at least as many rows as one patient; scikit-learn's twenty are too many for few
 patients."""
 SCREENED = 64
@@ -35,11 +35,11 @@ class in the training data.
 """
 SMOOTHING = 3.0
 """Pseudo-count added to each class."""
-DIGITS = 9
+GAIN_DECIMALS = 9
 """Decimals of a gain, in nats, in the choice of boosting's features; ties go to the first feature in the bundle."""
 LEAST_GAIN = 1e-12
 """Gains below this many nats are set to 0, as in the planner."""
-TIE = 1e-9
+GAIN_TIE = 1e-9
 """Gains within this relative difference are ties, which go to the first feature by name."""
 
 
@@ -87,8 +87,8 @@ def _inputs(method: Method, values: Codes, observed: Bools) -> Floats:
 
 
 def shown_shares(n_features: int) -> Floats:
-    """Return the probability with which each training copy shows a feature, (COPIES,); the last probability is 1."""
-    return np.geomspace(1 / n_features, 1.0, COPIES)
+    """Return the probability that a training copy shows a feature, (COPIES_PER_PATIENT,); the last probability is 1."""
+    return np.geomspace(1 / n_features, 1.0, COPIES_PER_PATIENT)
 
 
 def train(method: Method, values: Codes, positive: Bools, generator: np.random.Generator) -> Classifier:
@@ -111,20 +111,24 @@ def train(method: Method, values: Codes, positive: Bools, generator: np.random.G
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
 
     shares = shown_shares(values.shape[1])
-    shown = (generator.random((COPIES, *values.shape)) < shares[:, None, None]) & np.isin(values, (-1, 0, 1))
+    shown = (generator.random((COPIES_PER_PATIENT, *values.shape)) < shares[:, None, None]) & np.isin(
+        values, (-1, 0, 1)
+    )
     shown = shown.reshape(-1, values.shape[1])
     columns = _looked_at(method, values, positive)
     if not columns.size:
         return Classifier(method, columns, None)
-    rows = _inputs(method, np.tile(values[:, columns], (COPIES, 1)), shown[:, columns])
-    answers = np.tile(positive, COPIES)
+    rows = _inputs(method, np.tile(values[:, columns], (COPIES_PER_PATIENT, 1)), shown[:, columns])
+    answers = np.tile(positive, COPIES_PER_PATIENT)
     if method == "boosting":
         model: Any = HistGradientBoostingClassifier(
             **BOOSTING, early_stopping=False, class_weight="balanced", categorical_features=None, random_state=0
         )
         return Classifier(method, columns, model.fit(rows, answers))
     model = LogisticRegression(C=PENALTY, class_weight="balanced", max_iter=1000)
-    return Classifier(method, columns, model.fit(rows, answers, sample_weight=np.full(len(rows), 1 / COPIES)))
+    return Classifier(
+        method, columns, model.fit(rows, answers, sample_weight=np.full(len(rows), 1 / COPIES_PER_PATIENT))
+    )
 
 
 def _looked_at(method: Method, values: Codes, positive: Bools) -> NDArray[np.intp]:
@@ -135,8 +139,8 @@ def _looked_at(method: Method, values: Codes, positive: Bools) -> NDArray[np.int
     varied: NDArray[np.intp] = np.flatnonzero((values != values[0]).any(axis=0))
     if method != "boosting" or len(varied) <= SCREENED:
         return varied
-    gain = information(np.full((1, 2), 0.5), conditionals(values[:, varied], positive))[0]
-    return np.sort(varied[np.argsort(-gain.round(DIGITS), kind="stable")[:SCREENED]])
+    gain = mutual_information(np.full((1, 2), 0.5), conditionals(values[:, varied], positive))[0]
+    return np.sort(varied[np.argsort(-gain.round(GAIN_DECIMALS), kind="stable")[:SCREENED]])
 
 
 def conditionals(values: Codes, positive: Bools) -> Floats:
@@ -159,7 +163,7 @@ def conditionals(values: Codes, positive: Bools) -> Floats:
     return smoothed
 
 
-def information(posterior: Floats, chances: Floats) -> Floats:
+def mutual_information(posterior: Floats, chances: Floats) -> Floats:
     """Return the mutual information between the class and each feature for each patient, (P, F) nats.
 
     Parameters
@@ -211,7 +215,7 @@ class Trained:
             evidence = self._evidence(values, observed)
             found[:, ends == step] = evidence[:, None]
             distinct, of_patient = np.unique(evidence, axis=0, return_inverse=True)  # early patients are alike
-            gain = information(np.exp(log_softmax(distinct, axis=1)), self.chances)[of_patient]
+            gain = mutual_information(np.exp(log_softmax(distinct, axis=1)), self.chances)[of_patient]
             chosen = most_informative(np.where(observed | ~measured, -1.0, gain), self.features)
             observed[rows, chosen] = measured[rows, chosen]
         found[:, ends == values.shape[1]] = self._evidence(values, measured)[:, None]
@@ -235,7 +239,7 @@ def most_informative(gain: Floats, features: Sequence[str]) -> NDArray[np.intp]:
     """
     by_name = np.argsort(np.array(features))
     best = gain.max(axis=1, keepdims=True)
-    chosen: NDArray[np.intp] = by_name[(gain[:, by_name] >= best - TIE * np.abs(best)).argmax(axis=1)]
+    chosen: NDArray[np.intp] = by_name[(gain[:, by_name] >= best - GAIN_TIE * np.abs(best)).argmax(axis=1)]
     return chosen
 
 

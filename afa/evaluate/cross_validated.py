@@ -11,21 +11,21 @@ import numpy as np
 import pandas as pd
 
 from afa.evaluate.accuracy import Resampled
-from afa.evaluate.entrants import FieldTask, labels_for, main, questions_of, whole
+from afa.evaluate.entrants import FieldTask, labels_for, main_metric, questions_of, whole
 from afa.evaluate.resampling import with_interval
 from afa.evaluate.update import update_of, updated_bundle
 from afa.model.arrays import Codes, Floats, Ints
 from afa.model.bundle import Bundle
 from afa.model.orders import generator_of
 
-FOLDS = 10
+N_FOLDS = 10
 """Number of folds; each fold is scored by the bundle that the other folds updated."""
-ROUNDS = (1, 2, 3, 5, 8, 12, 20)
+EVALUATED_ROUNDS = (1, 2, 3, 5, 8, 12, 20)
 """Numbers of observed features to evaluate, in addition to all features."""
-LEAST = 2
+LEAST_PER_ANSWER = 2
 """Smallest number of patients of each answer for which a question is evaluated."""
 COLUMNS = ["question", "t", "metric", "alone", "updated", "brought", "low", "high", "patients"]
-WORDS = {"auroc": "AUROC", "first_place": "first place"}
+METRIC_TITLES = {"auroc": "AUROC", "first_place": "first place"}
 
 
 def update_brings(
@@ -44,7 +44,7 @@ def update_brings(
     `metric` is `auroc`, or `first_place` for the question `which`. The column `alone` contains the metric of the
     original bundle, and `updated` contains the metric of the updated bundle. The column `brought` is `updated` minus
     `alone`; `low` and `high` are the ends of its bootstrap interval over patients. A question is skipped if any of its
-    answers applies to fewer than `LEAST` patients.
+    answers applies to fewer than `LEAST_PER_ANSWER` patients.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def update_brings(
         _brought(bundle, values, task, resamples, confidence)
         for task in questions_of(bundle.entities, labels, bundle.holds)
         if (task.main if entity is None else task.entity == entity)
-        and np.bincount(task.answers[task.answers >= 0]).min(initial=len(labels)) >= LEAST
+        and np.bincount(task.answers[task.answers >= 0]).min(initial=len(labels)) >= LEAST_PER_ANSWER
     ]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=COLUMNS)
 
@@ -73,7 +73,7 @@ def _brought(bundle: Bundle, values: Codes, task: FieldTask, resamples: int, con
     """Return the table of `update_brings` for a single question."""
     asked = task.answers >= 0
     values, answers, most = values[asked], task.answers[asked], values.shape[1]
-    rounds = [*(t for t in ROUNDS if t < most), most]
+    rounds = [*(t for t in EVALUATED_ROUNDS if t < most), most]
     alone = whole(bundle, task).planned(values, rounds)
     updated, fold = np.empty_like(alone), folds_of(task.name, answers)
     for part in range(fold.max() + 1):
@@ -81,7 +81,7 @@ def _brought(bundle: Bundle, values: Codes, task: FieldTask, resamples: int, con
         made = update_of(bundle, values[others], labels_for(bundle, task, answers[others]))
         updated[own] = whole(updated_bundle(bundle, made), task).planned(values[own], rounds)
     among = Resampled.of(range(len(values)), resamples=resamples, confidence=confidence, purpose="update_brings")
-    each = [main(task, answers, evidence, among.every) for evidence in (alone, updated)]
+    each = [main_metric(task, answers, evidence, among.every) for evidence in (alone, updated)]
     table = with_interval(each[1] - each[0], confidence=confidence).rename(columns={"value": "brought"})
     said = table.assign(question=task.name, t=rounds, metric=task.metrics[0], patients=len(values))
     return said.assign(alone=each[0][0], updated=each[1][0])[COLUMNS]
@@ -100,7 +100,7 @@ def folds_of(name: str, answers: Ints) -> Ints:
     mixed = generator_of("cross-validation", name).permutation(len(answers))
     ordered = mixed[np.argsort(answers[mixed], kind="stable")]
     fold = np.empty(len(answers), dtype=np.int64)
-    fold[ordered] = np.arange(len(answers)) % min(FOLDS, len(answers))
+    fold[ordered] = np.arange(len(answers)) % min(N_FOLDS, len(answers))
     return fold
 
 
@@ -121,7 +121,7 @@ def brought_text(table: pd.DataFrame, bundle: Bundle, most: Sequence[int] = (1, 
         {
             "question": shown["question"].map(bundle.shown),
             "features": shown["t"],
-            "metric": shown["metric"].map(WORDS),
+            "metric": shown["metric"].map(METRIC_TITLES),
             "bundle": shown["alone"].map("{:.2f}".format),
             "updated": shown["updated"].map("{:.2f}".format),
             "brought": [f"{r.brought:+.2f} [{r.low:+.2f}, {r.high:+.2f}]" for r in shown.itertuples()],

@@ -24,7 +24,7 @@ from afa.engine.layout import Models
 from afa.engine.run import ENTITIES, MISSING
 from afa.engine.tasks import classes_of
 from afa.errors import CohortError
-from afa.evaluate.accuracy import accuracies, areas_of, auroc, ranking
+from afa.evaluate.accuracy import accuracies, areas_of, auroc, ranking_metrics
 from afa.evaluate.field import build_field_bundle
 from afa.evaluate.simulate.walks import measured_first
 from afa.model.arrays import Bools, Codes, Floats, Ints
@@ -190,7 +190,7 @@ def statistics(task: FieldTask, answers: Ints, evidence: Floats, weights: Floats
         found: tuple[Floats, ...]
         if task.entity is not None:
             score, positive = evidence[:, t, 0] - evidence[:, t, 1], answers == 0
-            area, precision = ranking(score.round(9), positive, weights)
+            area, precision = ranking_metrics(score.round(9), positive, weights)
             found = (area, accuracies(score.round(9), positive, weights)[1], precision)
         else:
             rounded = evidence[:, t].round(9)
@@ -205,7 +205,7 @@ def statistics(task: FieldTask, answers: Ints, evidence: Floats, weights: Floats
     return {metric: np.stack(found, axis=1) for metric, found in columns.items()}
 
 
-def main(task: FieldTask, answers: Ints, evidence: Floats, weights: Floats) -> Floats:
+def main_metric(task: FieldTask, answers: Ints, evidence: Floats, weights: Floats) -> Floats:
     """Return only the first metric of a question for each resample and t, (R, T).
 
     Parameters
@@ -249,7 +249,7 @@ def facts(entrant: Entrant, followed: int) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-RULES = ("information", "boundary", "greedy", "priority_all")
+IDENTIFICATION_RULES = ("information", "boundary", "greedy", "priority_all")
 """Rules that find the hypothesis that holds; the first is the planner's. With two hypotheses all choose the same."""
 
 
@@ -259,7 +259,9 @@ class HypothesisModel:
 
     models: Bundle | Models
 
-    def planned(self, values: Codes, rounds: Sequence[int], *, rule: str = RULES[0], fixed: bool = False) -> Floats:
+    def planned(
+        self, values: Codes, rounds: Sequence[int], *, rule: str = IDENTIFICATION_RULES[0], fixed: bool = False
+    ) -> Floats:
         """Return the log-evidence of the hypotheses after each number of features in `rounds`, (P, T, C) nats.
 
         The rule chooses the order of features for each patient.
@@ -291,7 +293,9 @@ class HypothesisModel:
             elbo = np.concatenate([elbo, last[:, 1:]], axis=1)
         return self._evidence(elbo, rounds)
 
-    def orders(self, values: Codes, rule: str = RULES[0], *, fixed: bool = False, most: int | None = None) -> Ints:
+    def orders(
+        self, values: Codes, rule: str = IDENTIFICATION_RULES[0], *, fixed: bool = False, most: int | None = None
+    ) -> Ints:
         """Return the order in which a rule chooses each patient's features, (P, M), or (P, most) if `most` is given.
 
         In each order, entries after the last measured feature are -1.
@@ -346,7 +350,9 @@ class Discounted(HypothesisModel):
     asked: HypothesisModel
     repeats: tuple[tuple[Ints, Repeats], ...]
 
-    def planned(self, values: Codes, rounds: Sequence[int], *, rule: str = RULES[0], fixed: bool = False) -> Floats:
+    def planned(
+        self, values: Codes, rounds: Sequence[int], *, rule: str = IDENTIFICATION_RULES[0], fixed: bool = False
+    ) -> Floats:
         """Let `asked` choose features, and return the shrunk log-odds after each number in `rounds`, (P, T, C)."""
         orders = self.asked.orders(values, rule, fixed=fixed, most=max(t for t in (0, *rounds) if t < values.shape[1]))
         return self.along(values, completed(orders, values.shape[1]), rounds)
@@ -387,8 +393,8 @@ def completed(orders: Ints, n_features: int) -> Ints:
 
 HEADLINE = "how often"
 """Name of the whole bundle, the variant that is compared with the null and the classifiers."""
-UNCOUPLED, EFFECTIVE = f"{HEADLINE}, without couplings", f"{HEADLINE}, tau: effective"
-WITH_PROBABILITIES = (HEADLINE, UNCOUPLED, EFFECTIVE)
+UNCOUPLED, EFFECTIVE_TAU = f"{HEADLINE}, without couplings", f"{HEADLINE}, tau: effective"
+WITH_PROBABILITIES = (HEADLINE, UNCOUPLED, EFFECTIVE_TAU)
 """Variants with probabilities: the whole bundle, the bundle without couplings (naive Bayes), and the bundle with shrunk
 log-odds. The last two use the same order of features.
 """
@@ -412,7 +418,7 @@ def variants(entrant: Entrant, task: FieldTask) -> dict[str, tuple[HypothesisMod
     if complete.sum() < 0.95 * asked.sum() and np.unique(task.answers[complete]).size > 1:
         found[f"{HEADLINE}, of complete patients"] = (own, complete, values)
     found[UNCOUPLED] = (uncoupled(own), asked, values)
-    found[EFFECTIVE] = (discounted(bundle, own, entity), asked, values)
+    found[EFFECTIVE_TAU] = (discounted(bundle, own, entity), asked, values)
     found[f"{HEADLINE}, plain couplings"] = (plainly_coupled(own), asked, values)
     if entity is not None:
         found["directions"] = (with_and_without(entrant.directions, entity, "differential"), asked, values)

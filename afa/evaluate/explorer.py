@@ -23,9 +23,17 @@ from afa.cohort.cohort import Cohort
 from afa.engine.follow import choose, follow
 from afa.engine.layout import pack
 from afa.engine.ranks import name_places
-from afa.engine.run import CERTAIN, CHOICE, MISSING, MOMENTS, RANKS, SCORES
+from afa.engine.run import CERTAIN, CHOICE, ENGINE_SCORES, MISSING, MOMENTS, RANKS
 from afa.errors import ConfigError, Fault
-from afa.evaluate.simulate.walks import SimulationSetting, Strategy, planned, planner_of, ranked, rounds_until, steps
+from afa.evaluate.simulate.walks import (
+    SimulationSetting,
+    Strategy,
+    planned,
+    planner_of,
+    rounds_until,
+    scores_and_ranks,
+    steps,
+)
 from afa.io.files import write_text
 from afa.io.yamlfile import read_mapping
 from afa.model.arrays import Bools, Codes, Floats, Ints
@@ -35,20 +43,20 @@ from afa.planner.options import BACKGROUND, FRONTIER, INFORMATION
 from afa.planner.why import outcomes
 from afa.scores.belief import Background
 
-EVERY = "every"
+EVERY_ROUND = "every"
 SHOWN_FIRST = (("priority_clusters", "cmi"), ("priority_all", "cmi"))
 """Pairs of a rule and a gain. The page first shows the first of these pairs that the table has, else the first run of
 the table.
 """
-RANKED = SCORES[:3]
+RANKING_SCORES = ENGINE_SCORES[:3]
 """Scores whose rankings are shown for every run; a run with a background also has `background`."""
-OURS = Strategy(FRONTIER, "", BACKGROUND)
+FRONTIER_STRATEGY = Strategy(FRONTIER, "", BACKGROUND)
 """The planner with a background. The page shows it next to the rules of the grid."""
 
 Run = tuple[Strategy, int]
 """A way to choose features, and the seed of random orders."""
-READ = RANKS | CERTAIN | CHOICE | MOMENTS
-DIGITS = 3
+EXPLORER_RESULTS = RANKS | CERTAIN | CHOICE | MOMENTS
+SHOWN_DECIMALS = 3
 EXPLAINED = 20
 """Number of first choices for which the page gives reasons, in the run that it shows first."""
 
@@ -111,10 +119,10 @@ def explore(
 ) -> Explored:
     """Return the data of the explorer page for at most `most` patients.
 
-    The page shows each rule of the table `choices` and the strategy `OURS`. The patients are evenly spaced in the order
-    of the cohort. Of the table `choices`, only one schedule is used: `every` if the table contains it, else the table's
-    first schedule. For each patient, the background of `OURS` is estimated from the values of all other patients,
-    without labels.
+    The page shows each rule of the table `choices` and the strategy `FRONTIER_STRATEGY`. The patients are evenly spaced
+    in the order of the cohort. Of the table `choices`, only one schedule is used: `every` if the table contains it,
+    else the table's first schedule. For each patient, the background of `FRONTIER_STRATEGY` is estimated from the
+    values of all other patients, without labels.
 
     Parameters
     ----------
@@ -127,10 +135,10 @@ def explore(
 
     """
     _check(len(choices) > 0, "table choices", "no row", "the choices of one rule or more", "run the allocation stage")
-    schedule = EVERY if (choices["schedule"] == EVERY).any() else str(choices["schedule"].iloc[0])
+    schedule = EVERY_ROUND if (choices["schedule"] == EVERY_ROUND).any() else str(choices["schedule"].iloc[0])
     table = choices[choices["schedule"] == schedule]
     parts = {
-        (Strategy(str(rule), str(gain), RANKED[0]), int(part["seed"].iloc[0])): part
+        (Strategy(str(rule), str(gain), RANKING_SCORES[0]), int(part["seed"].iloc[0])): part
         for (rule, gain, _), part in table.groupby(["allocation", "gain", "seed"], sort=False)
     }
     runs, rows = list(parts), evenly(len(cohort.patients), most)
@@ -156,9 +164,14 @@ def explore(
     believing: list[TopKPlanner] = []
     if len(cohort.patients) > 1 and bundle.ternary:
         others = replace(setting, background=partial(_others, bundle, cohort))
-        believing = [planner_of(bundle, OURS, others, patient=name) for name in names]
-        walked[OURS, 0] = by_planners(believing, values, RANKED, OURS)
-    named = {"schedule": schedule, "shown": shown, "scores": list(RANKED), "background": words_of(believing)}
+        believing = [planner_of(bundle, FRONTIER_STRATEGY, others, patient=name) for name in names]
+        walked[FRONTIER_STRATEGY, 0] = by_planners(believing, values, RANKING_SCORES, FRONTIER_STRATEGY)
+    named = {
+        "schedule": schedule,
+        "shown": shown,
+        "scores": list(RANKING_SCORES),
+        "background": background_text(believing),
+    }
     return explored_of(bundle, cohort, rows, walked, planners, values, named)
 
 
@@ -168,7 +181,7 @@ def _others(bundle: Bundle, cohort: Cohort, name: str) -> Background:
     return Background.of_patients(bundle, values, without=cohort.patients.index(name), name="other patients")
 
 
-def words_of(planners: Sequence[TopKPlanner]) -> str:
+def background_text(planners: Sequence[TopKPlanner]) -> str:
     """Return the background of the planners in words, or an empty text if no planner has a background."""
     return next((planner.background.words for planner in planners if planner.background is not None), "")
 
@@ -194,13 +207,13 @@ def by_engine(
     options: dict[str, Any] = {
         "gain": way.gain or None,
         "target": "linearity" if way.gain == "f_target" else None,
-        "ranks": RANKED,
+        "ranks": RANKING_SCORES,
     }
     options |= {"k": setting.k, "solver": setting.solver, "threads": setting.threads}
     if orders is None:
-        found = choose(bundle, values, READ, allocation=way.allocation, **options)
+        found = choose(bundle, values, EXPLORER_RESULTS, allocation=way.allocation, **options)
     else:
-        found = follow(bundle, values, orders, READ, **options)
+        found = follow(bundle, values, orders, EXPLORER_RESULTS, **options)
         asked = np.take_along_axis(values, orders, axis=1) != MISSING
         found = found._replace(order=np.where(asked, orders, -1))
     inside, outside = boundary_of(found.place[:, :, 0], name_places(bundle.entities), setting.k)
@@ -249,7 +262,7 @@ def by_planners(planners: Sequence[TopKPlanner], values: Codes, scores: Sequence
         unweighed = (
             chosen_gain <= 0 if way.allocation == FRONTIER else weighs and asked is not None and asked.over is None
         )
-        found = [ranked(planner, score) for score in scores]
+        found = [scores_and_ranks(planner, score) for score in scores]
         place = np.array([of_score for _, of_score in found], dtype=np.int16)
         margin = found[guide][0][boundary_of(place[guide], name_places(view.entities), planner.k)]
         probability = planner.top_probability() if believes else 0.0
@@ -314,10 +327,10 @@ def explored_of(
         {"name": cohort.patients[row], "labels": [None if np.isnan(label) else int(label) for label in labels[row]]}
         for row in rows
     ]
-    several = len({way.score for way, _ in runs if way != OURS}) > 1
+    several = len({way.score for way, _ in runs if way != FRONTIER_STRATEGY}) > 1
     cells = [
         {
-            "rule": f"{way.allocation} by {way.score}" if several and way != OURS else way.allocation,
+            "rule": f"{way.allocation} by {way.score}" if several and way != FRONTIER_STRATEGY else way.allocation,
             "gain": way.gain,
             "seed": seed,
         }
@@ -399,7 +412,7 @@ def _steps(walked: ExploredRuns, path: int, by_name: Sequence[int], k: int, guid
 
 
 def _rounded(values: Floats) -> list[float]:
-    return [float(f"{value:.{DIGITS}g}") for value in values]
+    return [float(f"{value:.{SHOWN_DECIMALS}g}") for value in values]
 
 
 def settled_from(orders: Ints, k: int) -> int:
@@ -421,10 +434,10 @@ def _check(holds: bool, where: str, found: str, expected: str, step: str) -> Non
 
 def write_explorer(explored: Explored, path: str | Path) -> None:
     """Write the page. If writing the page fails, no incomplete file remains."""
-    write_text(path, explorer_page(explored))
+    write_text(path, explorer_html(explored))
 
 
-def explorer_page(explored: Explored) -> str:
+def explorer_html(explored: Explored) -> str:
     """Return the explorer page as HTML; equal contents give identical bytes."""
     import bokeh  # noqa: PLC0415 (optional dependency, needed for the page alone)
     from bokeh.resources import Resources  # noqa: PLC0415

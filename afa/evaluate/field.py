@@ -24,13 +24,13 @@ from afa.cohort.cells import by_entity, read_names
 from afa.cohort.encode import Coding
 from afa.cohort.encode_table import read_and_encode
 from afa.cohort.table_cohort import LABELS_FILE, SOURCE_FILE, load_field, read_table_labels
-from afa.elicit.consensus import SHARES, answers_in_doubt, cuts_apart, pool_answers, pool_cuts
+from afa.elicit.consensus import POOLED_COLUMNS, answers_in_doubt, cuts_apart, pool_answers, pool_cuts
 from afa.errors import AfaError, CohortError, ConfigError, Fault
-from afa.io.csvfile import CsvTable, few, name_column, number_column, quoted, read_header, read_table
+from afa.io.csvfile import CsvTable, first_names, name_column, number_column, quoted, read_csv_table, read_header
 from afa.io.files import atomic_folder, read_text, read_unpacked, sha256_of, write_csv
 from afa.model.bundle import Bundle, load_bundle, write_bundle
 from afa.model.bundle.format import display_rows
-from afa.model.bundle.rates import SCOPES
+from afa.model.bundle.rates import SCOPES, Holds
 from afa.model.features import DISPLAY_COLUMNS, FEATURE_COLUMNS, Features, features_of, read_features
 from afa.model.study import (
     DICTIONARY_FILE,
@@ -38,26 +38,26 @@ from afa.model.study import (
     FEATURES_FILE,
     NAME,
     ONE_OF_SEVERAL,
+    RECORD_FOLDER,
     STUDY_FILE,
-    Holds,
     StudySettings,
     TableSource,
     read_entities,
 )
 
-GROUPS_FILE, RECORD_FOLDER, TABLE_FILE = "groups.csv", "record", "values.csv.gz"
-UNARY_COLUMNS = ("entity", "feature", "direction", *SHARES, "confidence", "reason")
-PAIR_COLUMNS = ("entity", "feature_a", "feature_b", "direction", "scope", "confidence", "reason")
-KEYS = ("voter", "entity", "feature", "feature_a", "feature_b")
-TEXTS = (*KEYS, "scope", "reason")
-COLUMNS = {"cuts": ("feature", "low", "high"), "unary": UNARY_COLUMNS, "pairs": PAIR_COLUMNS}
-WRITTEN = {"name", "title", "holds", "voters", "table", "provenance"}
+GROUPS_FILE, TABLE_FILE = "groups.csv", "values.csv.gz"
+UNARY_COLUMNS = ("entity", "feature", "direction", *POOLED_COLUMNS, "confidence", "reason")
+FIELD_PAIR_COLUMNS = ("entity", "feature_a", "feature_b", "direction", "scope", "confidence", "reason")
+ANSWER_KEYS = ("voter", "entity", "feature", "feature_a", "feature_b")
+TEXTS = (*ANSWER_KEYS, "scope", "reason")
+COLUMNS = {"cuts": ("feature", "low", "high"), "unary": UNARY_COLUMNS, "pairs": FIELD_PAIR_COLUMNS}
+STUDY_KEYS = {"name", "title", "holds", "voters", "table", "provenance"}
 """Keys of `study.yaml` that an imported field has."""
-PARTS = {STUDY_FILE, FEATURES_FILE, ENTITIES_FILE, GROUPS_FILE, TABLE_FILE, LABELS_FILE, SOURCE_FILE}
-PARTS |= {f"{RECORD_FOLDER}/{name}.csv" for name in COLUMNS}
-PLACES = 6
+FIELD_FILES = {STUDY_FILE, FEATURES_FILE, ENTITIES_FILE, GROUPS_FILE, TABLE_FILE, LABELS_FILE, SOURCE_FILE}
+FIELD_FILES |= {f"{RECORD_FOLDER}/{name}.csv" for name in COLUMNS}
+POTENTIAL_DECIMALS = 6
 """Decimals of a potential."""
-TELLING = 0.6
+TELLING_AUROC = 0.6
 """Least AUROC for a remark that missingness reveals a label. The score of this AUROC is the number of missing
 values.
 """
@@ -105,12 +105,12 @@ def import_field(
     labels = _labels(source / LABELS_FILE, known, patients) if (source / LABELS_FILE).is_file() else None
     remarks = [*encoded.notes, *cuts_apart(cuts)]
     if by_cohort := list(encoded.cuts.loc[encoded.cuts["by"] == "cohort", "feature"]):
-        remarks.append(f"no cut point, so cut by the table itself: {few(by_cohort)}")
+        remarks.append(f"no cut point, so cut by the table itself: {first_names(by_cohort)}")
     remarks += answers_in_doubt(record["unary"], known, dictionary.names)
     remarks += _remarks(values, encoded.values.isna().sum(axis=1), labels)
     text = read_text(source / SOURCE_FILE) if (source / SOURCE_FILE).is_file() else ""
     voters = tuple(dict.fromkeys(voter for answers in record.values() for voter in answers["voter"]))
-    with atomic_folder(target, PARTS, STUDY_FILE) as made:
+    with atomic_folder(target, FIELD_FILES, STUDY_FILE) as made:
         if address is None:
             packed = made / TABLE_FILE
             packed.write_bytes(gzip.compress(read_unpacked(values), compresslevel=9, mtime=0))
@@ -141,7 +141,7 @@ def import_field(
                 "caveats": [f"voters ({len(voters)}) may be runs of one model: their agreement is then weak evidence"],
             },
         )
-        document = study.model_dump(mode="json", include=WRITTEN, exclude_none=True)
+        document = study.model_dump(mode="json", include=STUDY_KEYS, exclude_none=True)
         dump = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
         (made / STUDY_FILE).write_text(dump, encoding="utf-8")
         write_csv(_shown(features.to_frame(), "feature", shown), made / FEATURES_FILE, float_format="%.12g")
@@ -212,7 +212,7 @@ def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool =
     if how_often:
         known = {"table": features, "encoding": "ranges", "holds": study.holds, "groups": groups}
     else:
-        leaning = leaning[leaning["potential"] != 0].drop(columns=[*SHARES])
+        leaning = leaning[leaning["potential"] != 0].drop(columns=[*POOLED_COLUMNS])
         coupled = coupled.drop(columns="scope")
     write_bundle(
         out,
@@ -220,8 +220,8 @@ def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool =
         version="1",
         entities=list(entities["phenotype"]),
         features=list(features.names),
-        unary=leaning.round(PLACES),
-        pairwise=coupled.round(PLACES),
+        unary=leaning.round(POTENTIAL_DECIMALS),
+        pairwise=coupled.round(POTENTIAL_DECIMALS),
         display_names=shown,
         **known,
         provenance={
@@ -252,7 +252,7 @@ def _display_names(root: Path, of_features: str, entities: Sequence[str], featur
         if len(columns) > 1:
             faults.append(Fault(str(path), f"the columns {' and '.join(columns)}", "one of them", "remove the others"))
         for column in columns[:1]:
-            table = read_table(path, required=(key, column), optional=[name for name in header if name])
+            table = read_csv_table(path, required=(key, column), optional=[name for name in header if name])
             given = ~table.empty(column)
             texts = {name: list(compress(table.columns[name], given)) for name in (key, column)}
             table = CsvTable(table.lines[given], texts, table.faults)
@@ -337,12 +337,12 @@ def _given_groups(source: Path, features: Sequence[str], faults: list[Fault]) ->
 
     The column `exclusive` is 1 if all features of the measurement are values of one variable.
     """
-    table = read_table(source / GROUPS_FILE, required=("feature", "measurement"), whole_rows=True, brief=True)
+    table = read_csv_table(source / GROUPS_FILE, required=("feature", "measurement"), whole_rows=True, brief=True)
     places = name_column(table, "feature", _places(features), f"of {DICTIONARY_FILE}")
     table.once(places, "each feature once", "feature")
     faults += table.faults.listed()
     groups = pd.DataFrame(dict(table.columns))
-    dictionary = read_table(source / DICTIONARY_FILE, required=("feature", "kind"), optional=FEATURE_COLUMNS[2:])
+    dictionary = read_csv_table(source / DICTIONARY_FILE, required=("feature", "kind"), optional=FEATURE_COLUMNS[2:])
     is_one_of = np.array([kind == ONE_OF_SEVERAL for kind in dictionary.columns["kind"]])
     exclusive = pd.Series(is_one_of[places]).groupby(groups["measurement"]).transform("all")
     return groups.assign(exclusive=exclusive.astype(int))
@@ -361,9 +361,9 @@ def _answers(
 
     """
     columns = COLUMNS[kind] if known else ("voter", *COLUMNS[kind])
-    table = read_table(path, required=columns, whole_rows=True, brief=True)
+    table = read_csv_table(path, required=columns, whole_rows=True, brief=True)
     values: dict[str, Any] = {"voter": path.name.removesuffix(".csv").partition("_")[2] or "r1"} | dict(table.columns)
-    keys = [name for name in columns if name in KEYS]
+    keys = [name for name in columns if name in ANSWER_KEYS]
     sound = np.all([name_column(table, name, *known.get(name, ())) >= 0 for name in keys], axis=0)
     places = pd.DataFrame({name: values[name] for name in keys}).groupby(keys, sort=False).ngroup()
     table.once(np.where(sound, places, -1), "one row each", keys[-1])
@@ -404,7 +404,7 @@ def _remarks(path: Path, missing: pd.Series[int], labels: pd.DataFrame | None) -
         ill, well = missing[label == 1], missing[label == 0]
         if len(ill) and len(well) and missing.any():
             area = float(stats.mannwhitneyu(ill, well).statistic) / (len(ill) * len(well))
-            if max(area, 1 - area) >= TELLING:
+            if max(area, 1 - area) >= TELLING_AUROC:
                 sentence = f"the number of missing values alone predicts {entity} (AUROC {max(area, 1 - area):.2f})"
                 remarks.append(f"{sentence}: no method should use missingness as a feature")
     return remarks

@@ -24,7 +24,7 @@ from matplotlib.ticker import FixedLocator
 
 from afa.cohort.cohort import Cohort
 from afa.errors import Fault, ReportError
-from afa.evaluate.method_names import PRIORITY, RANDOM, in_words
+from afa.evaluate.method_names import PRIORITY, RANDOM, with_display_names
 from afa.io.files import atomic_file
 
 # The colours are the palette of Okabe and Ito. In greyscale, line styles and markers distinguish the lines.
@@ -54,11 +54,11 @@ RULE_STYLE: Mapping[str, dict[str, Any]] = {
 OWN_STYLE: Mapping[str, Any] = {"color": "#5B2C83", "linestyle": (0, (9, 3)), "marker": "*"}
 """Style of a user-defined rule, named `module:Class`."""
 
-PLACES = re.compile(r' (?:d|x|y)="[^"]*"')
-DECIMALS = re.compile(r"-?\d+\.\d{3,}")
+COORDINATES = re.compile(r' (?:d|x|y)="[^"]*"')
+LONG_DECIMALS = re.compile(r"-?\d+\.\d{3,}")
 DATELESS: Mapping[str, dict[str, None]] = {"pdf": {"CreationDate": None, "ModDate": None}, "png": {"Software": None}}
 
-CURVES = {
+CURVE_TITLES = {
     "sign_accuracy": "sign accuracy against full observation",
     "p_at_k": "P@k against full observation",
     "settled": "answer no longer changes",
@@ -68,7 +68,7 @@ CURVES = {
 }
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
-PLAIN: Mapping[str, dict[str, Any]] = {
+BASELINE_STYLES: Mapping[str, dict[str, Any]] = {
     "random": {"color": "#000000", "linestyle": (0, (1, 1))},
     "constant": {"color": "#777777", "linestyle": (0, (6, 3))},
 }
@@ -115,14 +115,14 @@ class NotebookFigure(Figure):
         """
         drawn = StringIO()
         self.savefig(drawn, format="svg", metadata={"Date": None})
-        svg = PLACES.sub(lambda found: DECIMALS.sub(_rounded, found[0].replace("\n", "")), drawn.getvalue())
+        svg = COORDINATES.sub(lambda found: LONG_DECIMALS.sub(_rounded, found[0].replace("\n", "")), drawn.getvalue())
         return svg[svg.index("<svg") :]
 
     def draw(self, renderer: RendererBase) -> None:
         """Replace the names of scores and rules by words, then draw the figure."""
         texts = [*self.texts, *(text for legend in self.legends for text in legend.get_texts())]
         for axes in self.axes:
-            if (title := in_words(axes.get_title(loc="left"))) != axes.get_title(loc="left"):
+            if (title := with_display_names(axes.get_title(loc="left"))) != axes.get_title(loc="left"):
                 axes.set_title(title, loc="left")
             legend = axes.get_legend()
             texts += [*axes.texts, *(legend.get_texts() if legend else ())]
@@ -130,10 +130,10 @@ class NotebookFigure(Figure):
                 texts.append(axis.label)
                 if isinstance(axis.get_major_locator(), FixedLocator):  # other ticks are numbers
                     labels = [label.get_text() for label in axis.get_ticklabels()]
-                    if (words := list(map(in_words, labels))) != labels:
+                    if (words := list(map(with_display_names, labels))) != labels:
                         axis.set_ticklabels(words)
         for text in texts:
-            text.set_text(in_words(text.get_text()))
+            text.set_text(with_display_names(text.get_text()))
         super().draw(renderer)
 
     def _repr_svg_(self) -> str:
@@ -249,7 +249,7 @@ def curves_figure(curves: pd.DataFrame, title: str) -> NotebookFigure:
     Each metric has a panel with the number of features on the horizontal axis. If costs differ, each metric also has a
     panel with the cost on the horizontal axis.
     """
-    found = [metric for metric in CURVES if (curves["metric"] == metric).any()]
+    found = [metric for metric in CURVE_TITLES if (curves["metric"] == metric).any()]
     shown = [(metric, counted) for metric in found for counted in curves["counted"].unique()]
     figure, axes = new_figure(3.6 * ((len(shown) + 1) // 2), 5.6, (len(shown) + 1) // 2, 2)
     keys = ["allocation", "gain", "score"]
@@ -258,14 +258,16 @@ def curves_figure(curves: pd.DataFrame, title: str) -> NotebookFigure:
     for (rule, gain, score), lines in curves.groupby(keys, sort=False):
         parts = {"gain": str(gain), "score": str(score)}
         label = ", ".join([str(rule), *(parts[name] for name in several if parts[name])])
-        style = PLAIN.get(str(rule)) or next(styles)
+        style = BASELINE_STYLES.get(str(rule)) or next(styles)
         for panel, (metric, counted) in zip(axes, shown, strict=False):
             rows = lines[(lines["metric"] == metric) & (lines["counted"] == counted)]
             rows = rows.rename(columns={"score": "method"})
             draw_accuracy(panel, rows, label=label, style=style)
     for panel, (metric, counted) in zip(axes, shown, strict=False):
         spent = "cost of the features observed"
-        panel.set(title=CURVES[metric], xlabel=spent if counted == "cost" else "features observed", ylim=(-0.02, 1.02))
+        panel.set(
+            title=CURVE_TITLES[metric], xlabel=spent if counted == "cost" else "features observed", ylim=(-0.02, 1.02)
+        )
     for panel in axes[len(shown) :]:
         panel.set_axis_off()
     shared_legend(figure, columns=6)
@@ -282,7 +284,9 @@ def rule_name(rule: str) -> str:
 
     The name of the paper's rule is marked with `(paper: ours)`. A user-defined rule has the name of its class.
     """
-    return f"{in_words(rule)} (paper: ours)" if rule == PRIORITY else in_words(rule.rpartition(":")[2])
+    return (
+        f"{with_display_names(rule)} (paper: ours)" if rule == PRIORITY else with_display_names(rule.rpartition(":")[2])
+    )
 
 
 def draw_rules(axes: Axes, parts: Mapping[str, pd.DataFrame], *, banded: Sequence[str] = (RANDOM, PRIORITY)) -> None:

@@ -10,7 +10,7 @@ import pandas as pd
 from afa.cohort.cells import cells_of_frame, check_alike, numbers_of
 from afa.cohort.cohort import PATIENT, Cohort
 from afa.errors import CohortError, Fault
-from afa.io.csvfile import few
+from afa.io.csvfile import first_names
 from afa.model.arrays import Codes
 from afa.model.bundle import Bundle
 
@@ -50,7 +50,7 @@ def _numbers_of_frame(
     columns = frame.columns.map(str)
     there = [name for name in names if name in columns]
     if not there:
-        found = f"none of {few(list(names))} among the columns {few(list(columns))}"
+        found = f"none of {first_names(list(names))} among the columns {first_names(list(columns))}"
         raise CohortError(Fault(where, found, "at least one", "name the columns as `afa bundle show` does"))
     cells = cells_of_frame(frame.loc[:, columns.isin(there)], where, rows=[f"patient {name}" for name in frame.index])
     values = numbers_of(cells, there, f"{', '.join(f'{x:g}' for x in only)} or nothing", only=only, step=step)

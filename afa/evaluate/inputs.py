@@ -23,7 +23,7 @@ from afa.scores.preference import tie_of
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
-Reference = Literal["controls", "ranges", "cohort"]
+ReferenceVariant = Literal["controls", "ranges", "cohort"]
 """Reference of the encoding; `controls` and `ranges` belong to the run's own cohort."""
 
 
@@ -72,7 +72,7 @@ def check_duels(bundle: Bundle, folder: Path) -> None:
         raise BundleError(Fault(str(folder), "one entity", "two or more, to have a duel", step))
 
 
-def explicit_references(bundle: Bundle) -> list[Reference]:
+def explicit_references(bundle: Bundle) -> list[ReferenceVariant]:
     """Return the references of an encoding for which the bundle's probabilities are valid (docs/decisions.md, F10a).
 
     A reference is `controls`, `ranges` or `cohort`. If the bundle has probabilities but names no encoding, all three
@@ -80,7 +80,7 @@ def explicit_references(bundle: Bundle) -> list[Reference]:
     """
     if bundle.rates is None or (bundle.ternary and not bundle.has_probabilities):
         return []
-    known: list[Reference] = ["controls", "ranges", "cohort"]
+    known: list[ReferenceVariant] = ["controls", "ranges", "cohort"]
     return [reference for reference in known if bundle.rates.encoding in (None, reference)]
 
 
@@ -97,7 +97,7 @@ def closures_beside(bundle: Bundle, cohort: Cohort, own: Closure) -> list[Closur
     return list(dict.fromkeys([own, *(COUPLINGS if bundle.ternary else ()), "explicit"]))
 
 
-def labels_of(bundle: Bundle, cohort: Cohort) -> Floats:
+def label_matrix(bundle: Bundle, cohort: Cohort) -> Floats:
     """Return the labels, 0, 1 or NaN if missing, with entities in the order of the bundle, (P, N) float64."""
     labels = cohort.labels.reindex(index=list(cohort.patients), columns=list(bundle.entities))
     return labels.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)

@@ -23,7 +23,7 @@ from afa.io.files import atomic_folder
 from afa.model.arrays import Bools, Codes, Ints
 
 T = TypeVar("T")
-MANY = 20_000
+MOST_DICTIONARY_VALUES = 20_000
 """A column is stored without a dictionary if it has more distinct values than this and than a third of its rows."""
 
 
@@ -73,7 +73,7 @@ def write_parquet(table: pd.DataFrame | pa.Table, path: Path) -> None:
 def _hardly_repeats(column: pa.ChunkedArray) -> bool:
     if not pa.types.is_floating(column.type):
         return False
-    return column.type == pa.float32() or len(column.unique()) > max(MANY, len(column) // 3)
+    return column.type == pa.float32() or len(column.unique()) > max(MOST_DICTIONARY_VALUES, len(column) // 3)
 
 
 def read_table(folder: str | Path, name: str, **part: Any) -> pd.DataFrame:
@@ -157,7 +157,7 @@ def _by_patient(table: pa.Table) -> pa.Table:
 
 
 Singles = NDArray[np.float32]
-AGAIN = "run the stage again"
+RERUN_STAGE = "run the stage again"
 
 
 def rows_of(**axes: Iterable[Any]) -> pd.DataFrame:
@@ -198,7 +198,7 @@ class Axis(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Complete:
+class CompleteTable:
     """Store a table that has exactly one row for each element of an array with these axes.
 
     `place`, (rows,), contains the flat array index of each row.
@@ -210,7 +210,7 @@ class Complete:
     place: NDArray[np.intp]
 
     @classmethod
-    def of(cls, name: str, table: pd.DataFrame, axes: Mapping[str, Axis]) -> Complete:
+    def of(cls, name: str, table: pd.DataFrame, axes: Mapping[str, Axis]) -> CompleteTable:
         """Return the complete table.
 
         Raise a `ConfigError` if a row has no array element, or if an element does not have exactly one row. The message
@@ -219,12 +219,12 @@ class Complete:
         for key, axis in axes.items():
             if (axis.codes < 0).any():
                 where = f"{name}, row {int(np.flatnonzero(axis.codes < 0)[0])}"
-                raise ConfigError(Fault(where, f"a {key} that is missing or unknown", "a known one", AGAIN))
+                raise ConfigError(Fault(where, f"a {key} that is missing or unknown", "a known one", RERUN_STAGE))
         shape = tuple(len(axis.labels) for axis in axes.values())
         place = np.ravel_multi_index([axis.codes for axis in axes.values()], shape)
         whole = cls(name, table, axes, place)
         rows = np.bincount(place, minlength=int(np.prod(shape))).reshape(shape)
-        whole.refuse(rows != 1, "none or several rows", "one row", AGAIN)
+        whole.refuse(rows != 1, "none or several rows", "one row", RERUN_STAGE)
         return whole
 
     @property
@@ -240,7 +240,7 @@ class Complete:
         values[self.place] = self.table[name].to_numpy(dtype=np.float32, na_value=np.nan)
         values = values.reshape(self.shape)
         if not may_miss:
-            self.refuse(np.isnan(values), f"no {name}", "a number", AGAIN)
+            self.refuse(np.isnan(values), f"no {name}", "a number", RERUN_STAGE)
         return values
 
     def refuse(self, broken: Bools, found: str, expected: str, step: str, error: type[AfaError] = ConfigError) -> None:

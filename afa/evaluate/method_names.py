@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 PRIORITY, RANDOM = "priority_clusters", "random"
 """The paper's rule, and the rule with which the paper compares it."""
-NAMES: Mapping[str, str] = {
+METHOD_NAMES: Mapping[str, str] = {
     "wald": "Wald",
     "kl": "KL",
     "kl_nonzero": "KL without zero votes",
@@ -24,13 +24,13 @@ NAMES: Mapping[str, str] = {
     "l1_paper": "the paper's l1",
     "hanson_wright": "Hanson-Wright",
 }
-_KNOWN = re.compile(rf"(?<![\w.`])(?:{'|'.join(sorted(NAMES, key=len, reverse=True))})(?![\w`])")
+_KNOWN = re.compile(rf"(?<![\w.`])(?:{'|'.join(sorted(METHOD_NAMES, key=len, reverse=True))})(?![\w`])")
 
 
-def in_words(text: str) -> str:
+def with_display_names(text: str) -> str:
     """Return the text with names of the code replaced by words, except in backticks.
 
     >>> in_words("linearity less kl_nonzero, gain `cmi`")
     'linearity less KL without zero votes, gain `cmi`'
     """
-    return _KNOWN.sub(lambda found: NAMES[found[0]], text)
+    return _KNOWN.sub(lambda found: METHOD_NAMES[found[0]], text)

@@ -21,7 +21,7 @@ LINK = re.compile(r'<a href="(?!#|https?:)([^"]*)">(.*?)</a>', flags=re.DOTALL)
 
 def page(name: str, **values: Any) -> str:
     """Return a page or text rendered from the template `name`."""
-    return PAGES.get_template(name).render(values) + "\n"
+    return TEMPLATES.get_template(name).render(values) + "\n"
 
 
 def packed(content: bytes) -> str:
@@ -95,11 +95,11 @@ def _slug(text: object) -> str:
     return "".join(c if c.isalnum() else "-" for c in str(text).lower())
 
 
-PAGES = Environment(
+TEMPLATES = Environment(
     loader=PackageLoader("afa.evaluate"),
     autoescape=select_autoescape(("html",), default_for_string=False),
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
 )
-PAGES.filters |= {"linked": linked, "hundredth": hundredth, "digits": digits, "tenths": tenths, "slug": _slug}
+TEMPLATES.filters |= {"linked": linked, "hundredth": hundredth, "digits": digits, "tenths": tenths, "slug": _slug}

@@ -20,18 +20,18 @@ from afa.cohort.cohort import PATIENT, Cohort
 from afa.engine.run import MISSING
 from afa.errors import CohortError, Fault
 from afa.evaluate.explorer import (
-    RANKED,
+    RANKING_SCORES,
     Explored,
+    background_text,
     by_engine,
     by_planners,
     evenly,
     explored_of,
-    words_of,
     write_explorer,
 )
 from afa.evaluate.frames import codes_of_frame, labels_of_frame
-from afa.evaluate.simulate import COST, FEATURES, Simulation, compared_strategies
-from afa.evaluate.simulate import simulate as followed
+from afa.evaluate.simulate import COUNT_COST, COUNT_FEATURES, Simulation, compared_strategies
+from afa.evaluate.simulate import simulate_strategies as followed
 from afa.evaluate.simulate.walks import SimulationSetting, Strategy, is_compiled, measured_first, planner_of
 from afa.io.files import atomic_folder, sha256_of, write_csv
 from afa.io.later import Later
@@ -50,11 +50,11 @@ else:
 
 CARD = "simulate.yaml"
 FILES = (CARD, "curves.csv", "features_needed.csv", "update.csv", "curves.svg", "curves.png", "explorer.html")
-PACKAGES = ("numpy", "scipy", "numba", "pandas", "pyarrow")
+VERSIONED_PACKAGES = ("numpy", "scipy", "numba", "pandas", "pyarrow")
 LABELLED = {"label_auroc": "AUROC", "label_p_at_k": "share of the k best that have the label"}
 SHOWN_ROUNDS = (0, 1, 2, 3, 5, 10, 20, 50, 100)
-HEADS = {"allocation": "rule", "q25": "25 %", "q75": "75 %", "p90": "90 %"}
-CRITERIA = {"settled": "answer settled", "certified": "answer certified", "sign_95": "95 % of duels right"}
+COLUMN_TITLES = {"allocation": "rule", "q25": "25 %", "q75": "75 %", "p90": "90 %"}
+CRITERION_TITLES = {"settled": "answer settled", "certified": "answer certified", "sign_95": "95 % of duels right"}
 
 
 def explore_simulation(
@@ -73,14 +73,14 @@ def explore_simulation(
     Parameters
     ----------
     runs : pairs of a way and a seed
-    setting, measured : as in `afa.evaluate.simulate.simulate`
+    setting, measured : as in `afa.evaluate.simulate.simulate_strategies`
 
     """
     setting = replace(setting, coupling=gauge_of(bundle, setting.coupling))
     rows = evenly(len(cohort.patients), most)
     names = [cohort.patients[row] for row in rows]
     values = np.where(measured, cohort.values, np.int8(MISSING))[rows]
-    scores = RANKED if not setting.explicit else [score for score in EXPLICIT_SCORES if score != BACKGROUND]
+    scores = RANKING_SCORES if not setting.explicit else [score for score in EXPLICIT_SCORES if score != BACKGROUND]
     if not setting.explicit:
         bundle = bundle.contrasts()
 
@@ -95,7 +95,7 @@ def explore_simulation(
             walked[way, seed] = by_engine(bundle, values, way, given, setting)
         else:
             own = planners(way, seed)
-            walked[way, seed], background = by_planners(own, values, scores, way), background or words_of(own)
+            walked[way, seed], background = by_planners(own, values, scores, way), background or background_text(own)
     named = {"schedule": "every", "shown": 0, "scores": list(scores), "background": background}
     return explored_of(bundle, cohort, rows, walked, planners(*runs[0]), values, named)
 
@@ -138,7 +138,12 @@ def write_simulation(
                 write_explorer(explored(), temporary / "explorer.html")
         digests = {name: sha256_of(temporary / name) for name in (f"{table}.csv" for table in tables)}
         text = yaml.safe_dump(
-            {**card, "afa": afa.__version__, "packages": {name: version(name) for name in PACKAGES}, "tables": digests},
+            {
+                **card,
+                "afa": afa.__version__,
+                "packages": {name: version(name) for name in VERSIONED_PACKAGES},
+                "tables": digests,
+            },
             sort_keys=False,
             allow_unicode=True,
             width=100,
@@ -149,9 +154,11 @@ def write_simulation(
 def needed_text(needed: pd.DataFrame) -> str:
     """Return the table `features_needed` as text, sorted by criterion."""
     shown = pd.concat([rows for _, rows in needed.groupby(["criterion", "counted"], sort=False)])
-    until: pd.Series[str] = shown["criterion"].map(CRITERIA) + np.where(shown["counted"] == "cost", ", cost", "")
+    until: pd.Series[str] = shown["criterion"].map(CRITERION_TITLES) + np.where(
+        shown["counted"] == "cost", ", cost", ""
+    )
     never = shown["never"].map("{:.0%}".format, na_action="ignore")
-    shown = shown.assign(until=until.mask(until.duplicated(), ""), never=never).rename(columns=HEADS)
+    shown = shown.assign(until=until.mask(until.duplicated(), ""), never=never).rename(columns=COLUMN_TITLES)
     varied = [name for name in ("gain", "score") if len(set(needed[name]) - {""}) > 1]
     columns = ["until", "rule", *varied, "25 %", "median", "75 %", "90 %", "never"]
     return shown[columns].to_string(index=False, na_rep="-", float_format="{:g}".format)
@@ -162,10 +169,10 @@ def labels_text(curves: pd.DataFrame) -> str:
     found = [name for name in LABELLED if (curves["metric"] == name).any()]
     if not found:
         return ""
-    rows = curves[curves["metric"] == found[0]].rename(columns=HEADS)
+    rows = curves[curves["metric"] == found[0]].rename(columns=COLUMN_TITLES)
     ways = [name for name in ("rule", "gain", "score") if name == "rule" or rows[name].nunique() > 2]
     tables = []
-    for counted, said in ((FEATURES, "by the number of features"), (COST, "by what these cost")):
+    for counted, said in ((COUNT_FEATURES, "by the number of features"), (COUNT_COST, "by what these cost")):
         of = rows[rows["counted"] == counted]
         if of.empty:
             continue
@@ -180,7 +187,7 @@ def labels_text(curves: pd.DataFrame) -> str:
 
 def cost_text(curves: pd.DataFrame) -> str:
     """Return advice on which tables to read if costs differ, or an empty text if all costs are equal."""
-    if not (curves["counted"] == COST).any():
+    if not (curves["counted"] == COUNT_COST).any():
         return ""
     return (
         "Costs differ: read the lines and tables by cost. Rules that weigh the gain by its cost take cheap features "

@@ -21,8 +21,8 @@ TEXT = [
     *("table", "metric", "quantity", "method", "guide", "gain", "allocation", "schedule", "stratum", "variant"),
     *("entity", "target", "reference", "coupling", "start"),
 ]
-NUMBERS = ["level", "t", "value", "low", "high", "n"]
-COLUMNS = [*TEXT, *NUMBERS]
+NUMERIC_COLUMNS = ["level", "t", "value", "low", "high", "n"]
+COLUMNS = [*TEXT, *NUMERIC_COLUMNS]
 TABLES = [
     *("sign_accuracy_random", "chaos_gap", "allocation_sign", "allocation_p_at_k", "allocation_frontier"),
     *(
@@ -46,9 +46,9 @@ METRICS = [
 Labelled = tuple[pd.DataFrame, Mapping[str, object]]
 """Rows of a summary, and the columns that have the same value in all these rows."""
 KEYS = COLUMNS[: COLUMNS.index("value")]
-DETAILS = ["quantity", "stratum", "variant", "level"]
+DETAIL_COLUMNS = ["quantity", "stratum", "variant", "level"]
 """Columns that are empty in the main row of a cell, and distinguish the other rows from it."""
-ROUNDS = (0, 2, 5, 10, 20, 25, 30, 50, 100, 150)
+PRINTED_ROUNDS = (0, 2, 5, 10, 20, 25, 30, 50, 100, 150)
 """Numbers of observed features that the paper prints. `summary.csv` has the curves at these rounds and at full
 observation.
 """
@@ -90,7 +90,7 @@ def count_rows(counts: Mapping[str, tuple[float, int]]) -> pd.DataFrame:
 
 def headline(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of a summary in which the columns `quantity`, `stratum`, `variant` and `level` are empty."""
-    return rows[rows[DETAILS].isna().all(axis=1)]
+    return rows[rows[DETAIL_COLUMNS].isna().all(axis=1)]
 
 
 def summary_rows(table: str, rows: pd.DataFrame | Sequence[pd.DataFrame], **same: str) -> pd.DataFrame:
@@ -135,7 +135,7 @@ def write_summary(tables: Sequence[pd.DataFrame], path: str | Path) -> None:
         write_csv(marked_table(whole), path, float_format="%.10g")
         return
     with atomic_file(path) as temporary:
-        write_parquet(whole.astype(dict.fromkeys(TEXT, "str") | dict.fromkeys(NUMBERS, "float64")), temporary)
+        write_parquet(whole.astype(dict.fromkeys(TEXT, "str") | dict.fromkeys(NUMERIC_COLUMNS, "float64")), temporary)
 
 
 def read_summary(path: str | Path) -> pd.DataFrame:
@@ -160,7 +160,7 @@ def read_summary(path: str | Path) -> pd.DataFrame:
 
 
 def join_summaries(parts: Sequence[str | Path], path: str | Path) -> None:
-    """Select the rows of several summaries with `shown`, and write the selected rows as one file.
+    """Select the rows of several summaries with `published_rows`, and write the selected rows as one file.
 
     Raises
     ------
@@ -168,22 +168,22 @@ def join_summaries(parts: Sequence[str | Path], path: str | Path) -> None:
 
     """
     rows = pd.concat([read_summary(part) for part in parts], ignore_index=True)
-    write_summary([shown(rows)], path)
+    write_summary([published_rows(rows)], path)
 
 
-def shown(rows: pd.DataFrame) -> pd.DataFrame:
+def published_rows(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that are written to `summary.csv`.
 
     Rows that are not returned are only in `curves/<stage>.parquet`.
 
     Rows without a round t are included. A row with a round t is included if it is about all entities, and if t is in
-    `ROUNDS` or is full observation. In the tables `GRID`, rows with the schedule `every` are excluded, except rows of
-    the rule `random`. In the tables `GRID`, rows whose method differs from the guiding score are excluded, except in
-    the table `bracket_rate`. In the tables `GRID`, the difference between a rule and a rule other than `random` is
-    included only at the round `RULES_COMPARED`, or if the row has a stratum.
+    `PRINTED_ROUNDS` or is full observation. In the tables `GRID`, rows with the schedule `every` are excluded, except
+    rows of the rule `random`. In the tables `GRID`, rows whose method differs from the guiding score are excluded,
+    except in the table `bracket_rate`. In the tables `GRID`, the difference between a rule and a rule other than
+    `random` is included only at the round `RULES_COMPARED`, or if the row has a stratum.
     """
     known = rows["t"].dropna()
-    rounds = {*ROUNDS, *(() if known.empty else (known.max(),))}
+    rounds = {*PRINTED_ROUNDS, *(() if known.empty else (known.max(),))}
     chosen = rows["t"].isna() | (rows["t"].isin(rounds) & rows["entity"].isna())
     grid = rows["table"].isin(GRID) & rows["guide"].notna()
     rescored = (rows["schedule"] == "every") & (rows["allocation"] != "random")

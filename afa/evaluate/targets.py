@@ -61,7 +61,7 @@ class Targets:
         }
 
 
-def label_counts(labels: Floats, k: int, k_clinical: int) -> dict[str, tuple[float, int]]:
+def target_label_counts(labels: Floats, k: int, k_clinical: int) -> dict[str, tuple[float, int]]:
     """Return counts about the labels of a cohort, each as a pair of the count and its total.
 
     With fewer than 2k labelled entities, results are not comparable with the paper.

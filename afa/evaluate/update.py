@@ -45,7 +45,7 @@ from scipy.special import gammaln, softmax
 
 from afa.errors import BundleError, CohortError, Fault
 from afa.evaluate.frames import codes_of_frame, labels_of_frame
-from afa.io.csvfile import few
+from afa.io.csvfile import first_names
 from afa.model.arrays import Bools, Floats, Ints
 from afa.model.bundle import Bundle
 from afa.model.bundle.rates import ProbabilityRows, Rates, group_states, three_values
@@ -54,15 +54,15 @@ from afa.planner.options import bundle_given
 
 STRENGTHS: Floats = np.exp2(np.arange(11.0))
 """Possible strengths of an elicited distribution, in cases: 1, 2, 4, ..., 1024."""
-WITHIN = 0.01
+EM_TOLERANCE = 0.01
 """EM stops when the marginal log-likelihood is at most this many nats below its maximum."""
 MOST_ROUNDS = 100_000
 NO_ENTITY = "none of them"
 """Name of the class of patients without any entity. Only a bundle with `one or none` has this class."""
-SIDES = ("with", "without")
-LISTED = 10
+CLASS_SUFFIXES = ("with", "without")
+N_LISTED_CHANGES = 10
 """The bundle's provenance lists this number of most changed probabilities."""
-DECIMALS = 4
+WRITTEN_DECIMALS = 4
 LEAST_SHARE = 0.01
 """The text of an update names only strengths that have at least this probability."""
 
@@ -90,9 +90,9 @@ def log_marginal(prior: Floats, counts: Floats, strengths: Floats = STRENGTHS) -
 def fitted_weights(log_likelihood: Floats) -> Floats:
     """Return the probabilities of the strengths that maximise the marginal likelihood of the patients' values, (G,).
 
-    The probabilities, or weights w, are computed by EM, which starts from equal weights and stops within `WITHIN` nats
-    of the maximum. Let L_rg be the likelihood of distribution r under strength g, and let d_g be the mean of L_rg /
-    sum_h w_h L_rh over the R distributions. The log-likelihood of other weights exceeds the log-likelihood of w by at
+    The probabilities, or weights w, are computed by EM, which starts from equal weights and stops within `EM_TOLERANCE`
+    nats of the maximum. Let L_rg be the likelihood of distribution r under strength g, and let d_g be the mean of L_rg
+    / sum_h w_h L_rh over the R distributions. The log-likelihood of other weights exceeds the log-likelihood of w by at
     most R (max_g d_g - 1).
 
     Parameters
@@ -108,7 +108,7 @@ def fitted_weights(log_likelihood: Floats) -> Floats:
     likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
     for _ in range(MOST_ROUNDS):
         relative = (likelihood / (likelihood @ weights)[:, None]).mean(axis=0)
-        if n * (relative.max() - 1.0) <= WITHIN:
+        if n * (relative.max() - 1.0) <= EM_TOLERANCE:
             break
         weights = weights * relative
     return np.asarray(weights / weights.sum())
@@ -399,7 +399,7 @@ def moved_most(bundle: Bundle, update: Update) -> pd.DataFrame:
     labelled patients with the value, and `patients` is the number used to update the probability. Probabilities without
     labelled patients are omitted.
     """
-    names = [(entity, side) for side in SIDES for entity in bundle.entities]
+    names = [(entity, side) for side in CLASS_SUFFIXES for entity in bundle.entities]
     names += [(NO_ENTITY, "")] * (len(update.updated) - len(names))
     c, j, side = np.nonzero((update.patients > 0)[:, :, None] & bundle.possible[None, :, ::2])
     table = pd.DataFrame(
@@ -427,7 +427,7 @@ def report_of(bundle: Bundle, update: Update, labels: npt.ArrayLike) -> dict[str
 
     """
     y = np.asarray(labels, dtype=np.float64)
-    table = moved_most(bundle, update).head(LISTED).round(DECIMALS)
+    table = moved_most(bundle, update).head(N_LISTED_CHANGES).round(WRITTEN_DECIMALS)
     rows = [{name: value for name, value in row.items() if value != ""} for row in table.to_dict("records")]
     labelled = {
         entity: {"with": int((y[:, v] == 1).sum()), "without": int((y[:, v] == 0).sum())}
@@ -449,7 +449,7 @@ def report_of(bundle: Bundle, update: Update, labels: npt.ArrayLike) -> dict[str
 
 def _common(weights: Floats) -> dict[str, float]:
     """Return a mapping from strength to probability, for strengths whose rounded probability is above 0."""
-    found = {f"{s:g}": round(float(w), DECIMALS) for s, w in zip(STRENGTHS, weights, strict=True)}
+    found = {f"{s:g}": round(float(w), WRITTEN_DECIMALS) for s, w in zip(STRENGTHS, weights, strict=True)}
     return {strength: weight for strength, weight in found.items() if weight > 0}
 
 
@@ -468,7 +468,9 @@ def update_text(said: Mapping[str, Any], shown: Callable[[str], str] = str) -> s
     patients that an elicited probability is worth: 8
 
     """
-    each = few([f"{shown(name)} {n['with']} with, {n['without']} without" for name, n in said["labelled"].items()])
+    each = first_names(
+        [f"{shown(name)} {n['with']} with, {n['without']} without" for name, n in said["labelled"].items()]
+    )
     common = {strength: share for strength, share in said["strengths"].items() if share >= LEAST_SHARE}
     strengths = ", ".join(f"{strength} ({share:.0%})" for strength, share in common.items())
     lines = [
@@ -561,11 +563,11 @@ def _check_values(bundle: Bundle, patients: Sequence[str], values: Floats) -> No
             who = list(itertools.compress(patients, values[:, j] == value))
             expected = " or ".join(f"{v}" for v, can in zip((-1, 0, 1), bundle.possible[j], strict=True) if can)
             step = "encode the values with the features.csv of the bundle"
-            faults.append(Fault(f"feature {bundle.features[j]}", f"{value} of {few(who)}", expected, step))
+            faults.append(Fault(f"feature {bundle.features[j]}", f"{value} of {first_names(who)}", expected, step))
     for name, members in bundle.exclusive:
         twice = list(itertools.compress(patients, (values[:, list(members)] == 1).sum(axis=1) > 1))
         if twice:
-            found, expected = f"several members at +1 for {few(twice)}", "at most one"
+            found, expected = f"several members at +1 for {first_names(twice)}", "at most one"
             faults.append(Fault(f"exclusive group {name}", found, expected, "correct the values"))
     CohortError.raise_for(faults)
 

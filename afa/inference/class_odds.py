@@ -14,7 +14,7 @@ from afa.inference.meanfield import MeanField, Solver, mean_field
 from afa.model.closure import STRENGTH, Coupling, class_models
 from afa.model.mrf import Evidence, PairwiseMRF
 
-SMALL = 10_000_000
+KAPPA_MEMORY = 10_000_000
 """Largest memory of tables for the exact kappa = log Z_1 - log Z_0, bytes. If more is needed, kappa is taken as 0."""
 
 
@@ -35,9 +35,9 @@ def log_ratio(one: PairwiseMRF, zero: PairwiseMRF, memory_limit: int = MEMORY_LI
 
 
 def known_log_ratio(one: PairwiseMRF, zero: PairwiseMRF) -> float:
-    """Return `log_ratio` of the two class models if its tables need at most `SMALL` bytes. Otherwise, return 0."""
+    """Return `log_ratio` of the two class models, or 0 if its tables need more than `KAPPA_MEMORY` bytes."""
     try:
-        return log_ratio(one, zero, SMALL)
+        return log_ratio(one, zero, KAPPA_MEMORY)
     except InferenceError:
         return 0.0
 

@@ -43,7 +43,7 @@ A new text needs about 60 bytes, and a repeated text needs 8 bytes.
 """
 LONGEST_NAME = 200
 MOST_FAULTS = 1_000
-LARGEST = 1e100
+LARGEST_CELL_NUMBER = 1e100
 """Largest absolute value that is accepted. Sums and squares of larger numbers may not be finite."""
 CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Characters that control a terminal or reverse the direction of the surrounding text."""
@@ -205,7 +205,7 @@ def read_header(path: str | Path) -> list[str]:
     return []
 
 
-def read_table(
+def read_csv_table(
     path: str | Path,
     *,
     required: Sequence[str],
@@ -294,8 +294,8 @@ def number_column(
 ) -> NDArray[np.float64]:
     """Return the numbers of a column. An invalid cell is recorded as an error, and its number is NaN.
 
-    A number must be finite, in [low, high], and at most `LARGEST` in absolute value. An empty cell gives the number
-    `empty`, or is invalid if `empty` is None.
+    A number must be finite, in [low, high], and at most `LARGEST_CELL_NUMBER` in absolute value. An empty cell gives
+    the number `empty`, or is invalid if `empty` is None.
 
     Returns
     -------
@@ -303,19 +303,19 @@ def number_column(
 
     """
     texts = table.columns[column]
-    parsed = {text: number(text) for text in set(texts)}
+    parsed = {text: parse_number(text) for text in set(texts)}
     if empty is not None:
         parsed[""] = empty
     values = np.fromiter(map(parsed.__getitem__, texts), dtype=np.float64, count=len(texts))
     with np.errstate(invalid="ignore"):
-        beyond = np.isfinite(values) & (np.abs(values) > LARGEST)
+        beyond = np.isfinite(values) & (np.abs(values) > LARGEST_CELL_NUMBER)
         wrong = ~(np.isfinite(values) & (values >= low) & (values <= high)) | beyond
     if empty is not None:
         wrong &= ~table.empty(column)
     expected = "a finite number"
     if math.isfinite(low):
         expected = f"a number in [{low:g}, {high:g}]" if math.isfinite(high) else f"a finite number >= {low:g}"
-    for rows, size in ((wrong & ~beyond, ""), (wrong & beyond, f", at most {LARGEST:g} in size")):
+    for rows, size in ((wrong & ~beyond, ""), (wrong & beyond, f", at most {LARGEST_CELL_NUMBER:g} in size")):
         table.wrong(rows, column, expected + size, "correct the number")
     return np.where(wrong, np.nan, values) + 0.0
 
@@ -396,7 +396,7 @@ def visible(text: str) -> str:
     return shown if len(shown) <= _LONGEST_SHOWN else shown[: _LONGEST_SHOWN - 3] + "..."
 
 
-def few(names: Iterable[str]) -> str:
+def first_names(names: Iterable[str]) -> str:
     """Return the first five names as one text, with "..." if there are more."""
     listed = list(names)
     return ", ".join(map(visible, listed[:5])) + (", ..." if len(listed) > 5 else "")
@@ -454,7 +454,10 @@ def _header_is_usable(
         found, step = f"{header.count(column)} columns of this name", "remove the others"
         if not visible(column):
             places = [str(place) for place, name in enumerate(header, 1) if name == column]
-            found, step = f"{len(places)} columns without a name, the columns {few(places)}", "name or remove them"
+            found, step = (
+                f"{len(places)} columns without a name, the columns {first_names(places)}",
+                "name or remove them",
+            )
         faults.add(1, visible(column), found, "one", step)
     for column in missing:
         faults.add(1, column, "no such column", "the column", f"add it; the header is {','.join(known)}")
@@ -497,7 +500,7 @@ def _no_csv(error: csv.Error) -> tuple[str, str, str]:
     return f"text that is not CSV ({error})", "CSV rows", "check the quotes of that row"
 
 
-def number(text: str) -> float:
+def parse_number(text: str) -> float:
     """Return the number in a cell, or NaN. Digits other than 0 to 9, and forms such as `1_000`, are not accepted."""
     try:
         return math.nan if "_" in text or not text.isascii() else float(text)

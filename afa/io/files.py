@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
     from pandas import DataFrame
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 LARGEST_UNPACKED = "AFA_LARGEST_UNPACKED_GB"
 """Environment variable with the largest size in GB that a compressed file may unpack to.
 
@@ -276,7 +276,7 @@ def _naming(target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in NO_ROOM:
+        if error.errno in DISK_FULL_ERRORS:
             error.filename = str(target)
         raise
 

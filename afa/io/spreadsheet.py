@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _MARK = "'"
 _FORMULA = re.compile(f"{_MARK}*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20].", re.DOTALL)
-_NUMBER = re.compile(rf"{_MARK}*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?%?")
+_CELL_NUMBER = re.compile(rf"{_MARK}*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?%?")
 
 
 def marked(text: str) -> str:
@@ -64,4 +64,4 @@ def _mapped(table: pd.DataFrame, columns: Iterable[str], change: Callable[[str],
 
 
 def _is_formula(text: str) -> bool:
-    return _FORMULA.match(text) is not None and _NUMBER.fullmatch(text) is None
+    return _FORMULA.match(text) is not None and _CELL_NUMBER.fullmatch(text) is None

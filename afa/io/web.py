@@ -27,7 +27,7 @@ from afa.errors import ElicitationError, Fault
 
 LONGEST_WAIT = 60.0
 """Longest wait between two attempts, in seconds, even if the service asks for a longer wait."""
-SLACK = 1.1
+RATE_MARGIN = 1.1
 """Factor by which the interval between requests exceeds the service's limit.
 
 Without this margin, requests could arrive at shorter intervals than they were sent, and exceed the limit.
@@ -49,7 +49,7 @@ class Clock(Protocol):
 
 
 @dataclass(frozen=True)
-class Bounds:
+class RequestLimits:
     """Limits on the requests to one service and on the replies.
 
     Parameters
@@ -69,7 +69,7 @@ class Bounds:
     largest: int = 32 << 20
 
 
-USUAL = Bounds()
+DEFAULT_LIMITS = RequestLimits()
 
 
 @dataclass(eq=False)
@@ -106,7 +106,7 @@ class HttpReply:
     body: bytes
 
 
-def called(url: str, fields: Mapping[str, str], bounds: Bounds) -> HttpReply:
+def called(url: str, fields: Mapping[str, str], bounds: RequestLimits) -> HttpReply:
     """Send a GET request with `fields` in the address, and return the reply.
 
     The whole reply must arrive within `bounds.deadline` seconds.
@@ -117,10 +117,10 @@ def called(url: str, fields: Mapping[str, str], bounds: Bounds) -> HttpReply:
 
     """
     late = ReplyError(f"no whole reply in {bounds.deadline:g} seconds", again=True)
-    return within(bounds.deadline, lambda: _called(url, fields, bounds, late), late)
+    return call_with_timeout(bounds.deadline, lambda: _called(url, fields, bounds, late), late)
 
 
-def within(seconds: float, call: Callable[[], Parsed], late: Exception) -> Parsed:
+def call_with_timeout(seconds: float, call: Callable[[], Parsed], late: Exception) -> Parsed:
     """Return the result of `call`, or raise `late` after `seconds`.
 
     The time limit also applies if the call hangs. After the time limit, the call continues in its own thread until it
@@ -140,7 +140,7 @@ def within(seconds: float, call: Callable[[], Parsed], late: Exception) -> Parse
     return done.result()
 
 
-def _called(url: str, fields: Mapping[str, str], bounds: Bounds, late: ReplyError) -> HttpReply:
+def _called(url: str, fields: Mapping[str, str], bounds: RequestLimits, late: ReplyError) -> HttpReply:
     end = time.monotonic() + bounds.deadline
     try:
         with requests.get(
@@ -239,8 +239,8 @@ class Web:
     requests.
     """
 
-    def __init__(self, per_second: float, bounds: Bounds = USUAL, *, clock: Clock = time) -> None:
-        self._apart, self._bounds, self._clock = SLACK / per_second, bounds, clock
+    def __init__(self, per_second: float, bounds: RequestLimits = DEFAULT_LIMITS, *, clock: Clock = time) -> None:
+        self._apart, self._bounds, self._clock = RATE_MARGIN / per_second, bounds, clock
         self._lock, self._next = threading.Lock(), -math.inf
 
     def wait(self) -> None:
@@ -255,8 +255,8 @@ class Web:
     def asked(self, url: str, fields: Mapping[str, str], parse: Callable[[bytes], Parsed]) -> Parsed:
         """Send a GET request with `fields` in the address, and return `parse(body)` of the reply.
 
-        The function `parse` may raise a `ReplyError`. A failed attempt is repeated as far as the client's `Bounds`
-        allow.
+        The function `parse` may raise a `ReplyError`. A failed attempt is repeated as far as the client's
+        `RequestLimits` allow.
 
         Raises
         ------

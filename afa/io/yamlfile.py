@@ -16,11 +16,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from afa.errors import ConfigError, Fault
 from afa.io.files import read_text
 
-Model = TypeVar("Model", bound=BaseModel)
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 LARGEST_FILE = 16 << 20
 MOST_NODES = 100_000
-DEEPEST = 50
+DEEPEST_NESTING = 50
 MOST_SHOWN = 100
 
 _PLAINLY = (
@@ -83,7 +83,7 @@ class _UniqueKeyLoader(yaml.SafeLoader):
     """A safe loader that refuses repeated keys, and reads only true and false as booleans.
 
     Plain YAML silently takes the last of two equal keys, and reads yes, no, on and off as booleans. A document with
-    more than `DEEPEST` levels of nesting or more than `MOST_NODES` values is also refused.
+    more than `DEEPEST_NESTING` levels of nesting or more than `MOST_NODES` values is also refused.
     """
 
     yaml_implicit_resolvers = {  # noqa: RUF012 (PyYAML reads this attribute)
@@ -100,8 +100,8 @@ class _UniqueKeyLoader(yaml.SafeLoader):
         mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
         self._level += 1
         self._composed += 1
-        if self._level > DEEPEST:
-            raise _Refused(f"more than {DEEPEST} levels", mark)
+        if self._level > DEEPEST_NESTING:
+            raise _Refused(f"more than {DEEPEST_NESTING} levels", mark)
         if self._composed > MOST_NODES:
             raise _Refused(f"more than {MOST_NODES} values", mark)
         node = super().compose_node(parent, index)
@@ -156,7 +156,7 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
         found = "an empty file" if document is None else "a list" if isinstance(document, list) else "a value alone"
         raise ConfigError(Fault(str(path), found, "a mapping of keys to values", "write `key: value` lines"))
     if _is_endless(document):
-        found = f"aliases that stand for more than {MOST_NODES} values or {DEEPEST} levels"
+        found = f"aliases that stand for more than {MOST_NODES} values or {DEEPEST_NESTING} levels"
         raise ConfigError(Fault(str(path), found, "fewer", "write out what they stand for"))
     return document
 
@@ -171,7 +171,7 @@ def _is_endless(document: Any) -> bool:
         value, level = waiting.pop()
         parts = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
         values += len(parts)
-        if values > MOST_NODES or level > DEEPEST:
+        if values > MOST_NODES or level > DEEPEST_NESTING:
             return True
         waiting += [(part, level + 1) for part in parts]
     return False
@@ -197,12 +197,12 @@ def _no_yaml(error: yaml.YAMLError, path: Path, text: str) -> Fault:
     return Fault(f"{path}, line {mark.line + 1}", f"{found} ({_short(lines[mark.line].strip())})", expected, step)
 
 
-def load_model(path: str | Path, model: type[Model]) -> Model:
+def load_model(path: str | Path, model: type[ModelT]) -> ModelT:
     """Read a YAML file, and validate it as `model`. All errors in the file are raised as one `ConfigError`."""
     return check_model(read_mapping(path), model, str(path))
 
 
-def check_model(document: Any, model: type[Model], where: str) -> Model:
+def check_model(document: Any, model: type[ModelT], where: str) -> ModelT:
     """Return a mapping validated as `model`. Error messages refer to the mapping as `where`."""
     try:
         return model.model_validate(document)

@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from afa.errors import CohortError
-from afa.io.csvfile import CsvTable, name_column, number, number_column, read_table, table_of_frame
+from afa.io.csvfile import CsvTable, name_column, number_column, parse_number, read_csv_table, table_of_frame
 from afa.model.arrays import Bools, Floats
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Kind = Literal["continuous", "ordinal", "binary"]
-KINDS: tuple[Kind, ...] = ("continuous", "ordinal", "binary")
+FeatureKind = Literal["continuous", "ordinal", "binary"]
+FEATURE_KINDS: tuple[FeatureKind, ...] = ("continuous", "ordinal", "binary")
 FEATURE_COLUMNS = ("feature", "kind", "unit", "low", "high", "values", "missing", "p_low", "p_high", "definition")
 DISPLAY_COLUMNS = ("display", "label", "name")
 """Columns with display names that a dictionary may have, at most one of them; encoding ignores them."""
@@ -91,7 +91,7 @@ class Features:
     """
 
     names: tuple[str, ...]
-    kinds: tuple[Kind, ...]
+    kinds: tuple[FeatureKind, ...]
     units: tuple[str, ...]
     low: Floats
     high: Floats
@@ -189,9 +189,9 @@ class Features:
         (('good', 'poor'), None)
         """
         place = self.names.index(name)
-        found = filter(None, map(_CODE.fullmatch, _pieces(self.codings[place])))
+        found = filter(None, map(_CODED_WORD.fullmatch, _pieces(self.codings[place])))
         said = {match[1]: match[2] for match in found}
-        if self.kinds[place] != "binary" or said.keys() != {"0", "1"} or (said["0"], said["1"]) in PLAIN:
+        if self.kinds[place] != "binary" or said.keys() != {"0", "1"} or (said["0"], said["1"]) in NO_YES_WORDS:
             return None
         return said["0"], said["1"]
 
@@ -207,7 +207,7 @@ class Features:
 
         """
         place = self.names.index(name)
-        if is_missing(str(value), self.missing_codes[place]):
+        if is_missing_code(str(value), self.missing_codes[place]):
             return f"a measured value, since {value:g} stands for not measured"
         if self.kinds[place] == "binary" and value not in (0.0, 1.0):
             return "0 or 1"
@@ -237,7 +237,7 @@ class Features:
         return table if any(self.missing) else table.drop(columns="missing")
 
 
-def read_features(path: str | Path, other_kinds: Mapping[str, Kind] | None = None) -> Features:
+def read_features(path: str | Path, other_kinds: Mapping[str, FeatureKind] | None = None) -> Features:
     """Return the features in a file with the format of `features.csv`.
 
     Parameters
@@ -251,7 +251,7 @@ def read_features(path: str | Path, other_kinds: Mapping[str, Kind] | None = Non
     CohortError : lists every error of the file by line and column
 
     """
-    table = read_table(
+    table = read_csv_table(
         path,
         required=FEATURE_COLUMNS[:2],
         optional=(*FEATURE_COLUMNS[2:], *DISPLAY_COLUMNS),
@@ -287,7 +287,7 @@ def checked_features(table: CsvTable) -> Features:
     names = table.columns["feature"]
     place = {name: i for i, name in enumerate(dict.fromkeys(names))}
     table.once([place[name] if name else -1 for name in names], "each feature once", "feature")
-    table.words("kind", KINDS)
+    table.words("kind", FEATURE_KINDS)
     low, high = (number_column(table, name, empty=np.nan) for name in ("low", "high"))
     if readable and not len(table):
         faults.add(0, "", "no feature", "a row for each feature", "add them")
@@ -370,8 +370,14 @@ _MISSING = re.compile(rf"{_N}\s*[=:]?\s*{_UNKNOWN}")
 _YES, _NO = "(?:yes|true|present|positive)", "(?:no|false|absent|negative)"
 _IS = r"\s*[=:]?\s*"
 _TURNED = re.compile(f"0{_IS}{_YES}|{_YES}{_IS}0|1{_IS}{_NO}|{_NO}{_IS}1")
-_CODE = re.compile(f"([01]){_IS}([^\\W\\d].*)")
-PLAIN = {("no", "yes"), ("false", "true"), ("absent", "present"), ("not present", "present"), ("negative", "positive")}
+_CODED_WORD = re.compile(f"([01]){_IS}([^\\W\\d].*)")
+NO_YES_WORDS = {
+    ("no", "yes"),
+    ("false", "true"),
+    ("absent", "present"),
+    ("not present", "present"),
+    ("negative", "positive"),
+}
 """Pairs of words for 0 and 1 that mean no and yes."""
 _THOUSANDS = re.compile(r"(?<![\d.])[1-9]\d{0,2}(?:,\d{3})+(?![\d.]*\d)")
 _SPELLINGS = {
@@ -429,10 +435,10 @@ def _high_end(span: Span) -> tuple[float, bool]:
     return span.high, not span.high_open
 
 
-def is_missing(text: str, codes: Iterable[str]) -> bool:
+def is_missing_code(text: str, codes: Iterable[str]) -> bool:
     """Return True if a text equals one of the codes for *not measured*, as text or as number."""
-    value = number(text)
-    return any(text.strip().casefold() == code.casefold() or value == number(code) for code in codes)
+    value = parse_number(text)
+    return any(text.strip().casefold() == code.casefold() or value == parse_number(code) for code in codes)
 
 
 def _pieces(coding: str) -> list[str]:

@@ -26,7 +26,7 @@ RULE_NAMES = (*IN_THE_GRID,)
 WITHOUT_GAIN = ("random", "largest_unary")
 """Rules that use no gain: the attribute `looks_at` of their class is `nothing`."""
 
-COMPARED = ("greedy", "largest_unary", "random")
+DEFAULT_COMPARED_RULES = ("greedy", "largest_unary", "random")
 """Rules that a simulation compares with the planner's own rule by default."""
 
 COMPARED_BINARY = ("greedy", "largest_unary", "random_own", "random")

@@ -21,8 +21,9 @@ import pandas as pd
 from pydantic import Field, field_validator, model_validator
 
 from afa.errors import AfaError, ElicitationError, Fault, check_number
-from afa.io.csvfile import name_column, quoted, read_table
+from afa.io.csvfile import name_column, quoted, read_csv_table
 from afa.io.yamlfile import Strict, load_model
+from afa.model.bundle.rates import Holds
 from afa.model.features import DISPLAY_COLUMNS, Features, read_features
 
 STUDY_FILE, PHENOTYPES_FILE, KEYWORDS_FILE, ALIASES_FILE = "study.yaml", "phenotypes.csv", "keywords.csv", "aliases.csv"
@@ -32,7 +33,7 @@ ONE_OF_SEVERAL = "categorical-as-binary"
 RECORD_FOLDER = "record"
 PAIR_RUN = "pairs"
 """Name of the only run of pairwise questions, and of its voter in `models`."""
-Kind = Literal["article", "preprint"]
+SourceKind = Literal["article", "preprint"]
 PairMode = Literal["each", "by_anchor", "conditional"]
 UNARY, PAIRWISE, ANCHOR, CONDITIONAL = "unary", "pairwise", "anchor", "conditional"
 CUTS, RATES = "cuts", "rates"
@@ -41,8 +42,6 @@ Ends = dict[str, tuple[float | None, float | None]]
 PAIR_PROMPTS: Mapping[PairMode, str] = {"each": PAIRWISE, "by_anchor": ANCHOR, "conditional": CONDITIONAL}
 
 
-Holds = Literal["several", "one", "one or none"]
-"""How many entities a patient can have, according to the question."""
 NAME = r"^[a-z0-9][a-z0-9_-]*$"
 SHA256 = r"^[0-9a-f]{64}$"
 
@@ -258,7 +257,9 @@ class StudySettings(Strict):
     pairs: PairMode = Field("each", description="a question for each pair or anchor gene, or probabilities")
     abstracts: int = Field(0, ge=0, description="number of abstracts retrieved for each question")
     references: bool = Field(False, description="keep only genes that a cited abstract names")
-    sources: tuple[Kind, ...] = Field(("article", "preprint"), min_length=1, description="sources that support a gene")
+    sources: tuple[SourceKind, ...] = Field(
+        ("article", "preprint"), min_length=1, description="sources that support a gene"
+    )
     provenance: Mapping[str, Any] = Field({}, description="origin of a record that was made elsewhere")
 
     @field_validator("voters")
@@ -402,7 +403,7 @@ def read_entities(path: Path, faults: list[Fault]) -> pd.DataFrame:
     own = path.name == PHENOTYPES_FILE
     key, columns = ("phenotype", ("group", "definition")) if own else ("entity", ("definition",))
     shown = () if own else DISPLAY_COLUMNS
-    table = read_table(path, required=(key, *columns), optional=shown, unread=shown)
+    table = read_csv_table(path, required=(key, *columns), optional=shown, unread=shown)
     sound = name_column(table, key) >= 0
     names = pd.Series(list(table.columns[key]), dtype=object)
     twice, step = names.duplicated().to_numpy(bool) & sound, "leave out slashes and dots at the start"
@@ -416,7 +417,7 @@ def read_entities(path: Path, faults: list[Fault]) -> pd.DataFrame:
 
 
 def _read_aliases(path: Path, faults: list[Fault]) -> dict[str, tuple[str, ...]]:
-    table = read_table(path, required=("feature", "alias"))
+    table = read_csv_table(path, required=("feature", "alias"))
     for column in ("feature", "alias"):
         name_column(table, column)
     faults += table.faults.listed()

@@ -11,19 +11,19 @@ from pydantic import Field, PositiveInt
 from afa.errors import ConfigError, Fault
 from afa.io.yamlfile import check_model, load_model
 from afa.paper.codedigest import user_files
-from afa.paper.experiments.base import Name, Section
+from afa.paper.experiments.base import NamePart, Section
 from afa.paper.experiments.settings import StageSettings
 
-FIELDS = Path("resources/fields")
-EXTRACTS = Path("resources/series")
+FIELDS_FOLDER = Path("resources/fields")
+EXTRACTS_FOLDER = Path("resources/series")
 """Folder of the extracts of series bundled with the project, one folder for each accession."""
-ANSWERS = Path("resources/baselines")
+ANSWERS_FOLDER = Path("resources/baselines")
 """Folder of the bundled answers of language models that plan, one folder for each cohort."""
 DEPENDED_ON = ("bundle", "top_k", "elicitation", "encoding", "inference")
 """Settings outside section `baselines` on which a language model's prompts depend."""
 
 
-class Asking(Section):
+class LiveCalls(Section):
     """Settings for live calls to a language model, and the caps on these calls."""
 
     live: bool = False
@@ -47,12 +47,12 @@ class Asking(Section):
     @property
     def terms(self) -> str:
         """Return the command-line options that set the caps and prices of a live run, or "" if no model is asked."""
-        given = {name: getattr(self, name) for name in Asking.model_fields if name != "live"}
+        given = {name: getattr(self, name) for name in LiveCalls.model_fields if name != "live"}
         words = [f"--{name.replace('_', '-')} {value}" for name, value in given.items() if value is not None]
         return " ".join(words) if self.live else ""
 
 
-class Elicitation(Asking):
+class Elicitation(LiveCalls):
     """How answers of language models are combined into a bundle; ignored if `bundle` names a folder."""
 
     min_agree: int = Field(2, ge=1)
@@ -87,7 +87,7 @@ class Explorer(Section):
     """number of patients on the page `explorer.html`"""
 
 
-class Baselines(Asking):
+class Baselines(LiveCalls):
     """Language models that choose features themselves (app. llm-planning-prompts), live or with recorded answers."""
 
     record: Literal["carried"] | Path | None = "carried"
@@ -140,19 +140,19 @@ class Baselines(Asking):
     @property
     def asked(self) -> str:
         """Return the settings that determine the questions to a language model, as JSON."""
-        return self.model_dump_json(exclude={"record", *Asking.model_fields})
+        return self.model_dump_json(exclude={"record", *LiveCalls.model_fields})
 
 
 class _Inputs(Section):
     """The inputs of a run: its patients and its bundle."""
 
-    cohort: Name = "gse109142"
+    cohort: NamePart = "gse109142"
     """the patients: name of a file of `config/cohorts`, without `.yaml`, or of a folder of `resources/fields`. The
     project contains `gse109142`, `gse117993` and the simulated cohort `demo`
     """
     bundle: Path | None = None
     """folder of your own bundle; empty: the bundle of the field, or of the recorded elicitation"""
-    run: Name | None = None
+    run: NamePart | None = None
     """name of the folder under `results/`; empty: the cohort's name"""
     source: Literal["extract", "geo"] = "extract"
     """where a series is read from. `extract`: the extract bundled with the project (resources/series/README.md), or GEO
@@ -194,7 +194,7 @@ def cohort_file(settings: RunConfig, *folders: Path) -> Path:
     known cohorts.
     """
     paths = [folder / f"{settings.cohort}.yaml" for folder in folders]
-    fields = [folder.parents[1] / FIELDS for folder in folders]
+    fields = [folder.parents[1] / FIELDS_FOLDER for folder in folders]
     for path in (*paths, *(folder / settings.cohort / "study.yaml" for folder in fields)):
         if path.is_file():
             return path
@@ -212,7 +212,7 @@ def bundled_extract(settings: RunConfig, series: str, home: Path = Path()) -> Pa
     home : the folder that contains the workflow
 
     """
-    folder = home / EXTRACTS / series
+    folder = home / EXTRACTS_FOLDER / series
     return folder if settings.source == "extract" and settings.geo_mirror is None and folder.is_dir() else None
 
 
@@ -235,7 +235,7 @@ def language_models(settings: RunConfig, home: Path = Path()) -> dict[str, Basel
     if given.live or given.record != "carried" or given.asked != default.baselines.asked or not same:
         return {} if given.folder is None else {"llm_baselines": given}
     found = {}
-    for name, folder in (("llm_baselines", ANSWERS), ("llm_choosing", ANSWERS / "choosing")):
+    for name, folder in (("llm_baselines", ANSWERS_FOLDER), ("llm_choosing", ANSWERS_FOLDER / "choosing")):
         answers = home / folder / settings.cohort
         if answers.is_dir():
             asked = load_model(answers / "asked.yaml", Baselines).model_dump(exclude_unset=True)

@@ -17,9 +17,9 @@ from afa.errors import ConfigError, Fault
 from afa.io.files import atomic_file, sha256_of
 
 PACKAGE = Path(__file__).parents[1]
-NOTED = "AFA_SOURCES"
+SOURCES_VARIABLE = "AFA_SOURCES"
 """Environment variable with the path of the file of recorded digests."""
-LARGEST = 10_000_000
+LARGEST_DIGESTED = 10_000_000
 """Largest input, in bytes, whose digest is recorded. Larger inputs take too long to read."""
 
 
@@ -29,7 +29,9 @@ def sources(inputs: Iterable[str | Path] = ()) -> dict[str, str]:
     Files of more than `LARGEST` bytes are skipped.
     """
     package = [path for path in PACKAGE.rglob("*") if "__pycache__" not in path.parts]
-    files = [path for path in (*package, *map(Path, inputs)) if path.is_file() and path.stat().st_size <= LARGEST]
+    files = [
+        path for path in (*package, *map(Path, inputs)) if path.is_file() and path.stat().st_size <= LARGEST_DIGESTED
+    ]
     return {str(path): sha256_of(path) for path in files}
 
 
@@ -55,7 +57,7 @@ def check_sources(words: Sequence[str]) -> None:
 
     """
     try:
-        noted: dict[str, str] = json.loads(Path(os.environ[NOTED]).read_bytes())
+        noted: dict[str, str] = json.loads(Path(os.environ[SOURCES_VARIABLE]).read_bytes())
     except (KeyError, OSError, ValueError):
         return
     modules = {path for module in list(sys.modules.values()) if (path := getattr(module, "__file__", None))}

@@ -41,12 +41,12 @@ from afa.planner.rules.information import Information
 from afa.planner.values import (
     ReadValue,
     code_of,
+    number_with_unit,
     read_number,
     same_unit,
     scale_of,
     unknown,
     with_number,
-    written,
 )
 from afa.planner.why import (
     explained,
@@ -426,7 +426,7 @@ class Planner(ABC):
                 code_of(self.bundle, feature, 0 if value is None else value)
                 known = scale_of(self.bundle, feature).unit
                 if measured is not None and not same_unit(unit, known):
-                    found, expected = f"{written(measured, unit)}", f"a number in {known or 'no unit'}"
+                    found, expected = f"{number_with_unit(measured, unit)}", f"a number in {known or 'no unit'}"
                     step = "start again from the values themselves"
                     raise PlannerError(Fault(f"step {len(self.actions) + 1}, {feature}", found, expected, step))
                 if measured is not None and read_number(self.bundle, feature, measured).code != value:

@@ -27,7 +27,7 @@ from afa.scores.gain import ZERO_GAIN, divergence, information, site_probabiliti
 
 ENUMERATED = 10
 """Up to this many unobserved features of an exclusive group, a bound enumerates every subset; beyond, it is wider."""
-AT_ONCE = 500
+DUELS_PER_PART = 500
 
 
 class ExplicitPatient(PatientState):
@@ -315,7 +315,7 @@ class ExplicitPatient(PatientState):
 
         """
         total = np.zeros(len(self.observed))
-        for part in np.split(np.arange(len(duels)), range(AT_ONCE, len(duels), AT_ONCE)):
+        for part in np.split(np.arange(len(duels)), range(DUELS_PER_PART, len(duels), DUELS_PER_PART)):
             total += weights[part] @ self._gains(duels[part])
         return total
 

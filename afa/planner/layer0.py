@@ -29,7 +29,7 @@ from afa.scores.preference import expected_score, tie_of
 
 CRITERIA = ("f1", "f2")
 SOUND = "sound"
-RULES = ("n_minus_k", "k")
+EXCLUSION_RULES = ("n_minus_k", "k")
 EXACT_LIMIT = 100_000_000
 """Largest memory, in bytes of tables, for finding the extremes of a score exactly."""
 Bounds = tuple[Floats, Floats, Bools]
@@ -248,7 +248,7 @@ def centroid_certificates(parted: Partition, k: int, *, criterion: str = "f1", r
         intervals
 
     """
-    _one_of("rule", rule, RULES)
+    _one_of("rule", rule, EXCLUSION_RULES)
     bundle = parted.bundle
     needed = _checked_k(bundle, k) if rule == "k" else len(bundle.entities) - _checked_k(bundle, k)
     low, high = np.array([cluster.interval(criterion) for cluster in parted.clusters]).T
@@ -326,7 +326,7 @@ def without_eliminated(
     else:
         count = paper_clusters(len(bundle.entities)) if n_clusters is None else n_clusters
         parted = partition(parameters(bundle), count, solver=solver)
-        certificates = centroid_certificates(parted, k, criterion=criterion, rule=rule or RULES[0])
+        certificates = centroid_certificates(parted, k, criterion=criterion, rule=rule or EXCLUSION_RULES[0])
     left = [name for name, out in zip(bundle.entities, certificates.out, strict=True) if not out]
     if len(left) <= k:
         found = f"{len(left)} of {len(bundle.entities)} entities left by {criterion}"

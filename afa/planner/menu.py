@@ -23,8 +23,8 @@ from afa.planner.values import ReadValue, code_of, read_number
 if TYPE_CHECKING:
     import pandas as pd
 
-EQUAL = "equal"
-Kind = Literal["observe", "skip", "correct"]
+EQUAL_COSTS = "equal"
+ActionKind = Literal["observe", "skip", "correct"]
 Costs = Mapping[str, float] | str | None
 Panels = Mapping[str, Sequence[str]] | None
 
@@ -43,7 +43,7 @@ class Action:
 
     """
 
-    kind: Kind
+    kind: ActionKind
     features: tuple[str, ...]
     values: tuple[int | None, ...]
     cost: float
@@ -58,7 +58,7 @@ class Action:
         return zip(self.features, self.values, numbers, units, strict=True)
 
 
-def action_of(kind: Kind, read_values: Mapping[str, ReadValue], cost: float, reason: str) -> Action:
+def action_of(kind: ActionKind, read_values: Mapping[str, ReadValue], cost: float, reason: str) -> Action:
     """Return the `Action` that records the given values."""
     features, values = tuple(read_values), tuple(read_value.code for read_value in read_values.values())
     if all(read_value.number is None for read_value in read_values.values()):
@@ -255,8 +255,8 @@ def menu_of(bundle: Bundle, costs: Costs, panels: Panels) -> Menu:
     index = {name: j for j, name in enumerate(bundle.features)}
     panel_of = _panel_of(panels, index)
     given = _given_costs(costs, set(index) | set(panels))
-    own = bundle.costs.copy() if bundle.costs is not None and costs != EQUAL else np.ones(len(index))
-    for name, features in measurements_of(bundle).items() if bundle.costs is None or costs == EQUAL else ():
+    own = bundle.costs.copy() if bundle.costs is not None and costs != EQUAL_COSTS else np.ones(len(index))
+    for name, features in measurements_of(bundle).items() if bundle.costs is None or costs == EQUAL_COSTS else ():
         if tuple(panels.get(name, ())) == features:
             own[[index[feature] for feature in features]] = 1.0 / len(features)
     for name in given.keys() & index.keys():
@@ -303,11 +303,11 @@ def _panel_of(panels: Mapping[str, Sequence[str]], index: Mapping[str, int]) -> 
 
 
 def _given_costs(costs: Costs, known: set[str]) -> dict[str, float]:
-    if costs is None or (isinstance(costs, str) and costs == EQUAL):
+    if costs is None or (isinstance(costs, str) and costs == EQUAL_COSTS):
         return {}
     where = "planner option costs"
     if not isinstance(costs, Mapping):
-        expected = f"None, {EQUAL!r}, or costs by name"
+        expected = f"None, {EQUAL_COSTS!r}, or costs by name"
         raise PlannerError(Fault(where, repr(costs), expected, "leave it out for the bundle's own"))
     for name, cost in costs.items():
         if name not in known:

@@ -22,7 +22,7 @@ from afa.inference.meanfield import Solver
 from afa.io.csvfile import suggestion
 from afa.io.later import Later
 from afa.model.bundle import Bundle, load_bundle
-from afa.model.bundle.rates import HOLDS
+from afa.model.bundle.rates import HOLDS_SETTINGS
 from afa.model.closure import Closure
 from afa.planner.explicit import ExplicitPatient
 from afa.planner.menu import Costs, Panels, is_list
@@ -281,7 +281,7 @@ class Options:
         }
 
 
-def question_of(bundle: Bundle, k: int | None, entity: str | None) -> tuple[int, str | None]:
+def question_arguments(bundle: Bundle, k: int | None, entity: str | None) -> tuple[int, str | None]:
     """Return k, the number of entities in the answer, and the name of the entity in a binary question, or None.
 
     The default of k is 1. If neither k nor an entity is given and the bundle has only one entity, the binary question
@@ -343,7 +343,7 @@ def patients_of(
         return partial(Patient, models, calibrated=entity is not None, **of_patient), {}
     holds = holds or ("several" if bundle.rates is None else bundle.rates.holds)
     tau = 1.0 if options.tau is None else options.tau
-    one_of("holds", holds, HOLDS)
+    one_of("holds", holds, HOLDS_SETTINGS)
     one_of("score", options.score, EXPLICIT_SCORES)
     one_of("gain", options.gain, EXPLICIT_GAINS)
     exactly = options.inference == "exact"

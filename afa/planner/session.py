@@ -15,21 +15,21 @@ from pydantic import Field, model_validator
 import afa
 from afa.errors import AfaError, Fault, PlannerError
 from afa.inference.meanfield import Solver
-from afa.io.csvfile import few
+from afa.io.csvfile import first_names
 from afa.io.files import atomic_file
 from afa.io.yamlfile import Strict, load_model
 from afa.model.bundle import Bundle
 from afa.model.bundle.rates import Holds
 from afa.model.closure import STRENGTH, Closure
 from afa.planner import Action, BinaryPlanner, Planner, Stop, TopKPlanner
-from afa.planner.menu import Kind, action_of
+from afa.planner.menu import ActionKind, action_of
 from afa.planner.rules import Rule
-from afa.planner.values import ReadValue, code_of, read_number, same_unit, scale_of, word_of, written
+from afa.planner.values import ReadValue, code_of, number_with_unit, read_number, same_unit, scale_of, word_of
 from afa.scores.belief import INTENSITY
 
 FORMAT = 1
-AGAIN = "take its values again (--replay, afa.replay_session)"
-OTHERS = {"top_k": {"entity", "strength"}, "binary": {"k", "layer0", "holds"}}
+REPLAY_ADVICE = "take its values again (--replay, afa.replay_session)"
+SETTINGS_OF_OTHER_QUESTION = {"top_k": {"entity", "strength"}, "binary": {"k", "layer0", "holds"}}
 """Question -> settings that only the other question has."""
 
 
@@ -124,7 +124,7 @@ class _Session(Strict):
 
     @model_validator(mode="after")
     def _one_question(self) -> _Session:
-        if extra := self.settings.model_fields_set & OTHERS[self.question]:
+        if extra := self.settings.model_fields_set & SETTINGS_OF_OTHER_QUESTION[self.question]:
             raise ValueError(f"the settings of one question: {', '.join(sorted(extra))} belongs to the other")
         return self
 
@@ -204,7 +204,7 @@ def load_session(
         expected = f"one on {bundle.name} {bundle.version}, digest {bundle.digest[:16]}"
         step = "load the bundle that it was made with; other potentials would give other answers"
         if used.name == bundle.name:
-            step = f"load it as it was then, or {AGAIN}"
+            step = f"load it as it was then, or {REPLAY_ADVICE}"
         raise PlannerError(Fault(str(path), found, expected, step))
     return _planner_of(stored, path, bundle, [Action(**step.model_dump()) for step in stored.steps], allocation, stop)
 
@@ -273,7 +273,7 @@ def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> 
     read_values = {feature: _compared(bundle, feature, *given, changes) for feature, given in last.items()}
     coded = [name for name, (_, number, _) in last.items() if number is None and name in bundle.features]
     if coded := [name for name in coded if scale_of(bundle, name).has_range]:
-        changes.append(f"given without a number, so as they were read then: {few(coded)}")
+        changes.append(f"given without a number, so as they were read then: {first_names(coded)}")
     taken, known = list[Action](), set[str]()
     for action in actions:
         if action.kind == "skip":
@@ -286,7 +286,10 @@ def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> 
                 if read_values[feature] is not None:
                     fits[feature] = _read_again(bundle, feature, value, measured, unit)
         # If the edited bundle rejects the first value of a feature, a later correction counts as its first value.
-        split: tuple[tuple[Kind, set[str]], ...] = ("observe", fits.keys() - known), ("correct", fits.keys() & known)
+        split: tuple[tuple[ActionKind, set[str]], ...] = (
+            ("observe", fits.keys() - known),
+            ("correct", fits.keys() & known),
+        )
         for kind, names in split:
             if part := {name: read_value for name, read_value in fits.items() if name in names}:
                 cost = action.cost if kind == action.kind else 0.0
@@ -302,7 +305,7 @@ def _compared(
 
     If the code differs from the code in the session, a text about this is appended to `changes`.
     """
-    said = str(value) if measured is None else written(measured, unit)
+    said = str(value) if measured is None else number_with_unit(measured, unit)
     try:
         read_value = _read_again(bundle, feature, value, measured, unit)
     except PlannerError as error:
@@ -339,14 +342,14 @@ def _planner_of(
     steps: Sequence[Action],
     allocation: Rule | None,
     stop: Callable[[Planner], str | bool | None] | None,
-    next_step: str = f"take the session from an unedited copy, or {AGAIN}",
+    next_step: str = f"take the session from an unedited copy, or {REPLAY_ADVICE}",
 ) -> TopKPlanner | BinaryPlanner:
     """Return a planner with the settings of a session, after the given steps.
 
     Errors contain the suggestion `next_step`.
     """
     question = stored.question
-    options = stored.settings.model_dump(exclude=OTHERS[question])
+    options = stored.settings.model_dump(exclude=SETTINGS_OF_OTHER_QUESTION[question])
     if options[needed := "entity" if question == "binary" else "k"] is None:
         where = f"{path}, key settings.{needed}"
         raise PlannerError(Fault(where, "nothing", f"a value, for the question {question}", "add the key"))

@@ -88,7 +88,7 @@ class Fixed(NamedTuple):
     kappa : (N,) float64, log Z_1 - log Z_0 without observations if this constant is known and not included in the
         models, else 0
     tie : a score of at most this magnitude counts as rounding error, nats
-    ranges : cache of `links_of` by the sides asked for, with at most `KEPT` entries
+    ranges : cache of `links_of` by the sides asked for, with at most `N_CACHED_DUELS` entries
 
     """
 
@@ -115,7 +115,7 @@ class Fixed(NamedTuple):
         contributes 0 (docs/decisions.md, F12).
         """
         if sides not in self.ranges:
-            if len(self.ranges) >= KEPT:
+            if len(self.ranges) >= N_CACHED_DUELS:
                 self.ranges.clear()
             links = np.concatenate([self.sides[v].links for v in sides])
             terms = np.concatenate(
@@ -129,9 +129,9 @@ class Fixed(NamedTuple):
         return self.ranges[sides]
 
 
-KEPT = 5000
+N_CACHED_DUELS = 5000
 """Largest number of entries in the cache of `Fixed.links_of`."""
-KNOWN: WeakKeyDictionary[Bundle, dict[tuple[str, bool, str | None, bool], Fixed]] = WeakKeyDictionary()
+FIXED_OF_BUNDLE: WeakKeyDictionary[Bundle, dict[tuple[str, bool, str | None, bool], Fixed]] = WeakKeyDictionary()
 
 
 def sides_for(
@@ -150,7 +150,7 @@ def sides_for(
     discounted : True if couplings shrink the log-odds instead of entering the models (docs/decisions.md, F16)
 
     """
-    known = KNOWN.setdefault(bundle, {})
+    known = FIXED_OF_BUNDLE.setdefault(bundle, {})
     key = holds, exactly, entity, discounted
     if key not in known:
         known[key] = _laid_out(bundle, holds, exactly=exactly, entity=entity, discounted=discounted)

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import expit, logsumexp, softmax
 
 from afa.engine.duels import sides_of, variances
-from afa.engine.paths import AS_PROBABLE
+from afa.engine.paths import EQUAL_PROBABILITY
 from afa.engine.patient import Patient
 from afa.engine.ranks import name_places, ranks_of
 from afa.errors import Fault, PlannerError
@@ -266,7 +266,9 @@ class TopKPlanner(Planner):
         """
         inside, posterior = self._view().rank <= self.k, self.posterior()
         least, most = posterior[inside].min(), posterior[~inside].max()
-        return np.asarray(np.where(inside, posterior < most + AS_PROBABLE, posterior > least - AS_PROBABLE), dtype=bool)
+        return np.asarray(
+            np.where(inside, posterior < most + EQUAL_PROBABILITY, posterior > least - EQUAL_PROBABILITY), dtype=bool
+        )
 
     def ranking(self) -> list[str]:
         """Return the names of all entities, best first.

@@ -16,14 +16,14 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 from afa.errors import Fault, PlannerError
-from afa.io.csvfile import LARGEST, number, numbers_with_commas, suggestion
+from afa.io.csvfile import LARGEST_CELL_NUMBER, numbers_with_commas, parse_number, suggestion
 from afa.model.bundle import Bundle
 from afa.model.features import Features, shown_unit
 from afa.model.mrf import VALUES
 
-WORDS = {"low": -1, "usual": 0, "normal": 0, "high": 1}
+WORD_CODES = {"low": -1, "usual": 0, "normal": 0, "high": 1}
 FINDING = {"no": 0, "yes": 1}
-"""Words that are accepted for features of kind `binary` in addition to `WORDS`."""
+"""Words that are accepted for features of kind `binary` in addition to `WORD_CODES`."""
 TYPED_CODES = {"-": -1, "+": 1}
 CODES_WITHOUT_A_RANGE = {"-1": -1, "0": 0, "1": 1, "+1": 1}
 """Texts that are codes if the feature has no range. If it has a range, `0`, `1` and `-1` are numbers."""
@@ -86,12 +86,12 @@ def usual_range(bundle: Bundle, feature: str) -> str:
     scale = scale_of(bundle, feature)
     if not scale.has_range:
         return ""
-    low, high = (None if cut is None else written(cut) for cut in (scale.low, scale.high))
+    low, high = (None if cut is None else number_with_unit(cut) for cut in (scale.low, scale.high))
     between = f"{low} to {high}" if low and high else f"from {low}" if low else f"up to {high}"
     return f"usual: {between} {scale.unit}".rstrip()
 
 
-def written(value: float, unit: str = "") -> str:
+def number_with_unit(value: float, unit: str = "") -> str:
     """Return a number and its unit as text.
 
     >>> written(1058.0, "K"), written(0.25)
@@ -128,7 +128,7 @@ def meanings_of(bundle: Bundle, feature: str) -> tuple[str, str] | None:
     return None if table is None or feature not in table.names else table.meanings(feature)
 
 
-def words_of(bundle: Bundle, feature: str) -> list[str]:
+def code_words(bundle: Bundle, feature: str) -> list[str]:
     """Return the words for the possible codes of a feature, in the order of the codes."""
     possible = bundle.possible[bundle.features.index(feature)]
     return [word_of(bundle, feature, code) for code in compress(VALUES, possible)]
@@ -140,7 +140,7 @@ def with_number(bundle: Bundle, feature: str, code: int, measured: float | None)
     If the number is unknown, the text contains only the word, such as `high`.
     """
     word = word_of(bundle, feature, code)
-    return word if measured is None else f"{written(measured, scale_of(bundle, feature).unit)} ({word})"
+    return word if measured is None else f"{number_with_unit(measured, scale_of(bundle, feature).unit)} ({word})"
 
 
 def code_of(bundle: Bundle, feature: Any, value: Any) -> int:
@@ -157,7 +157,7 @@ def code_of(bundle: Bundle, feature: Any, value: Any) -> int:
         raise unknown(bundle.features, feature)
     code = _word(bundle, feature, value) if isinstance(value, str) else value
     if isinstance(code, bool) or not isinstance(code, Real) or code not in VALUES:
-        step = f"give one of these, or {', '.join(words_of(bundle, feature))}"
+        step = f"give one of these, or {', '.join(code_words(bundle, feature))}"
         if scale_of(bundle, feature).has_range:  # the example is 7.2, because 1 could be mistaken for a code
             measured = code if isinstance(code, Real) and not isinstance(code, bool) else 7.2
             step += f"; a measured number by its name, number={measured}"
@@ -177,17 +177,17 @@ def read_number(bundle: Bundle, feature: str, measured: Any) -> ReadValue:
     """
     scale = scale_of(bundle, feature)
     if not scale.has_range:
-        step = f"give {' or '.join(words_of(bundle, feature))}"
+        step = f"give {' or '.join(code_words(bundle, feature))}"
         raise PlannerError(Fault(f"feature {feature}", "a number", "a feature with a range in features.csv", step))
     if isinstance(measured, bool) or not isinstance(measured, Real) or not math.isfinite(float(measured)):
         raise PlannerError(Fault(f"feature {feature}", repr(measured), "a finite number", "correct the number"))
-    if abs(float(measured)) > LARGEST:
-        found, expected = written(float(measured)), f"a number of at most {LARGEST:g} in size"
+    if abs(float(measured)) > LARGEST_CELL_NUMBER:
+        found, expected = number_with_unit(float(measured)), f"a number of at most {LARGEST_CELL_NUMBER:g} in size"
         raise PlannerError(Fault(f"feature {feature}", found, expected, "correct the number"))
     value = float(measured) + 0.0
     table = None if bundle.rates is None else bundle.rates.table
     if table is not None and (allowed := table.excludes(feature, value)):
-        found, step = written(value, scale.unit), "correct the number, or skip what was not measured"
+        found, step = number_with_unit(value, scale.unit), "correct the number, or skip what was not measured"
         raise PlannerError(Fault(f"feature {feature}", found, f"{allowed} (features.csv, values)", step))
     below, above = (scale.low is not None and value < scale.low), (scale.high is not None and value > scale.high)
     return ReadValue(-1 if below else int(above), value, scale.unit)
@@ -208,7 +208,7 @@ def read_typed(bundle: Bundle, feature: str, text: str) -> ReadValue:
         known = TYPED_CODES.get(typed)
     if known is None and not scale.has_range:
         known = CODES_WITHOUT_A_RANGE.get(typed)
-    *first, last = words_of(bundle, feature)
+    *first, last = code_words(bundle, feature)
     expected = f"{', '.join(first)} or {last}" if first else last
     if scale.has_range:
         expected += f", or a number{f' in {scale.unit}' if scale.unit else ''} ({usual_range(bundle, feature)})"
@@ -226,7 +226,7 @@ def echo(bundle: Bundle, feature: str, read_value: ReadValue) -> str:
     An example for a number is `flow: 0 ml/s is low`. An example for a code is `frost: yes`.
     """
     word = word_of(bundle, feature, read_value.code)
-    said = word if read_value.number is None else f"{written(read_value.number, read_value.unit)} is {word}"
+    said = word if read_value.number is None else f"{number_with_unit(read_value.number, read_value.unit)} is {word}"
     return f"{bundle.shown(feature)}: {said}"
 
 
@@ -244,7 +244,7 @@ def same_unit(one: str, other: str) -> bool:
 
 def _word(bundle: Bundle, feature: str, text: str) -> int | None:
     """Return the code for a word that is allowed for the feature. For any other text, return None."""
-    words = WORDS | FINDING if scale_of(bundle, feature).kind == "binary" else WORDS
+    words = WORD_CODES | FINDING if scale_of(bundle, feature).kind == "binary" else WORD_CODES
     if meanings := meanings_of(bundle, feature):  # words in features.csv take precedence over words such as `normal`
         words = words | {meanings[0]: 0, meanings[1]: 1}
     return words.get(text.strip().casefold())
@@ -264,7 +264,7 @@ def _number_of(typed: str, unit: str, fault: Fault) -> float:
         raise refused(f"write {' or '.join(either)}", expected)
     found = _NUMBER.match(typed)
     digits = found[0] if found else ""
-    rest, value = typed[len(digits) :].strip(), number(digits.replace(",", "."))
+    rest, value = typed[len(digits) :].strip(), parse_number(digits.replace(",", "."))
     if not math.isfinite(value):
         raise refused("write one of these")
     if rest and not same_unit(rest, unit):

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 NUMBERS_AT_ONCE = 5_000_000
 """Largest number of gains (duels times features) that are computed for an explanation."""
-OF_THE_LARGEST = 0.2
+LEAST_GAIN_SHARE = 0.2
 """An opponent is named if the gain of its duel is at least this fraction of the largest gain."""
-NAMED = 3
+MOST_NAMES = 3
 """Largest number of names in a text. If there are more, the last name is replaced by the number of the others."""
 DUELS_AT_ONCE = 1_000
 
@@ -45,7 +45,7 @@ def separated_entities(state: PatientState, entities: tuple[str, ...], features:
     text.
     """
     apart = separated(state, len(entities), features, over)
-    return f"{entities[apart[0]]} from {listed([entities[v] for v in apart[1:]], NAMED)}" if apart else ""
+    return f"{entities[apart[0]]} from {listed([entities[v] for v in apart[1:]], MOST_NAMES)}" if apart else ""
 
 
 def separated(state: PatientState, n_entities: int, features: list[int], over: DuelWeights) -> list[int]:
@@ -65,7 +65,7 @@ def separated(state: PatientState, n_entities: int, features: list[int], over: D
     a, b = pairs[int(gain.argmax())]
     one = int(a if total[a] >= total[b] else b)
     against = np.where(pairs[:, 0] == one, pairs[:, 1], pairs[:, 0])
-    matters = (pairs == one).any(axis=1) & (gain >= OF_THE_LARGEST * gain.max())
+    matters = (pairs == one).any(axis=1) & (gain >= LEAST_GAIN_SHARE * gain.max())
     order = np.flatnonzero(matters)[np.argsort(-gain[matters], kind="stable")]
     return [one, *against[order].tolist()]
 
@@ -95,7 +95,7 @@ def patients_behind(bundle: Bundle, entities: Mapping[str, str], feature: str) -
     place, known = bundle.features.index(feature), [name for name in entities if name in bundle.entities]
     counts = [(entities[name], *bundle.patients_behind(name)[place].tolist()) for name in known]
     said = [f"{name} {with_it} with, {without} without" for name, with_it, without in counts if with_it or without]
-    return listed(said, NAMED) if said else ""
+    return listed(said, MOST_NAMES) if said else ""
 
 
 def explained(planner: Planner, most: int) -> pd.DataFrame:
@@ -170,7 +170,7 @@ def in_words(planner: Planner) -> str:
     sure = [shown(name) for name in planner.answer() if name not in tied]
     tied = [shown(name) for name in tied]
     parts = [", ".join(sure)] if sure else []
-    words = ", then ".join([*parts, f"undecided between {listed(tied, NAMED)}"] if tied else parts)
+    words = ", then ".join([*parts, f"undecided between {listed(tied, MOST_NAMES)}"] if tied else parts)
     unchangeable = [UNCHANGEABLE] if planner.certain() else []
     if planner.none_is_likelier():
         most = words if tied else f"most: {words}, {planner.answer_probability():.2f}"

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from afa.errors import Fault, PlannerError
-from afa.io.csvfile import few
+from afa.io.csvfile import first_names
 from afa.model.arrays import Bools, Codes, Floats, Ints
 from afa.model.bundle import Bundle
 from afa.model.bundle.rates import floored
@@ -43,7 +43,7 @@ NEAR = 100
 """Largest number of entities outside the top k that are sampled. The sum of risks bounds the risk of all other
 entities.
 """
-OF_VALUES = np.array(VALUES, dtype=np.float64)
+VALUE_ARRAY = np.array(VALUES, dtype=np.float64)
 INTENSITY = 0.5
 """Default standard deviation of the patients' intensity f. At f = 0 a feature has its background probabilities, and at
 f = -1 its values -1 and +1 are equally probable.
@@ -107,7 +107,7 @@ class Background:
         if background is None:
             background = "elicited" if bundle.has_probabilities else "uniform"
         if isinstance(background, Mapping):
-            keys = few(map(str, background))
+            keys = first_names(map(str, background))
             try:
                 background = cls(**background)
             except PlannerError:
@@ -274,7 +274,7 @@ def variances_of(probabilities: Floats) -> Floats:
 
     """
     p = probabilities
-    return np.where(p.max(axis=1) == 1, 0.0, np.maximum(p @ OF_VALUES**2 - (p @ OF_VALUES) ** 2, 0.0))
+    return np.where(p.max(axis=1) == 1, 0.0, np.maximum(p @ VALUE_ARRAY**2 - (p @ VALUE_ARRAY) ** 2, 0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -344,7 +344,7 @@ class ScoreTable:
             contrasts.log_odds.copy(),
             entity,
             feature,
-            contrasts.unary[entity, feature, None] * OF_VALUES,
+            contrasts.unary[entity, feature, None] * VALUE_ARRAY,
             packed.owner,
             np.searchsorted(slots, ends),
             packed.value,
@@ -584,12 +584,12 @@ class Belief:
             expected = f"{len(table.features)} features, those of the bundle"
             raise PlannerError(Fault("a background", f"{len(p)} features", expected, "give that of this bundle"))
         self.table, self.exact = table, exact
-        self.middle, self.spread = p @ OF_VALUES, variances_of(p)
+        self.middle, self.spread = p @ VALUE_ARRAY, variances_of(p)
         self.observed = np.zeros(len(p), dtype=bool)
         self._value = np.zeros(len(p), dtype=np.int64)
         of, at = p[table.feature], table.feature
         self._expected = (of * table.terms).sum(axis=1)
-        self._linear = (of * _standard(OF_VALUES - self.middle[:, None], p)[at] * table.terms).sum(axis=1)
+        self._linear = (of * _standard(VALUE_ARRAY - self.middle[:, None], p)[at] * table.terms).sum(axis=1)
         # for a constant feature, use half the range: regression gives no slope
         slope = (table.terms[:, 2] - table.terms[:, 0]) / 2
         self._linear = np.divide(self._linear, np.sqrt(self.spread[at]), out=slope, where=self.spread[at] > 0)
@@ -1004,6 +1004,6 @@ def _curve(p: Floats) -> Floats:
     Row j of the result contains the function at -1, 0 and +1, and row j of `p` contains the probabilities of these
     values.
     """
-    line = _standard(OF_VALUES - (p @ OF_VALUES)[:, None], p)
-    square = OF_VALUES**2 - (p @ OF_VALUES**2)[:, None]
+    line = _standard(VALUE_ARRAY - (p @ VALUE_ARRAY)[:, None], p)
+    square = VALUE_ARRAY**2 - (p @ VALUE_ARRAY**2)[:, None]
     return _standard(square - (p * line * square).sum(axis=1, keepdims=True) * line, p)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from afa.cohort.cohort import Cohort, write_cohort
 from afa.engine.paths import sign_paths
-from afa.engine.run import SCORES
+from afa.engine.run import ENGINE_SCORES
 from afa.model.orders import random_order
 from afa.planner import TopKPlanner
 
@@ -37,7 +37,7 @@ def test_the_plain_version_has_the_signs_and_the_number_of_solves_of_the_engine(
     orders = np.array([[random_order(bundle.features, patient=str(p), seed=seed)] for p in range(3)])
     paths = sign_paths(bundle, values, orders, start=start)
     signs, solves = plain.sign_paths(plain.Models.of(bundle), values, orders[:, 0], start=start)
-    np.testing.assert_array_equal(signs, np.stack([paths.signs[name][:, 0] for name in SCORES]))
+    np.testing.assert_array_equal(signs, np.stack([paths.signs[name][:, 0] for name in ENGINE_SCORES]))
     assert solves == paths.solves.sum()
 
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from afa.cli import app
 from afa.errors import BundleError, ConfigError
-from afa.model.bundle.write import write_template
+from afa.model.bundle.write import write_bundle_template
 
 TINY = Path(__file__).parents[1] / "data" / "bundle_tiny"
 
@@ -75,14 +75,14 @@ def test_the_examples_in_the_comments_of_a_new_bundle_make_a_sound_one(tmp_path)
 @pytest.mark.parametrize("name", ["a/b", "", "..", "a b", "-x", 'a"b'])
 def test_a_bundle_s_name_must_do_for_a_folder(tmp_path, name):
     with pytest.raises(BundleError, match="expected letters, digits, - and _"):
-        write_template(name, tmp_path)
+        write_bundle_template(name, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_new_bundle_leaves_alone_what_is_there(tmp_path):
     (tmp_path / "plants").write_text("mine")
     with pytest.raises(ConfigError, match="found a file; expected a new or empty folder"):
-        write_template("plants", tmp_path)
+        write_bundle_template("plants", tmp_path)
     assert (tmp_path / "plants").read_text() == "mine"
 
 

@@ -21,7 +21,7 @@ from afa.cli import app
 from afa.cohort.cohort import Cohort
 from afa.errors import AfaError, ConfigError, PlannerError
 from afa.evaluate.accuracy import areas_of
-from afa.evaluate.simulate import compared_strategies, simulate, some_patients, strategies_of
+from afa.evaluate.simulate import compared_strategies, simulate_strategies, some_patients, strategies_of
 from afa.evaluate.simulate.walks import SimulationSetting, Strategy, budgets_of, rounds_until
 from afa.evaluate.simulation_page import write_simulation
 from afa.model.bundle import load_bundle, save_bundle
@@ -78,7 +78,7 @@ def of_bundle(costs, way):
 )
 def test_the_top_k_curves_are_those_of_planners_walked_by_hand(bundle_tiny, score, k, costs):
     ways = strategies_of(["priority_all", "greedy", "lucb", "largest_unary", "random"], ["cmi"], [score])
-    made = simulate(
+    made = simulate_strategies(
         bundle_tiny, cohort(bundle_tiny), ways, SimulationSetting(k=k, costs=costs, seeds=(7,), resamples=100)
     )
     full = {
@@ -128,7 +128,7 @@ def test_the_binary_curves_are_those_of_planners_walked_by_hand(bundle_tiny, ent
     labels = {"bleeding": [1, 0, 0, pd.NA], "diarrhea": [1, 0, 1, pd.NA], "fistula": [0, 1, 1, pd.NA]}
     patients = cohort(bundle_tiny, labels)
     setting = SimulationSetting(entity=entity, coupling=coupling, costs=costs, seeds=(3,), resamples=100)
-    made = simulate(bundle_tiny, patients, ways, setting)
+    made = simulate_strategies(bundle_tiny, patients, ways, setting)
     of_label = [2 * label - 1 for label in labels[entity][:3]]
     for way in ways:
         options = {"entity": entity, "allocation": way.allocation, "seed": 3, "coupling": coupling}
@@ -165,7 +165,7 @@ def test_frontier_decides_about_one_entity_as_a_planner_walked_by_hand(bundle_ti
     way, *others = compared_strategies(bundle_tiny, setting)
     assert way == Strategy("frontier", "", "background")
     assert {other.score for other in others} == {"two_elbo"}
-    made = simulate(bundle_tiny, cohort(bundle_tiny), [way], setting)
+    made = simulate_strategies(bundle_tiny, cohort(bundle_tiny), [way], setting)
     shown = [
         walked(
             BinaryPlanner(bundle_tiny, entity="diarrhea", background=background, costs="equal"),
@@ -186,7 +186,7 @@ def test_frontier_decides_about_one_entity_as_a_planner_walked_by_hand(bundle_ti
 def test_random_own_is_the_random_order_with_the_features_of_the_entity_first(bundle_tiny):
     """`diarrhea` has three features of its own, so that its answer stands after three."""
     setting = SimulationSetting(entity="diarrhea", seeds=range(20))
-    made = simulate(bundle_tiny, cohort(bundle_tiny), [Strategy("random_own", "", "two_elbo")], setting)
+    made = simulate_strategies(bundle_tiny, cohort(bundle_tiny), [Strategy("random_own", "", "two_elbo")], setting)
     assert bundle_tiny.support("diarrhea").tolist() == [0, 3]
     assert share(made.curves, Strategy("random_own", "", "two_elbo"), "settled")[2:].tolist() == [1.0] * 4
     assert made.features_needed["p90"].max() <= 2
@@ -195,7 +195,9 @@ def test_random_own_is_the_random_order_with_the_features_of_the_entity_first(bu
 def test_a_rule_of_ones_own_is_followed_as_the_compiled_rule_of_the_same_kind(bundle_tiny):
     own, known = "afa.planner.rules.greedy:Greedy", "greedy"
     ways = strategies_of([own, known], ["cmi"], ["linearity"])
-    made = simulate(bundle_tiny, cohort(bundle_tiny), ways, SimulationSetting(k=2, costs="equal", resamples=100))
+    made = simulate_strategies(
+        bundle_tiny, cohort(bundle_tiny), ways, SimulationSetting(k=2, costs="equal", resamples=100)
+    )
     one, other = (made.curves[made.curves["allocation"] == rule].drop(columns="allocation") for rule in (own, known))
     assert len(one) == 6 * 4
     pd.testing.assert_frame_equal(one.reset_index(drop=True), other.reset_index(drop=True))
@@ -205,7 +207,7 @@ def test_labels_are_held_against_the_entities_that_are_ranked_first(bundle_tiny)
     """Two labelled entities make k' = 1; a patient without a positive label is left out."""
     labels = {"bleeding": [1, 1, 0, 0], "diarrhea": [0, 0, 1, 0]}
     way = Strategy("greedy", "cmi", "linearity")
-    made = simulate(bundle_tiny, cohort(bundle_tiny, labels), [way], SimulationSetting(k=2, resamples=100))
+    made = simulate_strategies(bundle_tiny, cohort(bundle_tiny, labels), [way], SimulationSetting(k=2, resamples=100))
     energies = {n: [bundle_tiny.mrf(v).energy(np.array(x)) for v in labels] for n, x in PATIENTS.items()}
     right = [labels[list(labels)[int(np.argmax(energies[n]))]][i] for i, n in enumerate(PATIENTS)][:3]
     assert share(made.curves, way, "label_p_at_k")[-1] == pytest.approx(np.mean(right))
@@ -218,7 +220,9 @@ def test_labels_are_held_against_the_entities_that_are_ranked_first(bundle_tiny)
 def test_the_constant_answers_are_the_usual_winner_and_the_usual_top_k(bundle_tiny):
     patients = {"a": PATIENTS["p1"], "b": PATIENTS["p1"], "c": PATIENTS["p3"]}
     way = Strategy("random", "", "linearity")
-    made = simulate(bundle_tiny, cohort(bundle_tiny, **patients), [way], SimulationSetting(k=1, resamples=100))
+    made = simulate_strategies(
+        bundle_tiny, cohort(bundle_tiny, **patients), [way], SimulationSetting(k=1, resamples=100)
+    )
     same = [bundle_tiny.mrf(v).energy(np.array(PATIENTS["p1"])) for v in bundle_tiny.entities]
     other = [bundle_tiny.mrf(v).energy(np.array(PATIENTS["p3"])) for v in bundle_tiny.entities]
     alike = sum((same[a] - same[b]) * (other[a] - other[b]) > 0 for a, b in ((0, 1), (0, 2), (1, 2)))
@@ -257,9 +261,11 @@ def test_threads_and_blocks_change_no_number(many, monkeypatch, setting):
     bundle, patients = many
     score = "linearity" if "k" in setting else "two_elbo"
     ways = strategies_of(["greedy", "largest_unary", "random"], ["cmi", "wald_magnitude"], [score])
-    first = simulate(bundle, patients, ways, SimulationSetting(seeds=(0, 1), resamples=200, **setting))
-    monkeypatch.setattr("afa.evaluate.simulate.walks.BLOCK", 3)
-    second = simulate(bundle, patients, ways, SimulationSetting(seeds=(0, 1), resamples=200, threads=3, **setting))
+    first = simulate_strategies(bundle, patients, ways, SimulationSetting(seeds=(0, 1), resamples=200, **setting))
+    monkeypatch.setattr("afa.evaluate.simulate.walks.PATIENTS_PER_BLOCK", 3)
+    second = simulate_strategies(
+        bundle, patients, ways, SimulationSetting(seeds=(0, 1), resamples=200, threads=3, **setting)
+    )
     for one, other in zip(first, second, strict=True):
         assert one.to_csv() == other.to_csv()
 
@@ -269,7 +275,7 @@ def test_seeds_are_taken_together(many):
     way = Strategy("random", "", "linearity")
 
     def made(*seeds):
-        found = simulate(bundle, patients, [way], SimulationSetting(k=2, seeds=seeds, resamples=200)).curves
+        found = simulate_strategies(bundle, patients, [way], SimulationSetting(k=2, seeds=seeds, resamples=200)).curves
         return found[(found["allocation"] == "random") & (found["metric"] == "sign_accuracy")]
 
     one, other, together = made(4), made(9), made(4, 9)
@@ -305,15 +311,15 @@ def test_some_patients_are_drawn_by_name_alone(many):
 )
 def test_a_way_that_cannot_be_gone_is_named_before_anyone_is_followed(bundle_tiny, ways, setting, words):
     with pytest.raises(AfaError, match=words):
-        simulate(bundle_tiny, cohort(bundle_tiny), ways, SimulationSetting(**setting))
+        simulate_strategies(bundle_tiny, cohort(bundle_tiny), ways, SimulationSetting(**setting))
 
 
 def test_one_entity_alone_has_no_top_k_and_can_be_asked_about(bundle_tiny):
     single = bundle_tiny.restrict_entities(["fistula"])
     with pytest.raises(AfaError, match="--entity"):
-        simulate(single, cohort(single), [Strategy("greedy", "cmi", "linearity")], SimulationSetting())
+        simulate_strategies(single, cohort(single), [Strategy("greedy", "cmi", "linearity")], SimulationSetting())
     ways = strategies_of(COMPARED_BINARY, ["cmi"], ["two_elbo"])
-    simulate(single, cohort(single), ways, SimulationSetting(entity="fistula", resamples=100))
+    simulate_strategies(single, cohort(single), ways, SimulationSetting(entity="fistula", resamples=100))
 
 
 def run(*arguments):
@@ -339,7 +345,7 @@ def test_the_command_writes_tables_a_figure_and_a_card_with_the_same_bytes_each_
 
 
 def test_a_failed_run_leaves_the_earlier_one_as_it_was(bundle_tiny, tmp_path, monkeypatch):
-    made = simulate(
+    made = simulate_strategies(
         bundle_tiny, cohort(bundle_tiny), [Strategy("random", "", "linearity")], SimulationSetting(k=1, resamples=100)
     )
     card = {
@@ -447,7 +453,7 @@ def test_curves_by_cost_say_what_was_right_for_the_money(priced):
     For 1 or 2 cheap is known, for 3 to 6 cheap and middle, for 7 all.
     """
     way = Strategy("largest_unary", "", "linearity")
-    curves = simulate(*priced, [way], SimulationSetting(k=1, resamples=100)).curves
+    curves = simulate_strategies(*priced, [way], SimulationSetting(k=1, resamples=100)).curves
     curves = curves[curves["allocation"] == way.allocation]
     by_cost = {
         metric: dict(zip(part["t"], part["value"], strict=True))
@@ -468,7 +474,7 @@ def share_of_three(curves, metric):
 
 def test_curves_by_cost_of_random_orders_follow_each_order(priced):
     bundle, patients = priced
-    made = simulate(
+    made = simulate_strategies(
         bundle, patients, [Strategy("random", "", "linearity")], SimulationSetting(k=1, seeds=(0, 1, 2), resamples=100)
     )
     rows = made.curves[(made.curves["counted"] == "cost") & (made.curves["allocation"] == "random")]
@@ -484,9 +490,9 @@ def test_curves_by_cost_of_random_orders_follow_each_order(priced):
 
 def test_equal_costs_have_no_curves_by_cost(priced):
     way = Strategy("random", "", "linearity")
-    assert set(simulate(*priced, [way], SimulationSetting(costs="equal", resamples=100)).curves["counted"]) == {
-        "features"
-    }
+    assert set(
+        simulate_strategies(*priced, [way], SimulationSetting(costs="equal", resamples=100)).curves["counted"]
+    ) == {"features"}
 
 
 @pytest.mark.parametrize(
@@ -525,7 +531,9 @@ def test_the_gain_information_is_followed_as_its_planner_goes(priced, entity, tm
     bundle, patients = priced
     ways = strategies_of(["greedy", "random"], ["cmi", "information"], ["two_elbo" if entity else "linearity"])
     assert [way[:2] for way in ways] == [("information",) * 2, ("greedy", "cmi"), ("random", "")]
-    made = simulate(bundle, patients, ways[:1], SimulationSetting(k=1, entity=entity, costs="own", resamples=20))
+    made = simulate_strategies(
+        bundle, patients, ways[:1], SimulationSetting(k=1, entity=entity, costs="own", resamples=20)
+    )
     calls = []
     for values in patients.values.tolist():
         planner = (
@@ -539,7 +547,7 @@ def test_the_gain_information_is_followed_as_its_planner_goes(priced, entity, tm
     assert rows["median"].item() == quantile(calls, 0.5)
     assert rows["p90"].item() == quantile(calls, 0.9)
     with pytest.raises(PlannerError, match="information"):
-        simulate(
+        simulate_strategies(
             bundle,
             patients,
             strategies_of(["lucb"], ["information"], ["linearity"])[1:],

@@ -14,7 +14,7 @@ import afa
 from afa.cohort.cohort import Cohort
 from afa.engine.run import MISSING
 from afa.errors import AfaError
-from afa.evaluate.simulate import simulate
+from afa.evaluate.simulate import simulate_strategies
 from afa.evaluate.simulate.binary import BinaryTask
 from afa.evaluate.simulate.walks import SimulationSetting, Strategy, TopKTask
 from afa.inference.meanfield import Solver
@@ -117,7 +117,7 @@ def test_a_value_that_cannot_be_or_is_encoded_otherwise_is_refused(tmp_path):
     labels = pd.DataFrame(index=["a"])
     other = Cohort("c", fevers.features, ("a",), values, labels, {"encoding": {"reference": "cohort"}})
     with pytest.raises(AfaError, match="found values encoded by cohort; expected by ranges"):
-        simulate(by_ranges, other, [GREEDY], SimulationSetting(k=1, resamples=10))
+        simulate_strategies(by_ranges, other, [GREEDY], SimulationSetting(k=1, resamples=10))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from cohort.http_server import Reply, Site, serve
 
-from afa.cohort.download import LONGEST_WAIT, download
+from afa.cohort.download import LONGEST_DOWNLOAD_WAIT, download
 from afa.errors import DownloadError
 
 GZ = gzip.compress(bytes(range(256)) * 20, mtime=0)
@@ -267,7 +267,7 @@ def test_a_retry_after_of_an_hour_is_cut_and_the_log_says_both(target, clock, ca
     asked = "3600" if form == "seconds" else format_datetime(NOON + timedelta(hours=1), usegmt=True)
     with serve({FILE: [Reply(b"", 503, {"Retry-After": asked}), Reply(GZ)]}) as site:
         get(site, target, clock)
-    assert clock.waits == [LONGEST_WAIT]
+    assert clock.waits == [LONGEST_DOWNLOAD_WAIT]
     assert "asks for 3600 seconds (Retry-After): trying again in 300 seconds, the longest wait" in caplog.text
 
 
@@ -275,7 +275,7 @@ def test_a_server_that_always_asks_for_an_hour_is_left_and_its_wish_passed_on(ta
     with serve({FILE: Reply(b"", 503, {"Retry-After": "3600"})}) as site:
         message = refusal(site, target, clock)
         assert len(site.requests) == 3
-    assert clock.waits == [LONGEST_WAIT] * 2
+    assert clock.waits == [LONGEST_DOWNLOAD_WAIT] * 2
     assert "run this again in 3600 seconds, as the server asks" in message
 
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from afa.cohort.encode import (
     choose_rows,
-    encode,
+    encode_by_controls,
     encode_controls,
     least_controls,
     log_values,
@@ -30,7 +30,7 @@ def table(values: list[list[float]] | np.ndarray) -> pd.DataFrame:
 
 def coded(controls: list[float], patients: list[float], **options: object) -> list[int]:
     is_control = [True] * len(controls) + [False] * len(patients)
-    result = encode(table([[*controls, *patients]]), is_control, **options)  # type: ignore[arg-type]
+    result = encode_by_controls(table([[*controls, *patients]]), is_control, **options)  # type: ignore[arg-type]
     return [int(value) for value in result.iloc[0, len(controls) :]]
 
 
@@ -68,7 +68,7 @@ def test_empirical_equals_the_count_as_it_is_written(controls: np.ndarray, value
             p[gene, sample] = (1 + sum(abs(value - centre) >= distance for value in exact)) / 8
     is_control = np.arange(11) < 7
     for level in (1 / 8 + 1e-9, 0.3, 0.5, 0.9):
-        code = encode(table(np.hstack([controls, values])), is_control, level=level).to_numpy()[:, 7:]
+        code = encode_by_controls(table(np.hstack([controls, values])), is_control, level=level).to_numpy()[:, 7:]
         beside = np.abs(values - controls.mean(axis=1, keepdims=True)) > 1e-9
         np.testing.assert_array_equal((code != 0) & beside, (p < level) & beside)
 
@@ -81,8 +81,8 @@ def test_empirical_equals_the_count_as_it_is_written(controls: np.ndarray, value
 )
 def test_the_code_does_not_change_when_a_gene_is_shifted(values: np.ndarray, test: str, shift: int) -> None:
     is_control = np.arange(26) < 20
-    before = encode(table(values), is_control, test=test)  # type: ignore[arg-type]
-    after = encode(table(values + shift), is_control, test=test)  # type: ignore[arg-type]
+    before = encode_by_controls(table(values), is_control, test=test)  # type: ignore[arg-type]
+    after = encode_by_controls(table(values + shift), is_control, test=test)  # type: ignore[arg-type]
     pd.testing.assert_frame_equal(before, after)
 
 
@@ -90,8 +90,8 @@ def test_the_code_does_not_change_when_a_gene_is_shifted(values: np.ndarray, tes
 @given(hnp.arrays(float, (2, 26), elements=EIGHTHS), st.permutations(range(26)))
 def test_the_code_follows_the_samples_when_they_are_permuted(values: np.ndarray, order: list[int]) -> None:
     is_control = np.arange(26) < 20
-    whole = encode(table(values), is_control)
-    permuted = encode(table(values).iloc[:, order], is_control[order])
+    whole = encode_by_controls(table(values), is_control)
+    permuted = encode_by_controls(table(values).iloc[:, order], is_control[order])
     pd.testing.assert_frame_equal(permuted[whole.columns], whole)
 
 
@@ -99,7 +99,9 @@ def test_the_code_follows_the_samples_when_they_are_permuted(values: np.ndarray,
 @given(hnp.arrays(float, (2, 26), elements=EIGHTHS))
 def test_mirrored_values_have_the_opposite_code(values: np.ndarray) -> None:
     is_control = np.arange(26) < 20
-    np.testing.assert_array_equal(encode(table(-values), is_control), -encode(table(values), is_control))
+    np.testing.assert_array_equal(
+        encode_by_controls(table(-values), is_control), -encode_by_controls(table(values), is_control)
+    )
 
 
 def test_a_patient_is_coded_alike_whoever_else_is_coded() -> None:
@@ -174,12 +176,12 @@ def test_a_value_that_is_not_finite_names_gene_and_sample() -> None:
     values = table(np.zeros((2, 21)))
     values.iloc[1, 20] = np.nan
     with pytest.raises(CohortError, match="gene G1, sample S20"):
-        encode(values, np.arange(21) < 20)
+        encode_by_controls(values, np.arange(21) < 20)
 
 
 def test_controls_are_coded_against_themselves_when_they_are_asked_for() -> None:
     values = table([[*map(float, range(20)), 100.0]])
-    result = encode(values, np.arange(21) < 20)
+    result = encode_by_controls(values, np.arange(21) < 20)
     assert result.shape == (1, 21)
     assert result.dtypes.unique().tolist() == [np.dtype("int8")]
     assert not result.iloc[0, :20].any(), "a control is never beyond all controls"
@@ -232,7 +234,7 @@ def test_a_control_is_coded_as_a_patient_would_be_against_the_others(test: str) 
     for place in range(24):
         others = np.delete(values, place, axis=1)
         seen = np.column_stack([others, values[:, place]])
-        expected = encode(table(seen), [True] * 23 + [False], test=test)  # type: ignore[arg-type]
+        expected = encode_by_controls(table(seen), [True] * 23 + [False], test=test)  # type: ignore[arg-type]
         np.testing.assert_array_equal(code.iloc[:, place], expected.iloc[:, -1])
     assert (code != 0).to_numpy().any()
     assert code.iloc[0, 7] == 1

@@ -10,7 +10,7 @@ import afa
 from afa.cli.cohort import encode as encode_command
 from afa.cohort.cells import cells_of_frame
 from afa.cohort.encode import Coding, encode_by_cohort
-from afa.cohort.encode import encode as encode_series
+from afa.cohort.encode import encode_by_controls as encode_series
 from afa.cohort.encode_table import encode_cells, read_and_encode, write_encoded
 from afa.cohort.table_cohort import TableFiles, read_table_labels
 from afa.errors import CohortError, ConfigError

@@ -121,7 +121,7 @@ def test_blocks_do_not_change_the_result(tmp_path, monkeypatch):
     text = gene_matrix(GSM, rows)
     config = expression_source(unit="tpm")
     whole = read_matrix(tmp_path, text, config, wanted={f"g{i}" for i in range(500)})
-    monkeypatch.setattr(expression, "_BLOCK", 300)
+    monkeypatch.setattr(expression, "_READ_BYTES", 300)
     parts = read_matrix(tmp_path, text, config, wanted={f"g{i}" for i in range(500)})
     pd.testing.assert_frame_equal(whole.values, parts.values, check_exact=True)
     pd.testing.assert_series_equal(whole.library_size, parts.library_size, check_exact=True)

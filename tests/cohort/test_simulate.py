@@ -14,7 +14,7 @@ from scipy.stats import binom
 from afa.cohort.build import build_cohort
 from afa.cohort.config import CohortConfig, SimulationConfig, load_cohort_config, simulation_config
 from afa.cohort.geo import fetch, read_samples
-from afa.cohort.simulate import SimulatedCohort, simulate, write_geo_layout
+from afa.cohort.simulate import SimulatedCohort, simulate_cohort, write_geo_layout
 from afa.errors import ConfigError
 from afa.model.bundle import Bundle, load_bundle, write_bundle
 
@@ -57,14 +57,14 @@ def demo_bundle(demo_config: CohortConfig, make_bundle: MakeBundle) -> Bundle:
 
 @pytest.fixture(scope="module")
 def demo(demo_config: CohortConfig, demo_bundle: Bundle) -> SimulatedCohort:
-    return simulate(simulation_config(demo_config), demo_bundle)
+    return simulate_cohort(simulation_config(demo_config), demo_bundle)
 
 
 @pytest.fixture(scope="module")
 def many(demo_config: CohortConfig, demo_bundle: Bundle) -> SimulatedCohort:
     """The demo's parameters with so many patients that sampling error is small."""
     changes = {"n_patients": 4000, "n_controls": 100, "n_background_genes": 300}
-    return simulate(simulation_config(demo_config).model_copy(update=changes), demo_bundle)
+    return simulate_cohort(simulation_config(demo_config).model_copy(update=changes), demo_bundle)
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +151,7 @@ def test_severity_is_higher_in_patients_with_active_disease(many):
 def test_the_share_of_flipped_signs_is_the_stated_one(flipped_share, small, make_bundle):
     bundle = make_bundle(per_entity=40)
     config = small.model_copy(update={"flipped_share": flipped_share, "null_share": 0.1})
-    effects = simulate(config, bundle).truth.effects
+    effects = simulate_cohort(config, bundle).truth.effects
     agreement = np.sign(effects["effect"]) * np.sign(effects["potential"])
     assert (agreement == -1).sum() == round(flipped_share * len(effects))
     assert (agreement == 0).sum() == round(0.1 * len(effects))
@@ -163,7 +163,7 @@ def test_effects_point_the_way_the_truth_says(small, make_bundle):
     config = small.model_copy(
         update={"n_patients": 1500, "n_background_genes": 400, "factors": {}, "inflamed_sd_bundle": 0.0}
     )
-    cohort = simulate(config, make_bundle())
+    cohort = simulate_cohort(config, make_bundle())
     expression = log2_cpm(cohort)[patients(cohort)]
     expression -= expression[expression.index.str.startswith("BG")].mean()
     truth = cohort.truth.effects
@@ -187,7 +187,7 @@ def test_controls_carry_no_phenotype_effect(small, make_bundle):
             "severity_sd": 0.0,
         }
     )
-    cohort = simulate(config, make_bundle(("inflamed",)))
+    cohort = simulate_cohort(config, make_bundle(("inflamed",)))
     expression = log2_cpm(cohort)
     expression = expression - expression[expression.index.str.startswith("BG")].mean()
     is_patient = cohort.truth.people["diagnosis"] == "IBD"
@@ -225,8 +225,8 @@ def test_counts_disperse_as_those_of_real_biopsies(demo):
 
 def test_a_change_of_one_thing_does_not_reshuffle_the_others(small, make_bundle):
     bundle = make_bundle()
-    before = simulate(small, bundle).truth
-    after = simulate(
+    before = simulate_cohort(small, bundle).truth
+    after = simulate_cohort(
         small.model_copy(update={"flipped_share": 0.5, "n_background_genes": 60, "effect_median": 1.0}), bundle
     ).truth
     pd.testing.assert_frame_equal(before.labels, after.labels)
@@ -239,14 +239,14 @@ def test_a_change_of_one_thing_does_not_reshuffle_the_others(small, make_bundle)
 
 def test_another_entity_leaves_the_labels_of_the_first_ones(small, make_bundle):
     longer = small.model_copy(update={"default_prevalence": 0.3})
-    before = simulate(small, make_bundle()).truth.labels
-    after = simulate(longer, make_bundle(("new", *ENTITIES))).truth.labels
+    before = simulate_cohort(small, make_bundle()).truth.labels
+    after = simulate_cohort(longer, make_bundle(("new", *ENTITIES))).truth.labels
     pd.testing.assert_frame_equal(before, after[before.columns])
 
 
 def test_the_demo_parameters_serve_another_bundle(demo_config, make_bundle):
     config = simulation_config(demo_config).model_copy(update={"n_background_genes": 100})
-    cohort = simulate(config, make_bundle())
+    cohort = simulate_cohort(config, make_bundle())
     assert {f"phenotype_{name}" for name in (*ENTITIES, *demo_config.labels)} <= set(cohort.samples.columns)
 
 
@@ -260,14 +260,14 @@ def test_a_feature_named_like_a_background_gene_stays_one_row(small, tmp_path):
         unary=pd.DataFrame([("inflamed", "BG00002", 1)], columns=["entity", "feature", "potential"]),
         pairwise=pd.DataFrame(columns=["entity", "feature_a", "feature_b", "potential"]),
     )
-    counts = simulate(small, load_bundle(tmp_path / "bundle")).counts
+    counts = simulate_cohort(small, load_bundle(tmp_path / "bundle")).counts
     assert counts.index.is_unique
     assert len(counts) == 1 + small.n_background_genes
 
 
 def test_an_entity_without_a_prevalence_is_refused_by_name(small, make_bundle):
     with pytest.raises(ConfigError, match=r"prevalences\.unheard: found nothing"):
-        simulate(small, make_bundle((*ENTITIES, "unheard")))
+        simulate_cohort(small, make_bundle((*ENTITIES, "unheard")))
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_a_cohort_without_simulation_parameters_is_refused(demo_config):
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(small, make_bundle, demo_config, tmp_path):
     bundle = make_bundle()
     for folder, seed in (("first", 1), ("again", 1), ("other", 2)):
-        cohort = simulate(small.model_copy(update={"seed": seed}), bundle)
+        cohort = simulate_cohort(small.model_copy(update={"seed": seed}), bundle)
         write_geo_layout(cohort, demo_config, tmp_path / folder)
     first, again, other = (bytes_of(tmp_path / folder) for folder in ("first", "again", "other"))
     assert first == again
@@ -389,5 +389,5 @@ def test_a_mirror_of_real_series_is_not_overwritten(small, make_bundle, demo_con
     real.parent.mkdir(parents=True)
     real.write_text("real")
     with pytest.raises(ConfigError, match="GSE117993"):
-        write_geo_layout(simulate(small, make_bundle()), demo_config, tmp_path)
+        write_geo_layout(simulate_cohort(small, make_bundle()), demo_config, tmp_path)
     assert real.read_text() == "real"

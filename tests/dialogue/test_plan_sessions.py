@@ -13,7 +13,7 @@ import yaml
 from commands import afa
 from talking import AFA, TINY, Noted, Refusing, ask, plain, talk
 
-from afa.dialogue.sessions import Panels, SessionFile, new_planner, open_session, resumed_planner
+from afa.dialogue.sessions import PanelDefinitions, SessionFile, new_planner, open_session, resumed_planner
 from afa.errors import PlannerError
 from afa.model.bundle import Bundle, load_bundle, stamp_bundle
 from afa.planner import Stop
@@ -34,7 +34,7 @@ def test_the_session_is_kept_after_every_step(bundle_tiny: Bundle) -> None:
 def test_other_settings_beside_an_earlier_session_are_refused_and_the_same_are_not(
     bundle_tiny: Bundle, tmp_path: Path
 ) -> None:
-    panels = Panels({"mucus": ("MUC2", "TFF3")}, {"mucus": 7.0})
+    panels = PanelDefinitions({"mucus": ("MUC2", "TFF3")}, {"mucus": 7.0})
     asked: dict[str, Any] = {"k": 1, "panels": panels, "entity": None}
     save_session(
         new_planner(bundle_tiny, **asked, stop=Stop(certain=True, gain=0.1), costs="equal", score="wald"),
@@ -47,8 +47,8 @@ def test_other_settings_beside_an_earlier_session_are_refused_and_the_same_are_n
         {"certain": False},
         {"min_gain": 0.2},
         {"entity": "fistula"},
-        {"panels": Panels({"mucus": ("MUC2",)}, {})},
-        {"panels": Panels(panels.features, {"mucus": 8.0})},
+        {"panels": PanelDefinitions({"mucus": ("MUC2",)}, {})},
+        {"panels": PanelDefinitions(panels.features, {"mucus": 8.0})},
         {"costs": "own"},
     ):
         name = "--" + next(iter(other)).replace("_", "-")
@@ -103,7 +103,7 @@ def test_a_session_whose_bundle_was_edited_is_refused_and_replayed_on_request_an
 def test_two_processes_on_one_session_take_turns_and_lose_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("afa.dialogue.sessions.PATIENCE", 0.2)
+    monkeypatch.setattr("afa.dialogue.sessions.LOCK_SECONDS", 0.2)
     file = tmp_path / "s.yaml"
     command = [AFA, "plan", str(TINY), "--session", str(file), "--json"]
     first = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from elicit.literature_server import FakeClock, Site, article, preprint
 
 from afa.elicit.search import EuropePmc, Query
-from afa.io.web import Bounds
+from afa.io.web import RequestLimits
 
 QUERY = Query((("MUC2",), ("Crohn's disease", "colitis")))
 STRUCTURED = article(
@@ -25,4 +25,4 @@ PREPRINT = preprint(
 
 
 def europepmc(site: Site, clock: FakeClock | None = None, **bounds: float) -> EuropePmc:
-    return EuropePmc(site.url, bounds=Bounds(**bounds), clock=clock or FakeClock())
+    return EuropePmc(site.url, bounds=RequestLimits(**bounds), clock=clock or FakeClock())

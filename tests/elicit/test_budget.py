@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from afa.elicit.budget import LOCK, OVERHEAD, Budget, BudgetError, Caps, Prices, Usage
+from afa.elicit.budget import LOCK, TOKEN_OVERHEAD, Budget, BudgetError, Caps, Prices, Usage
 from afa.elicit.record import Entry, Question, Record, merge
 from afa.errors import ElicitationError
 
@@ -39,7 +39,7 @@ def test_prices_are_of_a_million_tokens():
 
 
 def test_a_call_is_expected_to_use_a_token_per_byte_and_the_longest_answer(tmp_path):
-    assert a_budget(tmp_path).expected("aé", 100) == used(1, 3 + OVERHEAD, 100)
+    assert a_budget(tmp_path).expected("aé", 100) == used(1, 3 + TOKEN_OVERHEAD, 100)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from elicit.llm_script import scripted
 from elicit.llm_server import serve
 
 from afa.elicit.answers import UnaryAnswer, read_answer
-from afa.elicit.chat import FIRST
+from afa.elicit.chat import SHOWN_CHARACTERS
 
 TEXT = scripted({"model": "m", "messages": [{"content": "'title': 'UnaryAnswer'"}, {"content": "Phenotype: Fibrosis"}]})
 """The whole answer, which every reply of this page holds in some form."""
@@ -122,7 +122,7 @@ REASONS = {
     "form-not-known": (
         500,
         {"state": "x" * 500},
-        'HTTP status 500: JSON without a message: {"state": "' + "x" * (FIRST - len('{"state": "')),
+        'HTTP status 500: JSON without a message: {"state": "' + "x" * (SHOWN_CHARACTERS - len('{"state": "')),
     ),
     "another-document": (200, UNKNOWN, f"no chat completion (JSON without a message: {json.dumps(UNKNOWN)})"),
 }

@@ -16,7 +16,7 @@ from elicit.llm_server import MODEL, Fault, serve
 from elicit.prompt_values import VALUES
 from records import wordings
 
-from afa.elicit.answers import ANSWERS, UnaryAnswer, read_answer
+from afa.elicit.answers import ANSWER_SCHEMAS, UnaryAnswer, read_answer
 from afa.elicit.budget import Budget, BudgetError, Caps, Usage
 from afa.elicit.client import Client
 from afa.elicit.prompts import Messages, render
@@ -81,7 +81,7 @@ def test_the_schema_is_sent_with_the_lengths_of_texts_unless_an_endpoint_refuses
 def test_every_prompt_is_asked_and_answered_by_the_scripted_model(tmp_path):
     with serve(scripted) as server:
         asking = Asking(server, tmp_path)
-        for name in ANSWERS:
+        for name in ANSWER_SCHEMAS:
             values = {"phenotype": "Fibrosis", "gene1": "COL1A1", "partners": "MUC2 TFF3", "features": '{"heat": null}'}
             request = Request(Question(name, values, "r1"), render(name, VALUES))
             assert asking.ask(request).outcome == "answered", name

@@ -20,7 +20,7 @@ from elicit.prompt_values import PAIR, VALUES
 
 from afa.elicit.answers import TEXT_LENGTH, PairAnswer, UnaryAnswer, read_answer
 from afa.elicit.budget import Budget, BudgetError, Caps, Usage
-from afa.elicit.client import LARGEST, Client
+from afa.elicit.client import LARGEST_REPLY, Client
 from afa.elicit.live import ask_all
 from afa.elicit.prompts import render
 from afa.elicit.record import Question, Record, Request
@@ -306,7 +306,7 @@ def test_a_reply_that_drips_is_given_up_at_the_deadline(tmp_path, fault):
 def test_a_reply_that_is_too_large_is_not_read_to_its_end(tmp_path):
     with serve(scripted, always(faults.endless)) as server:
         entry = Asking(server, tmp_path, replace(USUAL, calls=1)).ask(a_request())
-    assert (entry.outcome, entry.detail) == ("failed", f"a reply of more than {LARGEST} bytes")
+    assert (entry.outcome, entry.detail) == ("failed", f"a reply of more than {LARGEST_REPLY} bytes")
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 100_000
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afa.elicit.consensus import (
-    SHARES,
+    POOLED_COLUMNS,
     agreement,
     check_voters,
     consensus,
@@ -279,7 +279,7 @@ def test_answers_pool_to_one_row_for_each_entity_and_feature():
         ("r1", "ill", "x", 1, 0.6, 0.1, 0.1, 0.2, 0.5),
         ("r2", "ill", "x", -1, 0.6, 0.1, 0.0, 0.2, 0.1),
     ]
-    answers = pd.DataFrame(rows, columns=["voter", "entity", "feature", "direction", *SHARES, "confidence"])
+    answers = pd.DataFrame(rows, columns=["voter", "entity", "feature", "direction", *POOLED_COLUMNS, "confidence"])
     table = pool_answers(answers, features)
     assert table[["entity", "feature"]].to_numpy().tolist() == [["ill", "x"], ["ill", "y"]]
     np.testing.assert_allclose(table["potential"], [0.2, 0.8])

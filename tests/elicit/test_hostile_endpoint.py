@@ -29,7 +29,7 @@ from afa.elicit.budget import Budget, Caps
 from afa.elicit.client import Client
 from afa.elicit.live import ask_all
 from afa.elicit.record import Record, Request
-from afa.elicit.tables import genes_named, outcomes
+from afa.elicit.tables import genes_named, outcome_table
 from afa.model.study import Endpoint as Address
 from afa.model.study import Manner
 
@@ -145,7 +145,7 @@ def check(folder: Path, quiet: Path, count: int, monkeypatch: pytest.MonkeyPatch
     others = [expected[entry.key] for entry in own]
     columns = ["phenotype", "gene", "direction", "lit_prob", "mechanism", "evidence_source"]
     assert genes_named(own)[columns].equals(genes_named(others)[columns])
-    assert set(outcomes([entry.question for entry in own], own)["outcome"]) <= {"answered"}
+    assert set(outcome_table([entry.question for entry in own], own)["outcome"]) <= {"answered"}
     for path in folder.rglob("*"):
         assert not path.is_file() or KEY.encode() not in path.read_bytes()
     return len(answered)

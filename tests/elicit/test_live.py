@@ -24,7 +24,7 @@ from elicit.llm_server import Endpoint as Server
 from afa.elicit import live
 from afa.elicit.budget import Budget, BudgetError, Caps, Prices, Usage
 from afa.elicit.client import Client
-from afa.elicit.live import ask_all, estimate, reasons
+from afa.elicit.live import ask_all, reasons, usage_estimate
 from afa.elicit.record import Entry, Question, Record, Request
 from afa.errors import ElicitationError
 from afa.model.study import Endpoint
@@ -234,7 +234,7 @@ def test_an_interrupt_keeps_what_is_open_and_a_rerun_asks_the_rest(tmp_path):
 
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_does_not_wait_for_a_silent_endpoint(tmp_path, monkeypatch):
-    monkeypatch.setattr(live, "PATIENCE", 0.2)
+    monkeypatch.setattr(live, "INTERRUPT_SECONDS", 0.2)
 
     def plan(number: int, document: Document) -> Fault | None:
         if number == 1:
@@ -321,16 +321,16 @@ def test_an_estimate_is_at_most_what_is_left_to_ask_and_calls_nobody(tmp_path):
     requests = requests_for(6)
     with serve(scripted) as server:
         client = client_of(server, tmp_path)
-        before = estimate([*requests, requests[0]], client)
+        before = usage_estimate([*requests, requests[0]], client)
         assert server.asked == []
         assert before.calls == 6
         assert before.answer_tokens == 6 * USUAL.most_tokens
         assert before.money == pytest.approx(PRICES.of(before.prompt_tokens, before.answer_tokens))
         ask_all(requests[:4], client)
-        left = estimate(requests, client)
+        left = usage_estimate(requests, client)
         assert left == sum((client.expected(request) for request in requests[4:]), Usage())
         ask_all(requests, client)
-        assert estimate(requests, client) == Usage()
+        assert usage_estimate(requests, client) == Usage()
         used = client.budget.used
         assert used.prompt_tokens <= before.prompt_tokens
         assert used.answer_tokens <= before.answer_tokens
@@ -340,9 +340,9 @@ def test_what_has_no_more_attempts_left_is_not_in_the_estimate(tmp_path):
     with serve(scripted, lambda _, document: faults.refused) as server:
         client = client_of(server, tmp_path)
         ask_all(requests_for(2), client)
-        assert estimate(requests_for(2), client) == Usage()
+        assert usage_estimate(requests_for(2), client) == Usage()
         client.manner = replace(client.manner, answers=3)
-        assert estimate(requests_for(2), client).calls == 2
+        assert usage_estimate(requests_for(2), client).calls == 2
 
 
 def test_reasons_are_told_by_kind_the_commonest_first_with_the_last_attempt_at_a_question():

@@ -18,7 +18,7 @@ from jinja2.meta import find_undeclared_variables
 
 from afa.elicit import prompts
 from afa.elicit.answers import (
-    ANSWERS,
+    ANSWER_SCHEMAS,
     BinaryTurn,
     MulticlassTurn,
     PairAnswer,
@@ -60,7 +60,7 @@ def templates(tmp_path, monkeypatch) -> Path:
         cached.cache_clear()
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", ANSWER_SCHEMAS)
 def test_a_prompt_renders_with_its_values_and_nothing_of_the_template_is_left(name):
     messages = render(name, _values(name))
     for part in (messages.system, messages.user):
@@ -69,7 +69,7 @@ def test_a_prompt_renders_with_its_values_and_nothing_of_the_template_is_left(na
     assert "Answer with one JSON object" in messages.system
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", ANSWER_SCHEMAS)
 def test_every_value_of_a_prompt_is_needed_and_an_absent_one_is_named(name):
     for lacking in _values(name):
         values = {key: value for key, value in _values(name).items() if key != lacking}
@@ -185,14 +185,14 @@ def test_a_name_from_an_answer_cannot_add_lines_to_a_question():
 
 
 def test_digests_of_all_prompts_differ():
-    assert len({prompt_digest(name) for name in ANSWERS}) == len(ANSWERS)
+    assert len({prompt_digest(name) for name in ANSWER_SCHEMAS}) == len(ANSWER_SCHEMAS)
 
 
 def test_a_digest_changes_with_the_template_and_only_its_own(templates):
-    before = {name: prompt_digest(name) for name in ANSWERS}
+    before = {name: prompt_digest(name) for name in ANSWER_SCHEMAS}
     (templates / "unary.md").write_text((templates / "unary.md").read_text() + "\nBe brief.\n")
     prompt_digest.cache_clear()
-    assert {name for name in ANSWERS if prompt_digest(name) != before[name]} == {"unary"}
+    assert {name for name in ANSWER_SCHEMAS if prompt_digest(name) != before[name]} == {"unary"}
 
 
 PLANNING = {
@@ -209,29 +209,29 @@ def test_the_prompts_of_planning_are_those_that_recorded_answers_were_given_to(n
 
 
 def test_a_digest_changes_with_what_the_template_includes(templates):
-    before = {name: prompt_digest(name) for name in ANSWERS}
+    before = {name: prompt_digest(name) for name in ANSWER_SCHEMAS}
     (templates / "abstracts.md").write_text("None today.\n")
     prompt_digest.cache_clear()
-    changed = {name for name in ANSWERS if prompt_digest(name) != before[name]}
+    changed = {name for name in ANSWER_SCHEMAS if prompt_digest(name) != before[name]}
     assert changed == {"unary", "pairwise", "anchor", "conditional", "binary_literature", "multiclass_literature"}
 
 
 def test_a_digest_changes_with_the_schema_of_the_answer(templates, monkeypatch):
-    before = {name: prompt_digest(name) for name in ANSWERS}
-    monkeypatch.setattr(prompts, "ANSWERS", {**ANSWERS, "unary": PairAnswer})
+    before = {name: prompt_digest(name) for name in ANSWER_SCHEMAS}
+    monkeypatch.setattr(prompts, "ANSWER_SCHEMAS", {**ANSWER_SCHEMAS, "unary": PairAnswer})
     prompt_digest.cache_clear()
-    assert {name for name in ANSWERS if prompt_digest(name) != before[name]} == {"unary"}
+    assert {name for name in ANSWER_SCHEMAS if prompt_digest(name) != before[name]} == {"unary"}
 
 
 def test_a_digest_does_not_change_with_values_or_other_files(templates):
-    before = {name: prompt_digest(name) for name in ANSWERS}
+    before = {name: prompt_digest(name) for name in ANSWER_SCHEMAS}
     (templates / "notes.md").write_text("nothing\n")
     render("unary", _values("unary"))
     prompt_digest.cache_clear()
-    assert {name: prompt_digest(name) for name in ANSWERS} == before
+    assert {name: prompt_digest(name) for name in ANSWER_SCHEMAS} == before
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", ANSWER_SCHEMAS)
 def test_a_schema_is_one_that_strict_endpoints_take(name):
     pending: list[object] = [answer_schema(name, bounds=False)]
     while pending:
@@ -251,7 +251,7 @@ def test_a_schema_that_was_changed_by_its_reader_is_whole_the_next_time():
     assert answer_schema("unary")["title"] == "UnaryAnswer"
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", ANSWER_SCHEMAS)
 def test_a_schema_has_its_lengths_and_ranges_unless_they_are_left_out(name):
     bounded, bare = json.dumps(answer_schema(name)), json.dumps(answer_schema(name, bounds=False))
     assert any(f'"{word}"' in bounded for word in BOUNDS)

@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from afa.elicit.abstracts import Abstract
-from afa.elicit.retrieval import K1, B, bm25, ranked, words
+from afa.elicit.retrieval import K1, B, best_matches, bm25, words
 
 
 def article(number: str, text: str, title: str = "T") -> Abstract:
@@ -30,7 +30,7 @@ def test_words_that_no_document_has_score_nothing() -> None:
 
 def test_the_abstract_that_names_both_genes_stands_before_those_that_name_one() -> None:
     texts = [article("3", "MUC2 in the colon"), article("2", "TFF3 in the colon"), article("1", "MUC2 and TFF3 here")]
-    assert [each.id for each, _ in ranked(texts, ["MUC2", "TFF3"], 3)] == ["1", "2", "3"]
+    assert [each.id for each, _ in best_matches(texts, ["MUC2", "TFF3"], 3)] == ["1", "2", "3"]
 
 
 def test_ties_go_by_source_and_number_whatever_the_order_of_the_candidates() -> None:
@@ -39,23 +39,23 @@ def test_ties_go_by_source_and_number_whatever_the_order_of_the_candidates() -> 
         article("100", "MUC2 falls"),
         Abstract("preprint", "x", "T", 1, "", "MUC2 falls"),
     ]
-    orders = {tuple(each.id for each, _ in ranked(order, ["MUC2"], 3)) for order in permutations(texts)}
+    orders = {tuple(each.id for each, _ in best_matches(order, ["MUC2"], 3)) for order in permutations(texts)}
     assert orders == {("x", "100", "12")}
 
 
 def test_the_order_of_the_phrases_does_not_change_a_score() -> None:
     texts = [article(str(n), f"MUC2 {'goblet ' * n} perianal fistula") for n in range(1, 6)]
     phrases = ["MUC2", "goblet cell", "perianal fistula", "Crohn's disease"]
-    assert len({ranked(texts, order, 5) for order in permutations(phrases)}) == 1
+    assert len({best_matches(texts, order, 5) for order in permutations(phrases)}) == 1
 
 
 def test_an_abstract_with_none_of_the_words_is_left_out() -> None:
-    assert ranked([article("1", "asthma in the lung")], ["perianal fistula"], 5) == ()
+    assert best_matches([article("1", "asthma in the lung")], ["perianal fistula"], 5) == ()
 
 
 def test_no_more_are_given_than_asked_for() -> None:
     texts = [article(str(n), "MUC2") for n in range(1, 6)]
-    assert len(ranked(texts, ["MUC2"], 2)) == 2
+    assert len(best_matches(texts, ["MUC2"], 2)) == 2
 
 
 def test_a_symbol_is_found_as_publications_write_it() -> None:

@@ -13,13 +13,13 @@ import pytest
 from elicit.literature_server import FakeClock, Reply, Site, article, preprint, serve
 from elicit.prompt_values import VALUES
 
-from afa.elicit.abstracts import STORED, Abstract, AbstractCache, Search
+from afa.elicit.abstracts import ABSTRACT_PARSER, Abstract, AbstractCache, Search
 from afa.elicit.prompts import render
 from afa.elicit.record import Question
 from afa.elicit.retrieval import ABSTRACT_COLUMNS, SEARCH_COLUMNS, Literature, abstract_table, distinct, search_table
 from afa.elicit.search import EuropePmc, Keywords
 from afa.errors import ElicitationError
-from afa.io.web import Bounds
+from afa.io.web import RequestLimits
 
 KEYWORDS = Keywords({"perianal_disease": ["perianal", "anal fistula"], "IBD": ["Crohn's disease", "colitis"]})
 UNARY = Question("unary", {"phenotype": "perianal_disease"}, "r1")
@@ -42,7 +42,7 @@ def site() -> Iterator[Site]:
 
 
 def retriever(site: Site, folder: Path, **settings: Any) -> Literature:
-    service = EuropePmc(site.url, bounds=Bounds(retries=1), clock=FakeClock())
+    service = EuropePmc(site.url, bounds=RequestLimits(retries=1), clock=FakeClock())
     return Literature(service, AbstractCache(folder), KEYWORDS, "IBD", **{"online": True, **settings})
 
 
@@ -166,7 +166,7 @@ def test_each_abstract_lies_once_under_the_hash_of_its_content(site: Site, tmp_p
         retriever(site, tmp_path).retrieved(question)
     kept = sorted((tmp_path / "abstracts").rglob("*.json"))
     assert len(kept) == 5
-    assert [STORED.validate_json(path.read_bytes()).digest for path in kept] == [path.stem for path in kept]
+    assert [ABSTRACT_PARSER.validate_json(path.read_bytes()).digest for path in kept] == [path.stem for path in kept]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,16 @@ from elicit.prompt_values import VALUES
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afa.elicit.abstracts import CUT, LONGEST_TEXT, LONGEST_TITLE, STORED, Abstract, one_line, quoted, without_markup
+from afa.elicit.abstracts import (
+    ABSTRACT_PARSER,
+    CUT_MARK,
+    LONGEST_TEXT,
+    LONGEST_TITLE,
+    Abstract,
+    one_line,
+    prompt_abstracts,
+    without_markup,
+)
 from afa.elicit.prompts import render
 
 ASKED = {
@@ -45,7 +54,7 @@ def article(text: str, title: str = "Title") -> Abstract:
 
 
 def prompt(*abstracts: Abstract) -> str:
-    return render("unary", {**ASKED, "abstracts": quoted(abstracts)}).user
+    return render("unary", {**ASKED, "abstracts": prompt_abstracts(abstracts)}).user
 
 
 def test_the_words_of_a_hostile_abstract_stay_between_its_own_lines_of_dashes() -> None:
@@ -91,7 +100,7 @@ def test_what_cannot_be_seen_is_gone() -> None:
 def test_long_texts_are_cut_at_a_blank() -> None:
     cut = article("word " * 5000, "title " * 500)
     assert len(cut.text) <= LONGEST_TEXT
-    assert cut.text.endswith(f"word{CUT}")
+    assert cut.text.endswith(f"word{CUT_MARK}")
     assert len(cut.title) <= LONGEST_TITLE
 
 
@@ -126,7 +135,7 @@ def test_markup_without_end_is_read_in_bounded_time() -> None:
     ],
 )
 def test_a_prompt_names_what_an_abstract_is_found_by(abstract: Abstract, name: str) -> None:
-    assert quoted([abstract])[0]["source"] == name
+    assert prompt_abstracts([abstract])[0]["source"] == name
 
 
 @pytest.mark.parametrize(
@@ -134,4 +143,4 @@ def test_a_prompt_names_what_an_abstract_is_found_by(abstract: Abstract, name: s
 )
 def test_a_stored_document_of_another_form_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(change))):
-        STORED.validate_python({**article("x").document, **change})
+        ABSTRACT_PARSER.validate_python({**article("x").document, **change})

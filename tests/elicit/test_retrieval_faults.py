@@ -10,7 +10,7 @@ from elicit.papers import QUERY, europepmc
 
 from afa.elicit.search import EuropePmc
 from afa.errors import ElicitationError
-from afa.io.web import LONGEST_WAIT, Bounds
+from afa.io.web import LONGEST_WAIT, RequestLimits
 
 HTML = Reply(b"<!DOCTYPE html>\n<html><body>Down for maintenance</body></html>", headers={"Content-Type": "text/html"})
 FAULTS = {
@@ -103,7 +103,7 @@ def test_a_server_that_is_not_there_is_an_error_after_the_bounded_attempts() -> 
         pass
     why = r"no answer \(ConnectionError: Connection refused\) \(3 attempts\)"
     with pytest.raises(ElicitationError, match=why):
-        EuropePmc(site.url, bounds=Bounds(retries=2), clock=FakeClock()).search("pubmed", QUERY, 5)
+        EuropePmc(site.url, bounds=RequestLimits(retries=2), clock=FakeClock()).search("pubmed", QUERY, 5)
 
 
 def test_an_address_of_no_service_is_an_error() -> None:

@@ -13,12 +13,12 @@ import pytest
 from elicit.literature_server import FakeClock, Reply, Site, article, preprint, serve
 from elicit.papers import PLAIN, QUERY, europepmc
 
-from afa.elicit.search import EuropePmc, Found, Keywords, Query, plain, query_on, read_keywords
+from afa.elicit.search import EuropePmc, Keywords, Query, SearchResult, phrase_text, query_on, read_keywords
 from afa.errors import ElicitationError
-from afa.io.web import SLACK, Web
+from afa.io.web import RATE_MARGIN, Web
 
 
-def found_of(record: dict[str, Any]) -> Found:
+def found_of(record: dict[str, Any]) -> SearchResult:
     with serve(record) as site:
         return europepmc(site).search("pubmed" if record["source"] == "MED" else "preprint", QUERY, 5)
 
@@ -105,7 +105,7 @@ def test_europe_pmc_stands_where_the_environment_says(site: Site, monkeypatch: p
 
 def test_control_characters_in_json_are_read(site: Site) -> None:
     site.replies = [Reply(b'{"hitCount": 0, "resultList": {"result": []}, "queryString": "\t"}')]
-    assert europepmc(site).search("pubmed", QUERY, 5) == Found(0, (), {})
+    assert europepmc(site).search("pubmed", QUERY, 5) == SearchResult(0, (), {})
 
 
 def test_requests_keep_the_distance_of_three_a_second() -> None:
@@ -114,7 +114,7 @@ def test_requests_keep_the_distance_of_three_a_second() -> None:
         source, start = europepmc(site, clock), clock.now
         for _ in range(4):
             source.search("pubmed", QUERY, 5)
-    assert clock.now - start == pytest.approx(3 * SLACK / 3)
+    assert clock.now - start == pytest.approx(3 * RATE_MARGIN / 3)
 
 
 def test_threads_share_one_pace() -> None:
@@ -131,7 +131,7 @@ def test_threads_share_one_pace() -> None:
     for thread in threads:
         thread.join()
     # A thread may be late, which brings it nearer to the next one, but all twelve take eleven distances.
-    assert max(times) - min(times) >= 11 * SLACK / 50 - 0.02
+    assert max(times) - min(times) >= 11 * RATE_MARGIN / 50 - 0.02
 
 
 RESOURCES = Path(__file__).parents[2] / "resources" / "elicitation"
@@ -148,9 +148,9 @@ def test_an_unknown_phenotype_expands_to_its_own_words() -> None:
 
 
 def test_every_phenotype_of_the_record_and_its_disease_have_keywords() -> None:
-    known = {plain(name).casefold() for name in pd.read_csv(RESOURCES / "keywords.csv")["name"]}
+    known = {phrase_text(name).casefold() for name in pd.read_csv(RESOURCES / "keywords.csv")["name"]}
     names = [*pd.read_csv(RESOURCES / "phenotypes.csv")["phenotype"], "inflammatory bowel disease"]
-    assert [name for name in names if plain(name).casefold() not in known] == []
+    assert [name for name in names if phrase_text(name).casefold() not in known] == []
 
 
 def test_keywords_name_no_gene_of_the_record() -> None:
@@ -172,7 +172,7 @@ def test_a_source_is_asked_for_in_titles_and_abstracts() -> None:
 
 def test_a_name_cannot_change_the_question() -> None:
     hostile = 'MUC2" OR "cancer" SRC:MED (x) \\ *'
-    assert plain(hostile) == "MUC2 OR cancer SRC MED x"
+    assert phrase_text(hostile) == "MUC2 OR cancer SRC MED x"
     written = query_on([[hostile]], [], ["IBD"]).written("preprint")
     assert written == '(TITLE_ABS:"MUC2 OR cancer SRC MED x") AND (TITLE_ABS:"IBD") AND (SRC:PPR)'
 

@@ -8,7 +8,7 @@ from bundles import QUARTERS, bundle_of, random_bundles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from afa.engine.tasks import METHODS, TASK_BRACKETS, follow_gain, follow_orders, task_of
+from afa.engine.tasks import TASK_BRACKETS, TASK_SCORES, follow_gain, follow_orders, task_of
 from afa.inference.meanfield import mean_field
 from afa.model.closure import half_potentials
 from afa.model.mrf import Evidence
@@ -22,7 +22,7 @@ GAINS = (("wald_magnitude", None), ("cmi", None), ("f_target", "two_elbo"), ("f_
 def planned(bundle, values, gain, target):
     """One patient through the planner: (t, wald, two_elbo, stack_a) before and after each feature of the support."""
     entity = bundle.entities[0]
-    planners = [BinaryPlanner(bundle, entity=entity, score=score, gain=gain, target=target) for score in METHODS]
+    planners = [BinaryPlanner(bundle, entity=entity, score=score, gain=gain, target=target) for score in TASK_SCORES]
     guide, support = planners[1], {bundle.features[j] for j in bundle.support(entity)}
     steps = [(0, *(planner.score() for planner in planners))]
     while (feature := guide.next_feature()) is not None:
@@ -47,7 +47,7 @@ def test_the_decision_tree_chooses_and_scores_as_the_planner_does(gain, target, 
     for i, row in enumerate(values):
         expected = planned(bundle, row, gain, target)
         np.testing.assert_array_equal(paths.t[i, 0], expected[:, 0])
-        for column, method in enumerate(METHODS, 1):
+        for column, method in enumerate(TASK_SCORES, 1):
             np.testing.assert_allclose(getattr(paths, method)[i, 0], expected[:, column], atol=1e-9)
 
 
@@ -104,7 +104,7 @@ def expected_calls(mrf, seen, sides, solved):
 def test_patients_followed_no_further_than_asked_are_the_same_up_to_there(bundle, last, data):
     values, task = patients(data, bundle), task_of(bundle, bundle.entities[0])
     whole, part = follow_gain(task, values, gain="cmi"), follow_gain(task, values, gain="cmi", last_step=last)
-    for name in ("t", *METHODS):
+    for name in ("t", *TASK_SCORES):
         np.testing.assert_array_equal(
             getattr(part, name)[:, :, : last + 1], getattr(whole, name)[:, :, : last + 1], err_msg=name
         )

@@ -15,7 +15,7 @@ from afa.engine.layout import NO_OVERLAPS, pack
 from afa.engine.patient import Patient
 from afa.engine.patient_state import DuelWeights
 from afa.engine.ranks import new_table, refresh_table
-from afa.engine.sharing import KEPT, model_distances, new_mirror, observe_among, sharing_of, solve_every
+from afa.engine.sharing import CACHE_FACTOR, model_distances, new_mirror, observe_among, sharing_of, solve_every
 from afa.engine.state import condition, new_state, solve_all
 from afa.engine.sweeps import Iteration
 from afa.model.mrf import Evidence
@@ -283,7 +283,7 @@ def test_a_decision_by_clusters_takes_room_for_the_duels_of_its_registry_alone()
         planner.observe(feature, t % 3 - 1)
     state = planner._state
     n_clusters = int(np.ceil(np.sqrt(150)))
-    assert 0 < len(state._gains._duels) <= KEPT * n_clusters
+    assert 0 < len(state._gains._duels) <= CACHE_FACTOR * n_clusters
     assert np.count_nonzero(state._budget_at) <= 6 * n_clusters
     assert "pairs" not in vars(state)
     assert state.packed.overlaps is NO_OVERLAPS

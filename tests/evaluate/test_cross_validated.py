@@ -7,7 +7,7 @@ import pytest
 from rated import rated
 
 import afa.evaluate.cross_validated as module
-from afa.evaluate.cross_validated import FOLDS, brought_text, folds_of, update_brings
+from afa.evaluate.cross_validated import N_FOLDS, brought_text, folds_of, update_brings
 from afa.evaluate.update import update_of
 
 
@@ -34,13 +34,13 @@ def test_each_patient_is_scored_by_a_bundle_that_the_others_updated(cases, monke
 
     monkeypatch.setattr(module, "update_of", spied)
     update_brings(bundle, values, labels, resamples=20)
-    assert seen == [54] * FOLDS
+    assert seen == [54] * N_FOLDS
 
 
 def test_a_fold_has_each_answer_as_often_as_another():
     answers = np.array([0] * 20 + [1] * 30)
     fold = folds_of("flu", answers)
-    assert [np.bincount(answers[fold == part]).tolist() for part in range(FOLDS)] == [[2, 3]] * FOLDS
+    assert [np.bincount(answers[fold == part]).tolist() for part in range(N_FOLDS)] == [[2, 3]] * N_FOLDS
     assert folds_of("flu", answers[:4]).max() == 3
 
 

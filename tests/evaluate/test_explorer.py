@@ -18,7 +18,7 @@ from rated import rated
 
 from afa.cohort.cohort import Cohort, write_cohort
 from afa.errors import ConfigError
-from afa.evaluate.explorer import RANKED, evenly, explorer_page, settled_from
+from afa.evaluate.explorer import RANKING_SCORES, evenly, explorer_html, settled_from
 from afa.evaluate.long_tables import write_tables
 from afa.evaluate.simulate import runs_of, strategies_of
 from afa.evaluate.simulate.walks import SimulationSetting
@@ -65,7 +65,7 @@ def assert_planners_steps(bundle, explored, k):
                 patient=patient["name"],
                 seed=cell["seed"],
             )
-            shown = [*RANKED, "background"] if believes else RANKED
+            shown = [*RANKING_SCORES, "background"] if believes else RANKING_SCORES
             rounds = [list(rankings(run, s)) for s in range(len(shown))]
             assert len(run["places"]) == len(shown)
             assert summary["scores"][run["guide"]] == planner.guide
@@ -287,13 +287,13 @@ class Elements(HTMLParser):
 
 @pytest.fixture(scope="module")
 def page():
-    return explorer_page(odd_names().explored)
+    return explorer_html(odd_names().explored)
 
 
 def test_no_name_ends_its_element_or_makes_another(page, bundle_tiny):
     cohort = drawn(bundle_tiny, patients=2)
     choices = tables_of(bundle_tiny, cohort, k=1, rules=["greedy"])["choices"]
-    odd, other = Elements(page), Elements(explorer_page(explored_of(bundle_tiny, cohort, choices, k=1)))
+    odd, other = Elements(page), Elements(explorer_html(explored_of(bundle_tiny, cohort, choices, k=1)))
     scripts = len(PATIENTS) - 2  # packed steps are one element a patient
     assert len(odd.tags) - len(other.tags) == scripts
     assert ATTACK not in page
@@ -320,7 +320,7 @@ def test_the_page_names_nothing_to_fetch_and_forbids_fetching(page):
 
 
 def test_the_same_steps_make_the_same_bytes(page):
-    assert explorer_page(odd_names().explored) == page
+    assert explorer_html(odd_names().explored) == page
 
 
 SCRIPTS = ("explorer_charts.js", "explorer.js")

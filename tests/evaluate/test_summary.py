@@ -9,20 +9,20 @@ import pandas as pd
 import pytest
 
 from afa.cohort.cohort import Cohort
-from afa.engine.run import SCORES
+from afa.engine.run import ENGINE_SCORES
 from afa.errors import ConfigError
 from afa.evaluate.summary import (
     COLUMNS,
     KEYS,
     METRICS,
-    ROUNDS,
+    PRINTED_ROUNDS,
     TABLES,
     headline,
     in_order,
     join_summaries,
     labelled,
+    published_rows,
     read_summary,
-    shown,
     summary_rows,
     write_summary,
 )
@@ -118,9 +118,9 @@ def test_of_the_grid_the_papers_schedule_is_shown_and_two_rules_at_its_round() -
     kept += [cell | {"allocation": "random", "schedule": "every"}]
     left = [cell | {"schedule": "every"}, cell | {"method": "wald"}, gap | {"reference": "clustered"}]
     whole = summary_rows("allocation_sign", rows(*kept, *left))
-    pd.testing.assert_frame_equal(shown(whole), whole.head(len(kept)))
+    pd.testing.assert_frame_equal(published_rows(whole), whole.head(len(kept)))
     of_tasks = summary_rows("binary", rows(*kept, *left))
-    assert len(shown(of_tasks)) == len(of_tasks)
+    assert len(published_rows(of_tasks)) == len(of_tasks)
 
 
 def test_two_rows_with_one_key_are_refused_whatever_their_values() -> None:
@@ -148,13 +148,16 @@ def test_joined_curves_are_the_file_of_their_rows_that_tables_show(sign_rows: pd
     for i, table in enumerate(tables):
         write_summary([table], tmp_path / f"{i}.parquet")
     join_summaries([tmp_path / f"{i}.parquet" for i in range(3)], tmp_path / "joined.csv")
-    write_summary([shown(table) for table in tables[:1]] + [shown(pd.concat(tables[1:]))], tmp_path / "whole.csv")
+    write_summary(
+        [published_rows(table) for table in tables[:1]] + [published_rows(pd.concat(tables[1:]))],
+        tmp_path / "whole.csv",
+    )
     assert len(read_summary(tmp_path / "joined.csv")) == len(read_summary(tmp_path / "whole.csv")) > 50
 
 
 def test_tables_show_the_rounds_and_the_end_of_a_curve_and_no_single_entity_of_it() -> None:
     curve = rows(*({"t": t} for t in range(31)), {"t": None, "entity": "v"}, {"t": 10, "entity": "v"})
-    found = shown(summary_rows("binary", curve))
+    found = published_rows(summary_rows("binary", curve))
     assert found["t"].dropna().tolist() == [0, 2, 5, 10, 20, 25, 30]
     assert found["entity"].dropna().tolist() == ["v"]
 
@@ -163,7 +166,7 @@ def test_the_rounds_that_the_paper_prints_are_among_those_shown() -> None:
     tables = [pd.read_csv(path) for path in PAPER.glob("tab_*.csv")]
     names = pd.concat([table[name] for table in tables for name in ("row", "column")])
     printed = names.astype("str").str.extract(r"^t=(\d+)", expand=False).dropna().astype(int)
-    assert set(printed) - {PAPER_FEATURES} <= set(ROUNDS)
+    assert set(printed) - {PAPER_FEATURES} <= set(PRINTED_ROUNDS)
     assert printed.nunique() > 5
 
 
@@ -193,7 +196,7 @@ def test_every_row_of_a_real_table_has_the_right_types(written: pd.DataFrame) ->
     assert set(written["table"]) == {"sign_accuracy_random"}
     shares = {"accuracy", "balanced_accuracy", "majority", "prevalence", "rate"}
     assert set(written["metric"]) == {*shares, "count", "iterations"}
-    assert set(written["method"]) == {*SCORES, ""} - {"kl_reversed"}
+    assert set(written["method"]) == {*ENGINE_SCORES, ""} - {"kl_reversed"}
     for name in EMPTY_OR_TEXT:
         assert not written[name].str.fullmatch(r"nan|None|[-+.\d]+").any(), name
     assert written["t"].str.fullmatch(r"\d*").all()

@@ -21,7 +21,7 @@ from afa.cohort.encode import read_aliases, read_ensembl
 from afa.cohort.expression import read_gene_matrix, read_sample_files
 from afa.cohort.geo import fetch
 from afa.cohort.samples import read_family, read_series_matrix
-from afa.cohort.simulate import simulate, write_geo_layout
+from afa.cohort.simulate import simulate_cohort, write_geo_layout
 from afa.elicit.stages import build_recorded_bundle
 from afa.io.yamlfile import read_mapping
 from afa.model.bundle import load_bundle
@@ -194,7 +194,7 @@ def small_series(place: Path) -> tuple[CohortConfig, dict[str, bytes]]:
     )
     settings: dict[str, Any] = {"seed": 1, "n_patients": 4, "n_controls": 20, "n_background_genes": 5}
     settings["prevalences"] = {"bleeding": 0.5, "diarrhea": 0.5, "fistula": 0.5}
-    write_geo_layout(simulate(SimulationConfig.model_validate(settings), load_bundle(TINY)), config, place)
+    write_geo_layout(simulate_cohort(SimulationConfig.model_validate(settings), load_bundle(TINY)), config, place)
     return config, {str(p.relative_to(place)): p.read_bytes() for p in sorted(place.rglob("*.gz"))}
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from afa.cohort.cells import read_cells
 from afa.errors import CohortError
-from afa.io.csvfile import read_table
+from afa.io.csvfile import read_csv_table
 from afa.io.files import LARGEST_UNPACKED, atomic_file, atomic_folder, read_unpacked, sha256_of
 
 Writer = Callable[[Path], AbstractContextManager[Path]]
@@ -125,7 +125,7 @@ def test_a_packed_file_is_read_up_to_what_the_setting_allows(tmp_path: Path, mon
     packed.write_bytes(gzip.compress(b"a" * 1_001))
     with pytest.raises(OSError, match=LARGEST_UNPACKED):
         read_unpacked(packed)
-    (fault,) = read_table(packed, required=["a"]).faults.listed()
+    (fault,) = read_csv_table(packed, required=["a"]).faults.listed()
     assert str(fault).startswith(
         f"{packed}: found more than 1e-06 GB unpacked, the most that {LARGEST_UNPACKED} allows"
     )
@@ -138,9 +138,9 @@ def test_a_table_of_more_cells_than_are_read_is_one_error(
     monkeypatch.setattr("afa.io.csvfile.MOST_CELLS", 12)
     path = tmp_path / "t.csv.gz"
     path.write_bytes(gzip.compress(end.join(["p,a,b", "x,0,1", "y,1,0", "z,0,0"]).encode()))
-    assert list(read_table(path, required=["p", "a", "b"]).columns["p"]) == ["x", "y", "z"]
+    assert list(read_csv_table(path, required=["p", "a", "b"]).columns["p"]) == ["x", "y", "z"]
     path.write_bytes(gzip.compress(end.join(["p,a,b", "x,0,1", "y,1,0", "z,0,0", "w,0,0"]).encode()))
-    (fault,) = read_table(path, required=["p", "a", "b"]).faults.listed()
+    (fault,) = read_csv_table(path, required=["p", "a", "b"]).faults.listed()
     assert (fault.found, fault.expected) == ("5 lines of 3 fields", "at most 12 cells")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from afa.paper.sources import NOTED, PACKAGE, check_sources, note_sources, sources
+from afa.paper.sources import PACKAGE, SOURCES_VARIABLE, check_sources, note_sources, sources
 
 DATA = Path(__file__).parents[1] / "data"
 USED = [
@@ -26,7 +26,7 @@ NOT_USED = [
 def checked(noted: Path) -> subprocess.CompletedProcess[str]:
     """Run a command of `afa` as a job of a run that noted its sources in a file."""
     command = [sys.executable, "-m", "afa", "bundle", "validate", str(DATA / "bundle_tiny")]
-    environment = {**os.environ, NOTED: str(noted)}
+    environment = {**os.environ, SOURCES_VARIABLE: str(noted)}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -64,13 +64,13 @@ def test_inputs_are_noted_beside_the_package_but_for_large_ones_and_folders(
 ) -> None:
     (tmp_path / "small.csv").write_text("1\n")
     (tmp_path / "large.csv").write_text("1\n" * 6)
-    monkeypatch.setattr("afa.paper.sources.LARGEST", 10)
+    monkeypatch.setattr("afa.paper.sources.LARGEST_DIGESTED", 10)
     inputs = [tmp_path, tmp_path / "small.csv", tmp_path / "large.csv", tmp_path / "gone.csv"]
     assert sources(inputs).keys() - found.keys() == {str(tmp_path / "small.csv")}
 
 
 def test_outside_a_run_nothing_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(NOTED, raising=False)
+    monkeypatch.delenv(SOURCES_VARIABLE, raising=False)
     check_sources(["bundle", "validate"])
-    monkeypatch.setenv(NOTED, str(tmp_path / "nothing there"))
+    monkeypatch.setenv(SOURCES_VARIABLE, str(tmp_path / "nothing there"))
     check_sources(["bundle", "validate"])

@@ -13,7 +13,7 @@ import pandas as pd
 from afa.cohort.cohort import Cohort, write_codes
 from afa.model.bundle import Bundle
 from afa.paper.experiments import labels, labels_needed
-from afa.paper.experiments.base import columns_of, named
+from afa.paper.experiments.base import columns_of, with_declared_columns
 from afa.paper.experiments.declared import STAGES
 from afa.paper.experiments.settings import Inference, Labels, LabelsNeeded
 
@@ -35,7 +35,7 @@ def label_tables(
     settings = settings.model_copy(update={"thresholds": tuple(by_cohort)})
     with codes_of(by_cohort) as path:
         tables = labels.run(bundle, cohort, path, labels=settings, inference=Inference(), **options)
-    return named(tables, columns_of("labels", STAGES["labels"].tables))
+    return with_declared_columns(tables, columns_of("labels", STAGES["labels"].tables))
 
 
 def needed_tables(

@@ -38,7 +38,7 @@ from afa.paper.config import (
 )
 from afa.model.bundle.format import HEADER, REQUIRED_FILES
 from afa.model.bundle.read import entities_of
-from afa.cohort.cohort import CARD_FILE, FEATURES_FILE, LABELS_FILE
+from afa.cohort.cohort import CARD_FILE, COHORT_FEATURES_FILE, COHORT_LABELS_FILE
 from afa.cohort.config import simulated_files
 from afa.cohort.table_cohort import (
     TableCohort,
@@ -50,7 +50,7 @@ from afa.io.files import sha256_of
 from afa.paper.report.benchmarks import UNMEASURED, read_needs, read_stored
 from afa.paper.report.cells import caption_of, fill_caption
 from afa.paper.report.start import start_notes
-from afa.paper.sources import NOTED, note_sources, sources
+from afa.paper.sources import SOURCES_VARIABLE, note_sources, sources
 from afa.paper.experiments import declared
 from afa.paper.workflow import (
     has_profile,
@@ -129,7 +129,7 @@ os.environ.update(AFA_SOURCE=str(HOME.absolute()))  # for envs/afa.post-deploy.s
 # When a job ends, it checks that its code and its sources have not changed since the start of the run.
 onstart:
     note_sources(sources(SOURCES), ".snakemake/afa_sources.json")
-    os.environ[NOTED] = os.path.abspath(".snakemake/afa_sources.json")
+    os.environ[SOURCES_VARIABLE] = os.path.abspath(".snakemake/afa_sources.json")
     if not Path(RUN, "summary.csv").exists():
         runs = read_stored(home("resources/benchmarks"))
         cores, here = len(os.sched_getaffinity(0)), not workflow.non_local_exec
@@ -338,7 +338,7 @@ STAGES = {name: stage for name, stage in declared.STAGES.items() if name not in 
 FILES = {
     "bundle": [f"{RUN}/bundle/{name}" for name in (HEADER, *REQUIRED_FILES)],
     "cohort": [
-        f"{RUN}/cohort/{name}" for name in (CARD_FILE, FEATURES_FILE, LABELS_FILE)
+        f"{RUN}/cohort/{name}" for name in (CARD_FILE, COHORT_FEATURES_FILE, COHORT_LABELS_FILE)
     ],
     "by_cohort": f"{RUN}/cohort_by_cohort.parquet",
     "portfolio": home("config/portfolio.yaml"),

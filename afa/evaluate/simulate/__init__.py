@@ -20,25 +20,25 @@ from afa.engine.run import MISSING
 from afa.errors import BundleError, Fault
 from afa.evaluate.accuracy import UNIT, Resampled, areas_of, share_of
 from afa.evaluate.frames import check_encoding, check_possible
-from afa.evaluate.inputs import labels_of
+from afa.evaluate.inputs import label_matrix
 from afa.evaluate.resampling import with_interval
-from afa.evaluate.simulate.binary import DECIDES, BinaryTask
+from afa.evaluate.simulate.binary import DECISION_SCORE, BinaryTask
 from afa.evaluate.simulate.walks import (
     CHOOSES_WITHOUT_GAIN,
-    DRAWN,
     IN_UNITS,
+    RANDOM_RULES,
     SimulationSetting,
     Strategy,
     TopKTask,
     Walk,
     budgets_of,
     prices_of,
-    within,
+    rounds_within_budgets,
 )
 from afa.model.arrays import Bools, Floats
 from afa.model.bundle import Bundle
 from afa.model.orders import random_order
-from afa.model.rule_names import COMPARED, COMPARED_BINARY
+from afa.model.rule_names import COMPARED_BINARY, DEFAULT_COMPARED_RULES
 from afa.planner import BinaryPlanner, Planner, TopKPlanner
 from afa.planner.options import BACKGROUND, FRONTIER, INFORMATION, gauge_of
 
@@ -107,14 +107,14 @@ def compared_strategies(
     gain = gains[0] if gains and not rules else None
     usual = default_strategy(bundle, setting, allocation=first, gain=gain, score=scores[0] if scores else None)
     if not rules:
-        rules = [usual.allocation, *(COMPARED if setting.entity is None else COMPARED_BINARY)]
+        rules = [usual.allocation, *(DEFAULT_COMPARED_RULES if setting.entity is None else COMPARED_BINARY)]
         if set(gains) == {INFORMATION}:
             rules = [rule for rule in rules if rule in (INFORMATION, *CHOOSES_WITHOUT_GAIN)]
     duels = [usual.gain] if usual.gain else []
     gains = gains or list(dict.fromkeys([*duels, "cmi"]))
     if setting.entity is None:
         return strategies_of(list(dict.fromkeys(rules)), gains, scores or [usual.score])
-    others = DECIDES if usual.score == BACKGROUND else usual.score
+    others = DECISION_SCORE if usual.score == BACKGROUND else usual.score
     ways = strategies_of(list(dict.fromkeys(rules)), gains, scores or [others])
     return [way._replace(score=BACKGROUND) if way.allocation == FRONTIER else way for way in ways]
 
@@ -124,7 +124,9 @@ def runs_of(ways: Sequence[Strategy], seeds: Sequence[int]) -> list[tuple[Strate
 
     A strategy with random orders has one run for each seed; any other strategy has one run.
     """
-    return [(way, seed) for way in dict.fromkeys(ways) for seed in (seeds if way.allocation in DRAWN else seeds[:1])]
+    return [
+        (way, seed) for way in dict.fromkeys(ways) for seed in (seeds if way.allocation in RANDOM_RULES else seeds[:1])
+    ]
 
 
 def some_patients(cohort: Cohort, n: int | None, seed: int) -> Cohort:
@@ -136,7 +138,7 @@ def some_patients(cohort: Cohort, n: int | None, seed: int) -> Cohort:
     return replace(cohort, patients=names, values=cohort.values[drawn], labels=cohort.labels.iloc[drawn])
 
 
-def simulate(
+def simulate_strategies(
     bundle: Bundle,
     cohort: Cohort,
     ways: Sequence[Strategy],
@@ -172,7 +174,7 @@ def simulate(
         bundle = bundle.contrasts()
     values = cohort.values if measured is None else np.where(measured, cohort.values, np.int8(MISSING))
     check_possible(bundle, cohort.patients, values, f"cohort {cohort.name}")
-    n_patients, labels = len(cohort.patients), labels_of(bundle, cohort)
+    n_patients, labels = len(cohort.patients), label_matrix(bundle, cohort)
     asked = np.full(n_patients, np.nan) if entity is None else labels[:, bundle.index(entity)]
     if entity is None and len(bundle.entities) < 2:
         step = "add entities, or ask for the one with --entity"
@@ -185,23 +187,23 @@ def simulate(
     weights = Resampled.of(cohort.patients, resamples=resamples, confidence=confidence, purpose="simulate").every
     prices = prices_of(bundle, setting)
     budgets = None if prices is None else budgets_of(prices)
-    sums = {way: Sums(budgets) for way in (*ways, CONSTANT)}
+    sums = {way: Sums(budgets) for way in (*ways, CONSTANT_STRATEGY)}
     for rows in task.blocks:
         block: Any = task.block(rows)
         for way, seed in runs_of(ways, setting.seeds):
             sums[way].add(task.walk(block, way, seed, tick), weights[:, rows], seed)
-        sums[CONSTANT].add(task.constant(block), weights[:, rows])
-    axes: dict[str, NDArray[Any]] = {FEATURES: np.arange(len(bundle.features) + 1)}
+        sums[CONSTANT_STRATEGY].add(task.constant(block), weights[:, rows])
+    axes: dict[str, NDArray[Any]] = {COUNT_FEATURES: np.arange(len(bundle.features) + 1)}
     if budgets is not None:
-        axes[COST] = budgets
+        axes[COUNT_COST] = budgets
     return Simulation(curves(sums, weights, asked, axes, confidence), features_needed(sums))
 
 
-FEATURES, COST = "features", "cost"
-CURVES = ("allocation", "gain", "score", "counted", "t", "metric", "value", "low", "high", "n")
+COUNT_FEATURES, COUNT_COST = "features", "cost"
+CURVE_COLUMNS = ("allocation", "gain", "score", "counted", "t", "metric", "value", "low", "high", "n")
 QUANTILES = {"q25": 0.25, "median": 0.5, "q75": 0.75, "p90": 0.9}
-NEEDED = ("allocation", "gain", "score", "criterion", "counted", *QUANTILES, "never", "n", "left_out")
-CONSTANT = Strategy("constant", "", "")
+NEEDED_COLUMNS = ("allocation", "gain", "score", "criterion", "counted", *QUANTILES, "never", "n", "left_out")
+CONSTANT_STRATEGY = Strategy("constant", "", "")
 
 
 @dataclass
@@ -231,18 +233,18 @@ class Sums:
 
         The resampling weights are whole numbers, so that sums are exact.
         """
-        last = None if self.budgets is None or walk.spent is None else within(self.budgets, walk.spent)
+        last = None if self.budgets is None or walk.spent is None else rounds_within_budgets(self.budgets, walk.spent)
 
         def by(counted: str, numbers: Floats) -> Floats:
             """Convert an array with one column for each number of features to one column for each amount, (B, T).
 
             An array of shape (B, 1) applies to all t and is returned unchanged.
             """
-            if counted == FEATURES or last is None or numbers.shape[1] == 1:
+            if counted == COUNT_FEATURES or last is None or numbers.shape[1] == 1:
                 return numbers
             return np.take_along_axis(numbers, last, axis=1)
 
-        for counted in (FEATURES,) if self.budgets is None else (FEATURES, COST):
+        for counted in (COUNT_FEATURES,) if self.budgets is None else (COUNT_FEATURES, COUNT_COST):
             for metric, (right, total) in walk.parts.items():
                 self.right[counted, metric] += weights @ by(counted, right)
                 self.total[counted, metric] += weights @ by(counted, total)
@@ -255,7 +257,7 @@ class Sums:
 def curves(
     sums: Mapping[Strategy, Sums], weights: Floats, labels: Floats, axes: Mapping[str, NDArray[Any]], confidence: float
 ) -> pd.DataFrame:
-    """Return a table of accuracies for each number of features, with the columns `CURVES`.
+    """Return a table of accuracies for each number of features, with the columns `CURVE_COLUMNS`.
 
     If costs differ, the table also contains accuracies for each cost budget.
 
@@ -283,11 +285,11 @@ def curves(
             areas = np.mean([areas_of(each, labels[known] > 0, weights[:, known]) for each in scores], axis=0)
             table = with_interval(areas, confidence=confidence)
             tables.append(table.assign(**named, metric="label_auroc", n=int(known.sum()) * len(scores)))
-    return pd.concat(tables, ignore_index=True)[list(CURVES)]
+    return pd.concat(tables, ignore_index=True)[list(CURVE_COLUMNS)]
 
 
 def features_needed(sums: Mapping[Strategy, Sums]) -> pd.DataFrame:
-    """Return a table of quantiles of the amount that is needed until a criterion holds (columns `NEEDED`).
+    """Return a table of quantiles of the amount that is needed until a criterion holds (columns `NEEDED_COLUMNS`).
 
     The quantiles are computed over all patients and seeds. The amount is counted in features and, if costs differ, also
     in cost (column `counted`). Quantiles are observed amounts and are not interpolated. A quantile is missing if too
@@ -306,4 +308,4 @@ def features_needed(sums: Mapping[Strategy, Sums]) -> pd.DataFrame:
                 row[name] = np.nan if np.isinf(value) else value
             row |= {"never": float(np.isinf(known).mean()) if len(known) else np.nan, "n": len(known)}
             rows.append(row | {"left_out": len(rounds) - len(known)})
-    return pd.DataFrame(rows, columns=list(NEEDED))
+    return pd.DataFrame(rows, columns=list(NEEDED_COLUMNS))

@@ -18,11 +18,19 @@ import numpy as np
 
 from afa.engine.paths import task_stopping_quantities
 from afa.engine.run import MISSING
-from afa.engine.tasks import METHODS, TASK_BRACKETS, ClassTask, elbo_differences, follow_gain, follow_orders, task_of
+from afa.engine.tasks import (
+    TASK_BRACKETS,
+    TASK_SCORES,
+    ClassTask,
+    elbo_differences,
+    follow_gain,
+    follow_orders,
+    task_of,
+)
 from afa.errors import ConfigError, Fault
 from afa.evaluate.accuracy import right_of
 from afa.evaluate.simulate.walks import (
-    DRAWN,
+    RANDOM_RULES,
     SimulationTask,
     Strategy,
     Walk,
@@ -42,7 +50,7 @@ from afa.model.rule_names import COMPARED_BINARY
 from afa.planner import BinaryPlanner
 from afa.planner.options import BACKGROUND, FRONTIER, INFORMATION
 
-DECIDES = "two_elbo"
+DECISION_SCORE = "two_elbo"
 """The decision is the calibrated sign of this score. Other scores are used only by the gain `f_target`."""
 
 CERTIFIED = TASK_BRACKETS.index("l1_tight")
@@ -59,7 +67,7 @@ class BinaryBlock(NamedTuple):
     targets: Mapping[str, Codes]
 
 
-Paths = tuple[Ints, Floats, Bools]
+BinaryPaths = tuple[Ints, Floats, Bools]
 """Orders (B, M), scores (B, M + 1) and certificates (B, M + 1)."""
 
 
@@ -149,8 +157,8 @@ class BinaryTask(SimulationTask):
         spent = spent_along(order, prices_of(self.bundle, self.setting))
         return Walk(parts, with_costs(needed, spent), scores, spent)
 
-    def _compiled(self, task: ClassTask, block: BinaryBlock, way: Strategy, seed: int) -> Paths:
-        orders, drawn = self._orders(block, way, seed), way.allocation in DRAWN
+    def _compiled(self, task: ClassTask, block: BinaryBlock, way: Strategy, seed: int) -> BinaryPaths:
+        orders, drawn = self._orders(block, way, seed), way.allocation in RANDOM_RULES
         gain, target = way.gain or "wald_magnitude", way.score if way.gain == "f_target" else None
         if not self.setting.explicit:
             given = orders if drawn else None
@@ -168,8 +176,8 @@ class BinaryTask(SimulationTask):
         scores = np.take_along_axis(getattr(paths, way.score)[:, 0], step, axis=1)
         return orders, scores, np.take_along_axis(called, step, axis=1)
 
-    def _planned(self, block: BinaryBlock, way: Strategy, seed: int, tick: Callable[[int], None]) -> Paths:
-        orders = self._orders(block, way, seed) if way.allocation in DRAWN else None
+    def _planned(self, block: BinaryBlock, way: Strategy, seed: int, tick: Callable[[int], None]) -> BinaryPaths:
+        orders = self._orders(block, way, seed) if way.allocation in RANDOM_RULES else None
 
         def read(planner: BinaryPlanner, _: int) -> tuple[Any, ...]:
             if self.setting.explicit:
@@ -193,7 +201,7 @@ class BinaryTask(SimulationTask):
             entity=self.entity,
             score=way.score,
             gain=way.gain or "wald_magnitude",
-            allocation="greedy" if way.allocation in DRAWN else way.allocation,
+            allocation="greedy" if way.allocation in RANDOM_RULES else way.allocation,
             solver=self.setting.solver,
             coupling=self.setting.coupling,
             tau=self.setting.tau,
@@ -207,7 +215,7 @@ class BinaryTask(SimulationTask):
         if way.allocation not in known:
             expected, step = f"with --entity one of {', '.join(known)}", "greedy stands for the others"
             raise ConfigError(Fault("--allocation", repr(way.allocation), expected, step))
-        scores = METHODS if way.gain == "f_target" or explicit else (DECIDES,)
+        scores = TASK_SCORES if way.gain == "f_target" or explicit else (DECISION_SCORE,)
         scores = (BACKGROUND,) if way.allocation == FRONTIER else scores
         if way.score not in scores:
             expected = f"with --entity {' or '.join(scores)}"

@@ -35,18 +35,18 @@ from afa.planner.menu import measurements_of
 from afa.planner.options import BACKGROUND, FRONTIER
 from afa.planner.rules.check import rule_of
 
-AnyPlanner = TypeVar("AnyPlanner", bound=Planner)
+PlannerT = TypeVar("PlannerT", bound=Planner)
 
 CHOOSES_WITHOUT_GAIN = (*WITHOUT_GAIN, "random_own", FRONTIER)
-DRAWN = ("random", "random_own")
+RANDOM_RULES = ("random", "random_own")
 IN_UNITS = ("p_at_k", "label_p_at_k", "label_r_precision")
 """Metrics summed as multiples of 1 / `UNIT`, so that sums are exact in any order."""
 
 MOST_BUDGETS = 100
 """Largest number of budgets of curves by cost, in addition to 0 and the total cost."""
-BLOCK = 128
+PATIENTS_PER_BLOCK = 128
 """Number of patients followed at a time."""
-NEARLY = (19, 20)
+NEARLY_FINAL = (19, 20)
 """Share of the final accuracy that counts as nearly as accurate: 95 %, as numerator and denominator."""
 
 
@@ -116,7 +116,7 @@ class Walk(NamedTuple):
     spent: Floats | None = None
 
 
-Paths = tuple[Ints, Floats, Ints, Bools]
+TopKPaths = tuple[Ints, Floats, Ints, Bools]
 """Four arrays for B patients: the chosen orders (B, M), the number of rightly decided duels by t (B, M + 1), the rank
 of each entity by t (B, M + 1, N), and by t whether the top k is certified (B, M + 1).
 """
@@ -144,8 +144,8 @@ class SimulationTask:
 
     @property
     def blocks(self) -> list[slice]:
-        """Return the rows of the patients as slices of at most `BLOCK` patients."""
-        return [slice(first, first + BLOCK) for first in range(0, len(self.patients), BLOCK)]
+        """Return the rows of the patients as slices of at most `PATIENTS_PER_BLOCK` patients."""
+        return [slice(first, first + PATIENTS_PER_BLOCK) for first in range(0, len(self.patients), PATIENTS_PER_BLOCK)]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -216,13 +216,13 @@ class TopKTask(SimulationTask):
         if self.k_labels:
             parts["label_p_at_k"] = _share_part(shares["clinical_p_at_k"])
             parts["label_r_precision"] = _share_part(shares["clinical_r_precision"])
-        part, whole = NEARLY
+        part, whole = NEARLY_FINAL
         below = whole * right < part * right[:, -1:]
         needed["sign_95"] = np.where(won[:, 0] > 0, rounds_until(below), np.nan)
         spent = spent_along(order, prices_of(self.bundle, self.setting))
         return Walk(parts, with_costs(needed, spent), spent=spent)
 
-    def _compiled(self, block: TopKBlock, way: Strategy, seed: int) -> Paths:
+    def _compiled(self, block: TopKBlock, way: Strategy, seed: int) -> TopKPaths:
         bundle, orders = self.bundle, None
         if way.allocation == "random":
             orders = measured_first(random_orders(bundle.features, block.names, [seed])[:, 0], block.values)
@@ -241,11 +241,11 @@ class TopKTask(SimulationTask):
         right = paths.right[:, :, 0, 0].astype(np.float64)
         return paths.order, right, paths.place[:, :, 0].astype(np.int64), paths.certified
 
-    def _planned(self, block: TopKBlock, way: Strategy, seed: int, tick: Callable[[int], None]) -> Paths:
+    def _planned(self, block: TopKBlock, way: Strategy, seed: int, tick: Callable[[int], None]) -> TopKPaths:
         pairs = all_pairs(len(self.bundle.entities))
 
         def read(planner: TopKPlanner, patient: int) -> tuple[Any, ...]:
-            (scores, place), winner = ranked(planner), block.truth.winner[patient]
+            (scores, place), winner = scores_and_ranks(planner), block.truth.winner[patient]
             calls = np.sign(scores[pairs[:, 0], pairs[:, 1]])
             return (0.5 * (1 + calls * winner))[winner != 0].sum(), place, planner.certified()
 
@@ -268,10 +268,12 @@ def is_compiled(bundle: Bundle, way: Strategy, setting: SimulationSetting) -> bo
 
 def weighs_items(bundle: Bundle, way: Strategy, setting: SimulationSetting) -> bool:
     """Return True if the rule uses costs, or if a measurement has several features."""
-    return way.allocation not in DRAWN and (prices_of(bundle, setting) is not None or bool(measurements_of(bundle)))
+    return way.allocation not in RANDOM_RULES and (
+        prices_of(bundle, setting) is not None or bool(measurements_of(bundle))
+    )
 
 
-def informed(planner: AnyPlanner, values: Codes) -> AnyPlanner:
+def informed(planner: PlannerT, values: Codes) -> PlannerT:
     """Let a planner observe all measured values of a patient, and return the planner.
 
     Parameters
@@ -312,9 +314,9 @@ def steps(planner: Planner, values: Codes, order: Ints | None = None) -> Iterato
 
 
 def planned(
-    planners: Iterable[AnyPlanner],
+    planners: Iterable[PlannerT],
     values: Codes,
-    read: Callable[[AnyPlanner, int], tuple[Any, ...]],
+    read: Callable[[PlannerT, int], tuple[Any, ...]],
     orders: Ints | None = None,
     tick: Callable[[int], None] = lambda _: None,
 ) -> list[NDArray[Any]]:
@@ -341,7 +343,7 @@ def planned(
     return [np.array([[found[field] for found in rounds] for rounds in seen]) for field in range(len(seen[0][0]))]
 
 
-def ranked(planner: TopKPlanner, score: str | None = None) -> tuple[Floats, Ints]:
+def scores_and_ranks(planner: TopKPlanner, score: str | None = None) -> tuple[Floats, Ints]:
     """Return two arrays: a preference score, (N, N), and each entity's number of better-ranked entities, (N,).
 
     `score` is the name of the preference score, by default the planner's guiding score.
@@ -359,7 +361,7 @@ def planned_truth(values: Codes, planners: Sequence[TopKPlanner]) -> Outcomes:
     values : (P, M) int8
 
     """
-    answers = [ranked(informed(planner, row)) for planner, row in zip(planners, values, strict=True)]
+    answers = [scores_and_ranks(informed(planner, row)) for planner, row in zip(planners, values, strict=True)]
     scores, places = (np.array(part) for part in zip(*answers, strict=True))
     a, b = all_pairs(places.shape[1]).T
     winner = np.sign(scores[:, a, b]).astype(np.int8)
@@ -394,7 +396,7 @@ def planner_of(
         gain=way.gain or "wald_magnitude",
         allocation=rule_of(way.allocation)() if ":" in way.allocation else way.allocation,
         solver=setting.solver,
-        costs="equal" if prices_of(bundle, setting) is None or way.allocation in DRAWN else None,
+        costs="equal" if prices_of(bundle, setting) is None or way.allocation in RANDOM_RULES else None,
         patient=patient,
         seed=seed,
         coupling=setting.coupling,
@@ -470,7 +472,7 @@ def budgets_of(prices: Floats) -> Floats:
     return found
 
 
-def within(budgets: Floats, spent: Floats) -> Ints:
+def rounds_within_budgets(budgets: Floats, spent: Floats) -> Ints:
     """Return the largest t whose total cost is within the budget, for each patient and budget, (B, C).
 
     Parameters

@@ -34,11 +34,19 @@ import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from afa.errors import CohortError, Fault
-from afa.io.csvfile import CONTROLS, LONGEST_NAME, CsvTable, few, name_column, number_column
+from afa.io.csvfile import CONTROLS, LONGEST_NAME, CsvTable, first_names, name_column, number_column
 from afa.io.files import sha256_of
 from afa.model.arrays import Bools, Codes, Floats, Ints
 from afa.model.bundle.priors import COLUMNS as PRIORS
-from afa.model.bundle.rates import FLOOR, SCOPES, Group, Holds, ProbabilityRows, Rates, three_values
+from afa.model.bundle.rates import (
+    SCOPES,
+    SMALLEST_PROBABILITY,
+    FeatureGroup,
+    Holds,
+    ProbabilityRows,
+    Rates,
+    three_values,
+)
 from afa.model.features import FEATURE_COLUMNS, Features, checked_features, share_columns
 
 HEADER = "bundle.yaml"
@@ -53,11 +61,11 @@ REQUIRED_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "groups.csv": ("feature",),
 }
 ANNOTATIONS = ("confidence", "evidence")
-SHARES = ("p_low_with", "p_high_with", "p_low_without", "p_high_without")
-COUNTS = ("n_with", "n_without")
+PROBABILITY_COLUMNS = ("p_low_with", "p_high_with", "p_low_without", "p_high_without")
+COUNT_COLUMNS = ("n_with", "n_without")
 """Columns with the numbers of labelled patients, with and without the entity, in a bundle made by `afa update`."""
 OPTIONAL_COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "unary.csv": (*SHARES, *COUNTS, *ANNOTATIONS),
+    "unary.csv": (*PROBABILITY_COLUMNS, *COUNT_COLUMNS, *ANNOTATIONS),
     "pairwise.csv": ("scope", *ANNOTATIONS),
     "priors.csv": PRIORS,
     "features.csv": FEATURE_COLUMNS[2:],
@@ -107,7 +115,7 @@ class Header(BaseModel):
     value_domain: list[int] = VALUE_DOMAIN
     licence: str | None = None
     encoding: Literal["ranges", "controls", "cohort"] | None = None
-    probability_floor: Annotated[float, Field(gt=0, lt=1 / 3)] = FLOOR
+    probability_floor: Annotated[float, Field(gt=0, lt=1 / 3)] = SMALLEST_PROBABILITY
     holds: Holds = "several"
     provenance: dict[str, Any] = {}
     digests: dict[str, str] = {}
@@ -197,7 +205,7 @@ def _states(table: CsvTable) -> Bools:
 
     The mask has the shape (n_rows,).
     """
-    stated: Bools = ~np.logical_and.reduce([table.empty(name) for name in SHARES])
+    stated: Bools = ~np.logical_and.reduce([table.empty(name) for name in PROBABILITY_COLUMNS])
     return stated
 
 
@@ -239,7 +247,7 @@ def probability_rows_of(table: CsvTable, unary: Potentials, rates: Rates) -> Pro
 
 
 def _patients(table: CsvTable, states: Bools) -> Ints | None:
-    """Return the numbers of labelled patients from the columns `COUNTS`, or None if both columns are empty.
+    """Return the numbers of labelled patients from the columns `COUNT_COLUMNS`, or None if both columns are empty.
 
     The result has the shape (n_rows, 2). If at least one number is given, each empty field counts as 0.
 
@@ -248,8 +256,8 @@ def _patients(table: CsvTable, states: Bools) -> Ints | None:
     states : (n_rows,) bool, True for a row with probabilities; a count in another row is recorded as an error
 
     """
-    counts = np.column_stack([number_column(table, name, low=0.0, high=1e9, empty=np.nan) for name in COUNTS])
-    for name, column in zip(COUNTS, counts.T, strict=True):
+    counts = np.column_stack([number_column(table, name, low=0.0, high=1e9, empty=np.nan) for name in COUNT_COLUMNS])
+    for name, column in zip(COUNT_COLUMNS, counts.T, strict=True):
         broken = np.isfinite(column) & (column % 1 != 0)
         table.wrong(broken, name, "a whole number of patients", "correct the number")
         alone = np.isfinite(column) & ~states
@@ -258,7 +266,7 @@ def _patients(table: CsvTable, states: Bools) -> Ints | None:
     return None if np.isnan(counts).all() else np.nan_to_num(counts).astype(np.int64)
 
 
-def cost_rows(table: CsvTable, item: Ints, n_features: int, measurements: Group) -> Floats:
+def cost_rows(table: CsvTable, item: Ints, n_features: int, measurements: FeatureGroup) -> Floats:
     """Return the cost of each feature.
 
     The cost of a measurement is divided equally among the features that it measures.
@@ -365,10 +373,10 @@ def lacking_faults(table: CsvTable, what: str, names: Sequence[str], expected: s
     `names` contains these features. If `names` is empty, return an empty list.
     """
     step = "add the missing rows or remove the file"
-    return [Fault(table.faults.path, f"no {what} {few(names)}", expected, step)] if names else []
+    return [Fault(table.faults.path, f"no {what} {first_names(names)}", expected, step)] if names else []
 
 
-def group_rows(table: CsvTable, feature: Ints, features: Sequence[str]) -> list[Group]:
+def group_rows(table: CsvTable, feature: Ints, features: Sequence[str]) -> list[FeatureGroup]:
     """Return two lists of groups of features: the groups that are measured together, and the exclusive groups.
 
     In an exclusive group, at most one feature can have the value +1.
@@ -379,7 +387,7 @@ def group_rows(table: CsvTable, feature: Ints, features: Sequence[str]) -> list[
 
     """
     table.once(feature, "each feature once")
-    groups, known = list[Group](), set(features)
+    groups, known = list[FeatureGroup](), set(features)
     for column in ("measurement", "exclusive"):
         words = table.columns[column]
         members: dict[str, list[int]] = {}

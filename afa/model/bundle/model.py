@@ -22,7 +22,15 @@ from afa.io.csvfile import suggestion
 from afa.io.later import Later
 from afa.model.arrays import Bools, Codes, Floats, Ints
 from afa.model.bundle.format import Potentials
-from afa.model.bundle.rates import CONDITION, FLOOR, SHARED, Holds, Rates, bundle_models, exclusive_log_odds
+from afa.model.bundle.rates import (
+    CONDITION,
+    SHARED,
+    SMALLEST_PROBABILITY,
+    Holds,
+    Rates,
+    bundle_models,
+    exclusive_log_odds,
+)
 from afa.model.mrf import PairwiseMRF
 
 if TYPE_CHECKING:
@@ -302,7 +310,7 @@ class Bundle:
     @property
     def floor(self) -> float:
         """Return the lower limit to which the probabilities of possible values are raised."""
-        return FLOOR if self.rates is None else self.rates.floor
+        return SMALLEST_PROBABILITY if self.rates is None else self.rates.floor
 
     @property
     def possible(self) -> Bools:

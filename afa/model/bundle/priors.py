@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import expit, logit, softmax
 
-from afa.io.csvfile import CsvTable, few, number, number_column
+from afa.io.csvfile import CsvTable, first_names, number_column, parse_number
 from afa.model.arrays import Floats, Ints
 
 if TYPE_CHECKING:
@@ -83,10 +83,10 @@ def _ask_back(table: CsvTable, value: Floats) -> None:
     """
     texts = [text.strip() for text in table.columns["log_odds"]]
     if len(value) and bool(((value > 0) & (value < 1)).all()) and not any(text.startswith("+") for text in texts):
-        found = f"{few(texts)}, all between 0 and 1, as probabilities are"
+        found = f"{first_names(texts)}, all between 0 and 1, as probabilities are"
         step = (
             "if they are probabilities, call the column probability; "
-            f"if they are log-odds, write one with its sign, such as +{number(texts[0]):g}"
+            f"if they are log-odds, write one with its sign, such as +{parse_number(texts[0]):g}"
         )
         table.faults.add(0, "log_odds", found, "log-odds, such as -2.94 for a probability of 0.05", step)
 
@@ -163,7 +163,7 @@ def starting_point(bundle: Bundle, holds: Holds | None = None, entity: str | Non
     each, n = starting(bundle, holds), len(bundle.entities)
     if bundle.priors.any():
         order = np.argsort(-each, kind="stable")
-        named = few(f"{bundle.shown(bundle.entities[v])} {each[v]:.3g}" for v in order)
+        named = first_names(f"{bundle.shown(bundle.entities[v])} {each[v]:.3g}" for v in order)
         return f"Before any measurement, by priors.csv: {named}."
     holds = holds or bundle.holds
     if holds == "several":

@@ -25,16 +25,17 @@ if TYPE_CHECKING:
     from afa.model.bundle.model import Bundle
 
 
-Group = tuple[tuple[str, tuple[int, ...]], ...]
+FeatureGroup = tuple[tuple[str, tuple[int, ...]], ...]
 """(name, feature indices) of each group of features, for example of one measurement."""
-FLOOR = 0.01
+SMALLEST_PROBABILITY = 0.01
 """Smallest probability of a possible value in elicited answers."""
 Holds = Literal["several", "one", "one or none"]
-HOLDS: tuple[Holds, ...] = get_args(Holds)
+"""How many entities a patient can have, according to the question."""
+HOLDS_SETTINGS: tuple[Holds, ...] = get_args(Holds)
 SCOPES = ("", "shared", "condition")
 """Values of a coupling's `scope`, by index: not given, in both classes, only in the class with the entity."""
 SHARED, CONDITION = 1, 2
-VALUES = np.array([-1.0, 0.0, 1.0])
+VALUE_NUMBERS = np.array([-1.0, 0.0, 1.0])
 LARGEST_TILT = 300.0
 """Largest potential, in nats; with a larger one, a possible value would get probability 0 in double precision."""
 
@@ -55,7 +56,7 @@ def three_values(p_low: npt.ArrayLike, p_high: npt.ArrayLike) -> Floats:
     return np.stack([low, 1.0 - low - high, high], axis=-1)
 
 
-def floored(probabilities: npt.ArrayLike, possible: npt.ArrayLike, floor: float = FLOOR) -> Floats:
+def floored(probabilities: npt.ArrayLike, possible: npt.ArrayLike, floor: float = SMALLEST_PROBABILITY) -> Floats:
     """Return distributions in which the probability of every possible value has been raised to at least `floor`.
 
     The raised probabilities are then divided by their sum.
@@ -74,7 +75,7 @@ def floored(probabilities: npt.ArrayLike, possible: npt.ArrayLike, floor: float 
     return np.asarray(raised / raised.sum(axis=-1, keepdims=True))
 
 
-def pool(probabilities: npt.ArrayLike, possible: npt.ArrayLike, floor: float = FLOOR) -> Floats:
+def pool(probabilities: npt.ArrayLike, possible: npt.ArrayLike, floor: float = SMALLEST_PROBABILITY) -> Floats:
     r"""Return the normalised geometric mean of the distributions given by several voters (runs of a language model).
 
     \[ P(s) \propto \exp\Bigl(\frac{1}{n} \sum_i \log P_i(s)\Bigr), \quad s \in V_j \]
@@ -170,10 +171,10 @@ class Rates:
     n_features: int
     table: Features | None = None
     probability_rows: ProbabilityRows = NO_ROWS
-    measurements: Group = ()
-    exclusive: Group = ()
+    measurements: FeatureGroup = ()
+    exclusive: FeatureGroup = ()
     encoding: str | None = None
-    floor: float = FLOOR
+    floor: float = SMALLEST_PROBABILITY
     holds: Holds = "several"
 
     @cached_property
@@ -252,7 +253,7 @@ class Rates:
         """
         with_entity, without = self.background.copy(), self.background.copy()
         leaning = np.flatnonzero(unary)
-        tilt = np.clip(unary[leaning, None], -LARGEST_TILT, LARGEST_TILT) * VALUES
+        tilt = np.clip(unary[leaning, None], -LARGEST_TILT, LARGEST_TILT) * VALUE_NUMBERS
         tilt = np.where(self.possible[leaning], tilt, -np.inf)
         tilted = self.background[leaning] * np.exp(tilt - tilt.max(axis=1, keepdims=True))
         with_entity[leaning] = tilted / tilted.sum(axis=1, keepdims=True)
@@ -306,7 +307,7 @@ class Rates:
         means = []
         for said in (probability_rows.with_entity, probability_rows.without):
             there = floored(np.nan_to_num(said), self.possible[probability_rows.feature], self.floor)
-            means.append(np.where(np.isnan(said), b, there) @ VALUES)
+            means.append(np.where(np.isnan(said), b, there) @ VALUE_NUMBERS)
         gap = means[0] - means[1]
         return np.where(np.abs(gap) <= 1e-12, 0.0, np.sign(gap))
 

@@ -18,7 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.errors import AfaError, BundleError, ConfigError, Fault
-from afa.io.csvfile import CsvTable, RowFaults, few, first_of, is_name, name_column, read_table, table_of_frame
+from afa.io.csvfile import (
+    CsvTable,
+    RowFaults,
+    first_names,
+    first_of,
+    is_name,
+    name_column,
+    read_csv_table,
+    table_of_frame,
+)
 from afa.io.files import digest_faults
 from afa.io.yamlfile import check_model, read_mapping
 from afa.model.arrays import Bools, Ints
@@ -110,7 +119,7 @@ def entities_of(path: str | Path) -> int:
             return len(listed)
         for file in ("entities.csv", "unary.csv", "pairwise.csv"):
             if (folder / file).is_file():
-                names |= set(read_table(folder / file, required=("entity",)).columns["entity"])
+                names |= set(read_csv_table(folder / file, required=("entity",)).columns["entity"])
     except (AfaError, OSError, TypeError):
         return 2
     return len(names) or 2
@@ -145,7 +154,7 @@ def _read_folder(folder: Path) -> BundleReading:
         optional, path = OPTIONAL_COLUMNS.get(name, ()), folder / name
         if path.exists():
             whole = name == "features.csv"
-            tables[name] = read_table(
+            tables[name] = read_csv_table(
                 path, required=required, optional=optional, unread=("evidence",), whole_rows=whole, shown=True
             )
         elif name in REQUIRED_FILES:
@@ -352,10 +361,10 @@ def _names(
     return tuple(filter(is_name, seen)), USED
 
 
-ALIKE = 0.9
+SIMILAR_NAMES = 0.9
 """Smallest similarity, from 0 to 1, at which two names are assumed to be spellings of the same name."""
 MOST_COMPARED = 500
-LARGE = 10
+LARGE_POTENTIAL = 10
 """Potentials above this number of nats multiply the odds by more than 20,000.
 
 They may be percentages or scores that were entered by mistake.
@@ -379,16 +388,17 @@ def _notes(
     ):
         counts = np.bincount(np.concatenate([index.ravel() for index in uses]), minlength=len(names))
         if idle := [names[index] for index in np.flatnonzero(counts == 0)]:
-            yield f"{name} without any potential ({len(idle)}): {few(idle)}"
+            yield f"{name} without any potential ({len(idle)}): {first_names(idle)}"
         for once, other in () if listed is not None else _much_alike(names, counts):
             yield (
                 f"{HEADER}: no list of {name}, and {once}, in one row only, is much like {other}; "
                 "correct it if the two are one"
             )
-    large = np.flatnonzero(np.abs(unary.value) > LARGE)
+    large = np.flatnonzero(np.abs(unary.value) > LARGE_POTENTIAL)
     if large.size:
         named = [f"{bundle.entities[unary.entity[row]]} {unary.value[row]:g}" for row in large]
-        yield f"unary.csv: potentials beyond {LARGE} nats, after which nothing else counts: {few(named)}"
+        beyond = f"potentials beyond {LARGE_POTENTIAL} nats, after which nothing else counts"
+        yield f"unary.csv: {beyond}: {first_names(named)}"
     if n_priors and n_priors < len(bundle.entities):
         has = "log-odds 0" if bundle.shares is None else "the probability that the others leave them"
         has = "probability 1/2" if bundle.shares is not None and bundle.holds == "several" else has
@@ -427,17 +437,17 @@ def _notes_on_rates(bundle: Bundle, rates: Rates, spoken: Bools) -> Iterator[str
     if extreme.any():
         yield (
             f"unary.csv: a share of 0 or 1 for a value that can occur counts as the floor, {rates.floor:g}, or what it "
-            f"leaves ({extreme.sum()}): {few(itertools.compress(named, extreme))}"
+            f"leaves ({extreme.sum()}): {first_names(itertools.compress(named, extreme))}"
         )
     against = bundle.unary[probability_rows.entity, probability_rows.feature] * rates.directions() < 0
     if against.any():
-        shown = few(itertools.compress(named, against))
+        shown = first_names(itertools.compress(named, against))
         yield f"unary.csv: a potential against its probabilities ({against.sum()}): {shown}"
     uniform = spoken & ~rates.has_background
     if len(probability_rows) and uniform.any():
         names = itertools.compress(bundle.features, uniform)
         yield (
-            f"features without a stated background, taken as uniform ({uniform.sum()}): {few(names)}; "
+            f"features without a stated background, taken as uniform ({uniform.sum()}): {first_names(names)}; "
             "give p_low and p_high in features.csv"
         )
 
@@ -455,7 +465,7 @@ def _much_alike(names: Sequence[str], uses: NDArray[np.intp]) -> Iterator[tuple[
         digits = re.findall(r"\d", once)
         alike = [name for name in names if name[:-1] != once[:-1] and re.findall(r"\d", name) == digits]
         others = {name.casefold(): name for name in alike}
-        for close in difflib.get_close_matches(once.casefold(), list(others), n=1, cutoff=ALIKE):
+        for close in difflib.get_close_matches(once.casefold(), list(others), n=1, cutoff=SIMILAR_NAMES):
             other = others[close]
             if uses[names.index(other)] > 1 or other > once:  # if both occur once, yield one order only
                 yield once, other

@@ -18,12 +18,12 @@ from afa.io.yamlfile import read_mapping
 from afa.model.arrays import Floats
 from afa.model.bundle.format import (
     ANNOTATIONS,
-    COUNTS,
+    COUNT_COLUMNS,
     HEADER,
     OPTIONAL_COLUMNS,
+    PROBABILITY_COLUMNS,
     REQUIRED_COLUMNS,
     REQUIRED_FILES,
-    SHARES,
     VALUE_DOMAIN,
     digests_of,
 )
@@ -130,12 +130,15 @@ def save_bundle(bundle: Bundle, path: str | Path) -> None:
     )
     unary.loc[rows[~probability_rows.directed], "potential"] = np.nan
     for name, side, part in zip(
-        SHARES, (0, 2, 0, 2), (probability_rows.with_entity,) * 2 + (probability_rows.without,) * 2, strict=True
+        PROBABILITY_COLUMNS,
+        (0, 2, 0, 2),
+        (probability_rows.with_entity,) * 2 + (probability_rows.without,) * 2,
+        strict=True,
     ):
         unary[name] = np.nan
         unary.loc[rows, name] = part[:, side]
     if probability_rows.patients is not None:
-        for name, counts in zip(COUNTS, probability_rows.patients.T, strict=True):
+        for name, counts in zip(COUNT_COLUMNS, probability_rows.patients.T, strict=True):
             unary[name] = pd.Series(counts, index=rows).reindex(unary.index)
     pairwise = pd.DataFrame(
         {
@@ -334,11 +337,11 @@ def bundle_from_frame(
     return bundle_of_tables("bundle_from_frame", header | {"features": list(dict.fromkeys(map(str, features)))}, frames)
 
 
-TEMPLATE = Path(__file__).with_name("template.txt")
+BUNDLE_TEMPLATE = Path(__file__).with_name("template.txt")
 """Template of `bundle.yaml` for a new bundle, with comments that explain the files."""
 
 
-def write_template(name: str, folder: Path) -> Path:
+def write_bundle_template(name: str, folder: Path) -> Path:
     """Create the bundle folder `<folder>/<name>`, and return its path.
 
     Raise an error if the name is invalid or the folder exists.
@@ -349,7 +352,7 @@ def write_template(name: str, folder: Path) -> Path:
         raise BundleError(Fault("the name of a bundle", repr(name), "letters, digits, - and _", step))
     with atomic_folder(path) as temporary:
         (temporary / HEADER).write_text(
-            TEMPLATE.read_text(encoding="utf-8").format(name=name, folder=path), encoding="utf-8"
+            BUNDLE_TEMPLATE.read_text(encoding="utf-8").format(name=name, folder=path), encoding="utf-8"
         )
         for file in REQUIRED_FILES:
             (temporary / file).write_text(",".join(REQUIRED_COLUMNS[file]) + "\n", encoding="utf-8")

@@ -39,7 +39,7 @@ PLANNER = "planner"
 CONTROL = "control"
 BASELINE_TABLES = ("turns", "faults", "calls", "readouts", "targets", "protocol")
 """Tables of `afa experiment baselines`."""
-CONSTANT = "fixed_top_k"
+CONSTANT_ANSWER = "fixed_top_k"
 """Name of a constant answer: the k entities that are most often in the top k at full observation."""
 
 
@@ -120,9 +120,9 @@ def prompt_digests() -> str:
     return "".join(prompt_digest(name)[:DIGEST_LENGTH] for name in names)
 
 
-PER_PHENOTYPE = 2
+ABSTRACTS_PER_PHENOTYPE = 2
 """Number of abstracts on each phenotype in a question about all phenotypes."""
-Abstracts = Callable[[str], Sequence[Mapping[str, str]]]
+AbstractsOfPhenotype = Callable[[str], Sequence[Mapping[str, str]]]
 """Function that returns title, source and text of the abstracts on a phenotype, best first."""
 
 
@@ -175,7 +175,7 @@ class Trial:
 
 
 def briefings(
-    bundle: Bundle, protocol: Protocol, *, disease: str, abstracts: Abstracts | None
+    bundle: Bundle, protocol: Protocol, *, disease: str, abstracts: AbstractsOfPhenotype | None
 ) -> dict[tuple[str, str, str], Briefing]:
     """Return the fixed part of the prompts for each (method, task, entity).
 
@@ -202,7 +202,9 @@ def briefings(
     return made
 
 
-def _knowledge(bundle: Bundle, method: str, about: Sequence[str], abstracts: Abstracts | None) -> dict[str, Any]:
+def _knowledge(
+    bundle: Bundle, method: str, about: Sequence[str], abstracts: AbstractsOfPhenotype | None
+) -> dict[str, Any]:
     """Return the template values that describe some entities: potentials for `mrf_llm`, abstracts for `rag_llm`."""
     if method != "mrf_llm":
         return {"abstracts": _literature(about, abstracts) if method == "rag_llm" else []}
@@ -216,16 +218,16 @@ def _knowledge(bundle: Bundle, method: str, about: Sequence[str], abstracts: Abs
     return {"potentials": tables}
 
 
-def _literature(entities: Sequence[str], abstracts: Abstracts | None) -> list[Mapping[str, str]]:
+def _literature(entities: Sequence[str], abstracts: AbstractsOfPhenotype | None) -> list[Mapping[str, str]]:
     """Return the abstracts about some phenotypes, without duplicates.
 
     If there is only one phenotype, all abstracts about this phenotype are returned. If there are several phenotypes,
-    only the `PER_PHENOTYPE` best abstracts about each phenotype are returned.
+    only the `ABSTRACTS_PER_PHENOTYPE` best abstracts about each phenotype are returned.
     """
     found: dict[str, Mapping[str, str]] = {}
     for entity in entities:
         own = [] if abstracts is None else list(abstracts(entity))
-        found |= {each["source"]: each for each in (own if len(entities) == 1 else own[:PER_PHENOTYPE])}
+        found |= {each["source"]: each for each in (own if len(entities) == 1 else own[:ABSTRACTS_PER_PHENOTYPE])}
     if not found:
         about = entities[0] if len(entities) == 1 else "any phenotype"
         step = "run once live with retrieval, or leave rag_llm out of baselines.methods"

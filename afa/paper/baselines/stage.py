@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort
 from afa.engine.rounds import READOUTS, follow_rule, full_observation
-from afa.engine.tasks import METHODS, follow_orders, task_of
-from afa.evaluate.inputs import labels_of
+from afa.engine.tasks import TASK_SCORES, follow_orders, task_of
+from afa.evaluate.inputs import label_matrix
 from afa.evaluate.long_tables import joined, rows_of
 from afa.evaluate.targets import Targets, clinical_k
 from afa.inference.meanfield import Solver
@@ -29,23 +29,54 @@ from afa.model.arrays import Codes, Floats, Ints
 from afa.model.bundle import Bundle
 from afa.model.closure import closed_bundle
 from afa.model.orders import random_orders
-from afa.paper.baselines import BINARY, CONSTANT, PLANNER, TOP_K, Abstracts, Briefing, Protocol, Trial, briefings
+from afa.paper.baselines import (
+    BINARY,
+    CONSTANT_ANSWER,
+    PLANNER,
+    TOP_K,
+    AbstractsOfPhenotype,
+    Briefing,
+    Protocol,
+    Trial,
+    briefings,
+)
 from afa.paper.baselines.trials import AnswerSource, TrialDialogue, follow_all
 from afa.paper.experiments.binary import targets_of
 from afa.planner import ALL_DUELS_UP_TO
 
 GAIN = "cmi"
 BINARY_RULE = "greedy"
-Rows = Iterator[pd.DataFrame]
-TRIAL = ["method", "task", "entity", "patient"]
-TURNS = [*TRIAL, "t", "outcome", "asked", "decision", "probability", "labels", "done", "pick", "pick_fault"]
-TURNS += ["label_fault", "measured", "by_rule"]
-FAULTS = [*TRIAL, "t", "asked", "part", "kind"]
-CALLS = [*TRIAL, "t", "asked", "attempt", "outcome", "prompt_tokens", "answer_tokens", "model", "served_model"]
-CALLS += ["prompt", "prompt_digest", "parameters", "time"]
-KEYS = ["method", "task", "evidence", "entity", "patient", "t"]
-READOUT_COLUMNS = [*KEYS, "decided", "decision", "p_at_k", "clinical_p_at_k"]
-TYPES = {
+TableParts = Iterator[pd.DataFrame]
+TRIAL_COLUMNS = ["method", "task", "entity", "patient"]
+TURN_COLUMNS = [
+    *TRIAL_COLUMNS,
+    "t",
+    "outcome",
+    "asked",
+    "decision",
+    "probability",
+    "labels",
+    "done",
+    "pick",
+    "pick_fault",
+]
+TURN_COLUMNS += ["label_fault", "measured", "by_rule"]
+FAULT_COLUMNS = [*TRIAL_COLUMNS, "t", "asked", "part", "kind"]
+CALL_COLUMNS = [
+    *TRIAL_COLUMNS,
+    "t",
+    "asked",
+    "attempt",
+    "outcome",
+    "prompt_tokens",
+    "answer_tokens",
+    "model",
+    "served_model",
+]
+CALL_COLUMNS += ["prompt", "prompt_digest", "parameters", "time"]
+TURN_KEYS = ["method", "task", "evidence", "entity", "patient", "t"]
+READOUT_COLUMNS = [*TURN_KEYS, "decided", "decision", "p_at_k", "clinical_p_at_k"]
+COLUMN_TYPES = {
     **dict.fromkeys(("t", "asked", "attempt"), "int32"),
     **dict.fromkeys(("decision", "likelihood", "clinical"), "Int8"),
     **dict.fromkeys(("prompt_tokens", "answer_tokens"), "Int64"),
@@ -56,8 +87,8 @@ TYPES = {
 
 
 def typed(columns: Sequence[str], rows: pd.DataFrame | list[dict[str, Any]]) -> pd.DataFrame:
-    """Return a table with the given columns, converted to the types in `TYPES`. The table may have no rows."""
-    return pd.DataFrame(rows, columns=list(columns)).astype({name: TYPES.get(name, "str") for name in columns})
+    """Return a table with the given columns, converted to the types in `COLUMN_TYPES`. The table may have no rows."""
+    return pd.DataFrame(rows, columns=list(columns)).astype({name: COLUMN_TYPES.get(name, "str") for name in columns})
 
 
 def top_k_rule(bundle: Bundle) -> str:
@@ -97,7 +128,7 @@ class OneTask:
         paths = follow_orders(self.task, self.values, orders[:, None, :])
         pairs = zip(paths.t[:, 0], seen, strict=True)
         steps = np.array([np.searchsorted(t, wanted, side="right") - 1 for t, wanted in pairs])
-        scores = {name: np.take_along_axis(getattr(paths, name)[:, 0], steps, axis=1) for name in METHODS}
+        scores = {name: np.take_along_axis(getattr(paths, name)[:, 0], steps, axis=1) for name in TASK_SCORES}
         return {name: {"decision": np.sign(score).astype(int).ravel()} for name, score in scores.items()}
 
 
@@ -117,7 +148,7 @@ class TopK:
         truth = full_observation(bundle, values, solver=solver)
         self._follow = partial(follow_rule, bundle, values, truth, k=k, solver=solver, threads=threads)
         self._own, self._threads = self._follow(allocation=top_k_rule(bundle), gain=GAIN), threads
-        self._targets, self.order = Targets.of(truth, labels_of(bundle, cohort), k, k_clinical), self._own.order
+        self._targets, self.order = Targets.of(truth, label_matrix(bundle, cohort), k, k_clinical), self._own.order
 
     def readouts(self, orders: Ints, seen: Ints) -> Mapping[str, Mapping[str, NDArray[Any]]]:
         """Return the precisions of the k entities that each score ranks highest.
@@ -185,7 +216,7 @@ class BaselineSetting:
             name: OneTask(bundle, name, self.cohort.values, solver, threads) for name in entities
         }
         if TOP_K in protocol.asked.tasks:
-            clinical = clinical_k(labels_of(bundle, cohort), protocol.k)
+            clinical = clinical_k(label_matrix(bundle, cohort), protocol.k)
             self.tasks[""] = TopK(bundle, self.cohort, clinical, k=protocol.k, solver=solver, threads=threads)
 
     def orders(self, entity: str) -> Ints | None:
@@ -213,7 +244,7 @@ class BaselineSetting:
                 made.append((Trial(method, task, entity, patient, values, order), briefing))
         return made
 
-    def readouts(self, entity: str, orders: Ints, evidence: str, observed: Sequence[int] | None = None) -> Rows:
+    def readouts(self, entity: str, orders: Ints, evidence: str, observed: Sequence[int] | None = None) -> TableParts:
         """Yield one table of the planner's decisions for each score. The columns are `READOUT_COLUMNS`.
 
         Parameters
@@ -236,7 +267,13 @@ def readouts(setting: BaselineSetting, dialogues: Sequence[TrialDialogue]) -> pd
     parts = [part for entity, one in setting.tasks.items() for part in setting.readouts(entity, one.order, PLANNER)]
     top_k = setting.tasks.get("")
     if isinstance(top_k, TopK) and not setting.protocol.at_checkpoints:
-        same: dict[str, Any] = {"method": CONSTANT, "task": TOP_K, "evidence": CONSTANT, "entity": "", "decided": True}
+        same: dict[str, Any] = {
+            "method": CONSTANT_ANSWER,
+            "task": TOP_K,
+            "evidence": CONSTANT_ANSWER,
+            "entity": "",
+            "decided": True,
+        }
         keys = rows_of(patient=setting.patients, t=setting.rounds)
         parts.append(keys.assign(**same, **top_k.constant(len(setting.rounds))))
     done = {(PLANNER, entity) for entity in setting.tasks}
@@ -312,7 +349,7 @@ def run_baselines(
     source: AnswerSource,
     *,
     disease: str,
-    abstracts: Abstracts | None,
+    abstracts: AbstractsOfPhenotype | None,
     before: Callable[[Sequence[tuple[Trial, Briefing]]], None] = lambda _: None,
     progress: bool = False,
 ) -> dict[str, pd.DataFrame]:
@@ -338,9 +375,11 @@ def run_baselines(
     before(trials)
     dialogues = follow_all([TrialDialogue(*trial, protocol).follow() for trial in trials], source, progress=progress)
     tables = {
-        "turns": typed(TURNS, [row for dialogue in dialogues for row in _turns(dialogue)]),
-        "faults": typed(FAULTS, [{**_keys(dialogue), **each} for dialogue in dialogues for each in dialogue.broken]),
-        "calls": typed(CALLS, [row for dialogue in dialogues for row in _calls(dialogue, source)]),
+        "turns": typed(TURN_COLUMNS, [row for dialogue in dialogues for row in _turns(dialogue)]),
+        "faults": typed(
+            FAULT_COLUMNS, [{**_keys(dialogue), **each} for dialogue in dialogues for each in dialogue.broken]
+        ),
+        "calls": typed(CALL_COLUMNS, [row for dialogue in dialogues for row in _calls(dialogue, source)]),
         "readouts": readouts(setting, dialogues),
         "targets": targets(setting),
         "protocol": _protocol(setting, disease),
@@ -349,7 +388,7 @@ def run_baselines(
 
 
 def _keys(dialogue: TrialDialogue) -> dict[str, Any]:
-    return dict(zip(TRIAL, dialogue.trial.key, strict=True))
+    return dict(zip(TRIAL_COLUMNS, dialogue.trial.key, strict=True))
 
 
 def _turns(dialogue: TrialDialogue) -> list[dict[str, Any]]:

@@ -11,12 +11,12 @@ from afa.elicit.budget import NO_PRICES, Prices
 from afa.errors import ElicitationError, Fault
 from afa.evaluate.accuracy import Part, Resampled
 from afa.evaluate.summary import count_rows, summary_rows
-from afa.paper.baselines import BINARY, CONSTANT, KNOWLEDGE, PLANNER, TASKS, TOP_K
+from afa.paper.baselines import BINARY, CONSTANT_ANSWER, KNOWLEDGE, PLANNER, TASKS, TOP_K
 from afa.paper.baselines.stage import BINARY_RULE, GAIN
 from afa.paper.baselines.trials import STANDS
 from afa.paper.experiments.binary import truth_of
 
-TARGETS = ("likelihood", "clinical")
+REFERENCE_TARGETS = ("likelihood", "clinical")
 PRECISION = {"likelihood": "p_at_k", "clinical": "clinical_p_at_k"}
 ACCURACY, BALANCED, P_AT_K = "accuracy", "balanced_accuracy", "p_at_k"
 
@@ -44,12 +44,12 @@ def credits_of(readouts: pd.DataFrame, targets: pd.DataFrame, resampled: Resampl
     Balanced accuracy has one pair of arrays for each class. A target that is missing for all patients is excluded.
     """
     made: dict[Cut, list[Part]] = {}
-    truth = targets.assign(clinical=2 * targets["clinical"] - 1)[["entity", "patient", *TARGETS]]
+    truth = targets.assign(clinical=2 * targets["clinical"] - 1)[["entity", "patient", *REFERENCE_TARGETS]]
     whole = readouts.merge(truth, on=["entity", "patient"], how="left")
-    for name in ("decision", *PRECISION.values(), *TARGETS):
+    for name in ("decision", *PRECISION.values(), *REFERENCE_TARGETS):
         whole[name] = whole[name].astype("Float64").astype("float64")
     for (task, method, evidence), rows in whole.groupby(["task", "method", "evidence"], sort=False):
-        for target in TARGETS:
+        for target in REFERENCE_TARGETS:
             if task == BINARY:
                 # A tie counts as half correct (S5), and a missing decision counts as wrong.
                 credit = ((1 + rows["decision"] * rows[target]) / 2).fillna(0.0)
@@ -152,15 +152,15 @@ def _shares(
             continue
         if cut.evidence == PLANNER:
             yield shares.assign(method=cut.method, **_own_order(cut.task, rules))
-        if cut.method == CONSTANT:
-            yield shares.assign(method=CONSTANT)
+        if cut.method == CONSTANT_ANSWER:
+            yield shares.assign(method=CONSTANT_ANSWER)
         for (task, model), evidence in observed.items():
             if task != cut.task:
                 continue
             mine = credit[cut._replace(method=model, evidence=evidence)]
             gap = resampled.gap(mine, parts).assign(t=rounds, metric="gap", target=cut.target, method=model)
-            if cut.method == CONSTANT:
-                yield gap.assign(reference=CONSTANT)
+            if cut.method == CONSTANT_ANSWER:
+                yield gap.assign(reference=CONSTANT_ANSWER)
             if cut.evidence == PLANNER and cut.metric != BALANCED:
                 yield gap.assign(reference=cut.method, **_own_order(task, rules))
             if cut.evidence == evidence:
@@ -189,7 +189,7 @@ def _beside(targets: pd.DataFrame, resampled: Resampled, patients: Sequence[str]
     """Yield the accuracy of the majority answer, the prevalence, and the number of binary cases without a target."""
     if targets.empty:
         return
-    for name in TARGETS:
+    for name in REFERENCE_TARGETS:
         truth = truth_of(targets, name, patients, list(targets["entity"].unique()))
         left_out = "tied_at_full_observation" if name == "likelihood" else "without_label"
         yield count_rows({left_out: ((truth == 0).sum(), truth.size)}).assign(target=name)

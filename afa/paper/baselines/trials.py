@@ -25,19 +25,19 @@ from typing import Any
 
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from afa.elicit.answers import ANSWERS, BinaryTurn, MulticlassTurn, read_answer
+from afa.elicit.answers import ANSWER_SCHEMAS, BinaryTurn, MulticlassTurn, read_answer
 from afa.elicit.budget import Budget, Usage
 from afa.elicit.client import Client
 from afa.elicit.live import Terms, ask_all
 from afa.elicit.prompts import key_of, render
-from afa.elicit.record import UNKNOWN, Entry, Outcome, Question, Record, Request
+from afa.elicit.record import UNKNOWN, AnswerOutcome, Entry, Question, Record, Request
 from afa.errors import ElicitationError, Fault
 from afa.model.study import Endpoint, Manner
 from afa.paper.baselines import CONTROL, TRAJECTORY, Briefing, Protocol, Trial
 
-PATIENT = "other_patient"
-FAULTS: Mapping[str, str] = {
-    PATIENT: "patient_id is another patient's",
+OTHER_PATIENT = "other_patient"
+FAULT_TEXTS: Mapping[str, str] = {
+    OTHER_PATIENT: "patient_id is another patient's",
     "unknown": "next_gene_to_measure is no feature of the list",
     "measured": "next_gene_to_measure has been measured already",
     "none": "next_gene_to_measure is null, but features are left",
@@ -50,7 +50,7 @@ FAULTS: Mapping[str, str] = {
 question.
 """
 PICK, LABELS = "pick", "labels"
-THRESHOLD = 0.5
+DECISION_THRESHOLD = 0.5
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class ModelAnswer:
 
     Parameters
     ----------
-    pick_fault, label_fault : keys of `FAULTS`, or "" if the part of the answer is valid
+    pick_fault, label_fault : keys of `FAULT_TEXTS`, or "" if the part of the answer is valid
     decision : +1 for the condition, -1 for a control. It is None for the top k, or if there is no valid label
     labels : the valid labels, in the answer's order
     done : True if the model ends measuring. Only an answer with valid labels can end it
@@ -92,7 +92,7 @@ class Turn:
     """
 
     t: int
-    outcome: Outcome | str
+    outcome: AnswerOutcome | str
     said: ModelAnswer
     asked: int
     measured: str = ""
@@ -119,7 +119,7 @@ class TrialDialogue:
     broken: list[dict[str, Any]] = field(default_factory=list)
     path: list[str] = field(default_factory=list)
 
-    def follow(self) -> Asking:
+    def follow(self) -> TrialRequests:
         """Run the dialogue: yield each request, receive the model's answer, and return the finished dialogue.
 
         If the order of features is given, the model is asked only at the evaluated rounds. If the model chooses
@@ -193,7 +193,7 @@ class TrialDialogue:
             "observed": [(feature, trial.values[feature]) for feature in self.path],
             "unobserved": self.unobserved,
             "prior_turns": earlier if protocol.asked.turns == TRAJECTORY else (),
-            "fault": FAULTS.get(fault, ""),
+            "fault": FAULT_TEXTS.get(fault, ""),
         }
         names = {"patient": trial.alias, "t": str(t), "asked": str(asked)}
         names |= {"condition": trial.entity} if trial.entity else {}
@@ -204,7 +204,7 @@ class TrialDialogue:
         """Parse the model's answer in the current turn, and check its two parts."""
         prompt = self.briefing.prompt
         try:
-            answer = read_answer(ANSWERS[prompt], entry.raw)
+            answer = read_answer(ANSWER_SCHEMAS[prompt], entry.raw)
         except ValueError as error:
             where = f"the record, {entry.question.prompt} {' '.join(entry.question.values.values())}"
             raise ElicitationError(Fault(where, str(error), "an answer of its schema", "correct the record")) from None
@@ -229,7 +229,7 @@ class TrialDialogue:
         if not unobserved:
             return ""
         if answer.patient_id != self.trial.alias:
-            return PATIENT
+            return OTHER_PATIENT
         if pick is None:
             return "none"
         if pick in unobserved:
@@ -239,23 +239,25 @@ class TrialDialogue:
     def _label_fault(self, answer: BinaryTurn | MulticlassTurn) -> str:
         labels: Sequence[str] = answer.top_k_labels
         if answer.patient_id != self.trial.alias:
-            return PATIENT
+            return OTHER_PATIENT
         if not set(labels) <= set(self.briefing.labels):
             return "candidate"
         if len(set(labels)) < len(labels):
             return "twice"
         if len(labels) != self.briefing.size:
             return "number"
-        if isinstance(answer, BinaryTurn) and (answer.lit_prob >= THRESHOLD) != (labels[0] != CONTROL):
+        if isinstance(answer, BinaryTurn) and (answer.lit_prob >= DECISION_THRESHOLD) != (labels[0] != CONTROL):
             return "probability"
         return ""
 
 
-Asking = Generator[Request, Entry, TrialDialogue]
+TrialRequests = Generator[Request, Entry, TrialDialogue]
 """Generator that yields requests, receives their entries, and returns the complete dialogue."""
 
 
-def follow_all(dialogues: Sequence[Asking], source: AnswerSource, *, progress: bool = False) -> list[TrialDialogue]:
+def follow_all(
+    dialogues: Sequence[TrialRequests], source: AnswerSource, *, progress: bool = False
+) -> list[TrialDialogue]:
     """Run all dialogues to their end, and return the finished dialogues in the order of `dialogues`.
 
     If `progress` is True and the output is a terminal, a progress bar is shown.
@@ -360,7 +362,7 @@ def live(record: Path, endpoint: Endpoint, manner: Manner, terms: Terms, model: 
     return AnswerSource(budget.record, client.endpoint.model, manner, client, terms.concurrency)
 
 
-def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, client: Client) -> Usage:
+def trials_usage_estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, client: Client) -> Usage:
     """Return an upper estimate of the requests and tokens for all questions without a recorded answer.
 
     The estimate assumes that the first answer to each turn is valid. If the order of features is given, all prompts are

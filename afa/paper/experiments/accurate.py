@@ -39,14 +39,14 @@ from afa.model.orders import random_order, random_orders
 from afa.scores.copeland import ranking
 
 if TYPE_CHECKING:
-    from afa.paper.experiments.settings import Accurate, Bootstrap, Closure, Inference
+    from afa.paper.experiments.settings import Accurate, Bootstrap, ClosureSettings, Inference
 
 
-TIE = 1e-9
+SCORE_TIE = 1e-9
 """Scores of at most this magnitude, in nats, are rounding errors."""
-SCORES = ("mean_field", "accurate")
-POSTERIOR = {f"{name}_posterior": name for name in SCORES}
-GAP = "accurate_vs_mean_field"
+INFERENCE_COLUMNS = ("mean_field", "accurate")
+POSTERIOR = {f"{name}_posterior": name for name in INFERENCE_COLUMNS}
+ACCURATE_VS_MEAN_FIELD = "accurate_vs_mean_field"
 DUEL, TASK = ["entity_a", "entity_b"], ["entity"]
 UNOBSERVED = 2
 """Code of an unobserved feature in comparisons of states."""
@@ -58,7 +58,7 @@ def run(
     *,
     accurate: Accurate,
     top_k: int,
-    closure: Closure,
+    closure: ClosureSettings,
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
@@ -96,7 +96,7 @@ def run(
         ("two_elbo", states, read.elbo[..., a] - read.elbo[..., b], log_zs[..., a] - log_zs[..., b]),
         ("linearity", few, read.mean[: len(few.names)], linearity_duels(expected, pairs)),
     ):
-        scores = {"mean_field": settled(mean_field), "accurate": settled(exact)}
+        scores = {"mean_field": with_ties_as_zero(mean_field), "accurate": with_ties_as_zero(exact)}
         known = np.isfinite(exact)
         flat = {name: each.ravel() for name, each in scores.items()}
         table = duel_rows(bundle.entities, **of.axes).assign(method=method, **flat)
@@ -296,15 +296,15 @@ def _left_out(quantity: str, states: States, values: Floats) -> pd.DataFrame:
     return pd.DataFrame({"quantity": quantity, "t": states.rounds, **counts})
 
 
-def settled(scores: Floats) -> Floats:
-    """Return the scores, with 0 in place of scores of magnitude at most `TIE`.
+def with_ties_as_zero(scores: Floats) -> Floats:
+    """Return the scores, with 0 in place of scores of magnitude at most `SCORE_TIE`.
 
     Parameters
     ----------
     scores : float64 of any shape, in nats
 
     """
-    return np.where(np.abs(scores) <= TIE, 0.0, scores)
+    return np.where(np.abs(scores) <= SCORE_TIE, 0.0, scores)
 
 
 def _best(bundle: Bundle, pairs: Pairs, scores: Floats, k: int) -> Bools:
@@ -318,7 +318,7 @@ def _best(bundle: Bundle, pairs: Pairs, scores: Floats, k: int) -> Bools:
     matrix = np.zeros((*scores.shape[:2], len(bundle.entities), len(bundle.entities)))
     matrix[..., pairs[:, 0], pairs[:, 1]] = scores
     matrix -= np.swapaxes(matrix, -1, -2)
-    best = [[ranking(one, bundle.entities, tie=TIE)[:k] for one in of_patient] for of_patient in matrix]
+    best = [[ranking(one, bundle.entities, tie=SCORE_TIE)[:k] for one in of_patient] for of_patient in matrix]
     return np.array([[np.isin(bundle.entities, names) for names in of_patient] for of_patient in best])
 
 
@@ -342,8 +342,8 @@ def _tasks(
             odds = {"mean_field": rough.raw.reshape(states.shape), "accurate": exact_odds[..., i]}
             table = rows_of(**states.axes).assign(entity=entity, coupling=coupling)
             for name, raw in odds.items():
-                table[name] = settled(raw).ravel()
-                table[f"{name}_posterior"] = settled(raw - raw[:, :1]).ravel()
+                table[name] = with_ties_as_zero(raw).ravel()
+                table[f"{name}_posterior"] = with_ties_as_zero(raw - raw[:, :1]).ravel()
             tables.append(table.dropna())
         lacking.append(_left_out(f"log_odds_{coupling}", states, exact_odds))
     return pd.concat(tables, ignore_index=True), lacking
@@ -396,7 +396,9 @@ def _task_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFra
         for rows in _decision_rows(cases, bootstrap, TASK):
             yield rows.assign(method=method)
     shift = table["accurate"] - table["accurate_posterior"]
-    with_exact_shift = posterior.assign(mean_field=settled((table["mean_field"] - shift).to_numpy(dtype=float)))
+    with_exact_shift = posterior.assign(
+        mean_field=with_ties_as_zero((table["mean_field"] - shift).to_numpy(dtype=float))
+    )
     for rows in _decision_rows(with_exact_shift, bootstrap, TASK):
         of_mean_field = "reference" not in rows or (rows["reference"] != "accurate").all()
         if "quantity" not in rows and of_mean_field:
@@ -409,7 +411,7 @@ def _decision_rows(table: pd.DataFrame, bootstrap: Bootstrap, keys: list[str]) -
     The rows are shares of decisions on which mean-field and exact inference differ, mean differences of scores, and
     accuracies.
     """
-    signs = {name: np.sign(table[name]) for name in SCORES}
+    signs = {name: np.sign(table[name]) for name in INFERENCE_COLUMNS}
     last = table[table["t"] == table["t"].max()].set_index(["patient", *keys])["accurate"]
     target = np.sign(last.loc[pd.MultiIndex.from_frame(table[["patient", *keys]])].to_numpy())
     changed = (signs["mean_field"] - signs["accurate"]).abs() / 2
@@ -464,4 +466,4 @@ def _against_full_observation(
         yield share.assign(metric=metric, reference=name, target="likelihood")
     mean_field, accurate, cases = resampled.sums(table, *(f"right_{name}" for name in names), total)
     gap = resampled.gap([(accurate, cases)], [(mean_field, cases)]).assign(t=sorted(table["t"].unique()))
-    yield gap.assign(metric="gap", reference=GAP, target="likelihood", **of_gap)
+    yield gap.assign(metric="gap", reference=ACCURATE_VS_MEAN_FIELD, target="likelihood", **of_gap)

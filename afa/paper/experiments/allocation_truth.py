@@ -9,7 +9,7 @@ import pandas as pd
 
 from afa.cohort.cohort import Cohort
 from afa.engine.rounds import full_observation
-from afa.evaluate.inputs import labels_of, top_k_size
+from afa.evaluate.inputs import label_matrix, top_k_size
 from afa.evaluate.long_tables import duel_rows, rows_of
 from afa.evaluate.targets import Targets, clinical_k
 from afa.inference.meanfield import Solver
@@ -33,7 +33,7 @@ def run(bundle: Bundle, cohort: Cohort, *, top_k: int, inference: Inference) -> 
     """
     k, solver = top_k_size(bundle, top_k), Solver(**dict(inference))
     truth = full_observation(bundle, cohort.values, solver=solver)
-    labels = labels_of(bundle, cohort)
+    labels = label_matrix(bundle, cohort)
     targets = Targets.of(truth, labels, k, clinical_k(labels, k))
     duels = duel_rows(bundle.entities, patient=cohort.patients).assign(
         winner=truth.winner.ravel(), prior_wrong=((truth.winner != 0) & (truth.prior == -truth.winner)).ravel()

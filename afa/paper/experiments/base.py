@@ -90,7 +90,7 @@ class Section(BaseModel):
         return value
 
 
-Name = Annotated[str, Field(coerce_numbers_to_str=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+NamePart = Annotated[str, Field(coerce_numbers_to_str=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 """A name that can be part of a file name."""
 Seeds = Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)]
 """Seeds of random orders."""
@@ -164,7 +164,7 @@ LAYER0 = {
 """The tables of Layer 0. They are the same on a bundle and on synthetic entities."""
 
 RANGES = {"count": (0, None), "observations": (0, None), "sign": (-1, 1), "0 to 1": (0, 1), "-1 to 1": (-1, 1)}
-ROUNDING = 1e-9
+RANGE_ROUNDING = 1e-9
 """A number may exceed the range of its unit by this amount, due to rounding."""
 
 
@@ -238,7 +238,9 @@ def chosen(keys: Iterable[str], known: type[Section], document: Mapping[str, Any
     return found
 
 
-def named(tables: Mapping[str, pd.DataFrame], expected: Mapping[str, Columns], **names: str) -> dict[str, pd.DataFrame]:
+def with_declared_columns(
+    tables: Mapping[str, pd.DataFrame], expected: Mapping[str, Columns], **names: str
+) -> dict[str, pd.DataFrame]:
     """Put the columns of the tables of `run` into the declared order, and add the names of cohort and bundle.
 
     The names of cohort and bundle are added to tables that declare the columns `cohort` and `bundle`. Undeclared
@@ -278,9 +280,9 @@ def check_tables(stage: str, tables: Mapping[str, pd.DataFrame], expected: Mappi
                 faults.append(_fault(f"{where}, column {column}", str(values.dtype), f"numbers, in {unit}"))
                 continue
             low, high = RANGES.get(unit, (None, None))
-            if low is not None and values.min() < low - ROUNDING:
+            if low is not None and values.min() < low - RANGE_ROUNDING:
                 faults.append(_fault(f"{where}, column {column}", f"{values.min()}", f"at least {low}"))
-            if high is not None and values.max() > high + ROUNDING:
+            if high is not None and values.max() > high + RANGE_ROUNDING:
                 faults.append(_fault(f"{where}, column {column}", f"{values.max()}", f"at most {high}"))
     if faults:
         raise SanityError(faults)

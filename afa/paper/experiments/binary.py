@@ -16,7 +16,7 @@ import pandas as pd
 
 from afa.cohort.cohort import Cohort
 from afa.engine.layout import Models
-from afa.engine.tasks import METHODS, TASK_BRACKETS, ClassTask, follow_gain, follow_orders, task_of
+from afa.engine.tasks import TASK_BRACKETS, TASK_SCORES, ClassTask, follow_gain, follow_orders, task_of
 from afa.evaluate.accuracy import Part, Resampled, auroc, by_t, right_of
 from afa.evaluate.inputs import each_in_threads
 from afa.evaluate.long_tables import Cube, groups
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 F_TARGETS = ("two_elbo", "stack_a")
-CUTS: dict[str, dict[str, str]] = {
+WAYS_OF_COUNTING: dict[str, dict[str, str]] = {
     "accuracy": {"metric": "accuracy"},
     "balanced_accuracy": {"metric": "balanced_accuracy"},
     "prior_wrong": {"metric": "accuracy", "stratum": "prior_wrong"},
@@ -41,7 +41,7 @@ CUTS: dict[str, dict[str, str]] = {
 """Way of counting correct decisions -> its key columns in the summary."""
 
 
-ORDERS = (
+TASK_ORDERS = (
     ("random", "", ""),
     ("greedy", "cmi", ""),
     *(("greedy", "f_target", target) for target in F_TARGETS),
@@ -57,7 +57,7 @@ def run(
     *,
     random_order: settings.RandomOrder,
     inference: settings.Inference,
-    closure: settings.Closure,
+    closure: settings.ClosureSettings,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
     """Compute the scores of all patients in the binary tasks of all entities, along every order of observation.
@@ -80,7 +80,7 @@ def run(
         entity's model. `shift` is F_1 - F_0 without observations minus the prior, in nats
 
     """
-    return run_along(ORDERS, bundle, cohort, random_order, inference, closure, threads)
+    return run_along(TASK_ORDERS, bundle, cohort, random_order, inference, closure, threads)
 
 
 def run_along(
@@ -89,7 +89,7 @@ def run_along(
     cohort: Cohort,
     random_order: settings.RandomOrder,
     inference: settings.Inference,
-    closure: settings.Closure,
+    closure: settings.ClosureSettings,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
     """Return the tables of `run`, but only for the orders of features in `ways`."""
@@ -160,7 +160,7 @@ def _steps(
                 "seed": pd.array(np.tile(np.repeat(list(runs), n_steps), n_patients), dtype="Int64"),
                 "step": np.tile(np.arange(n_steps, dtype=np.int32), n_patients * n_orders),
                 "t": paths.t.ravel(),
-                **{method: getattr(paths, method).ravel() for method in METHODS},
+                **{method: getattr(paths, method).ravel() for method in TASK_SCORES},
                 **{bracket: paths.calls[..., i].ravel() for i, bracket in enumerate(TASK_BRACKETS)},
             }
         )
@@ -183,7 +183,7 @@ def static_order(bundle: Bundle, entity: str) -> Ints:
     return np.array(order, dtype=np.int64)
 
 
-TARGETS = ("likelihood", "clinical")
+TASK_TARGETS = ("likelihood", "clinical")
 BRACKET_METHOD = {"l1_tight": "wald", "l1_paper": "wald", "hanson_wright": "stack_a"}
 LAYER_ONE = ("random", "largest_unary", "static_unary")
 
@@ -207,29 +207,29 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstr
     entities, patients = list(tasks["entity"]), list(targets["patient"].unique())
     last_round = int(tasks["features"].iloc[0])
     resampled = Resampled.of(patients, **dict(bootstrap), purpose="binary")
-    truth = {target: truth_of(targets, target, patients, entities) for target in TARGETS}
+    truth = {target: truth_of(targets, target, patients, entities) for target in TASK_TARGETS}
     cubes = {
         (allocation, gain or None, guide or None): Cube.of(part, patients, entities, last_round)
         for (allocation, gain, guide), part in groups(steps, "allocation", "gain", "guide")
     }
     rows: list[Labelled] = []
     random: dict[tuple[str, str], dict[str, list[Part]]] = {}
-    shown = [target for target in TARGETS if (truth[target] != 0).any()]
+    shown = [target for target in TASK_TARGETS if (truth[target] != 0).any()]
     for (allocation, gain, guide), cube in cubes.items():
         if allocation == "static_unary":
             continue
-        for target, method in product(shown, METHODS):
+        for target, method in product(shown, TASK_SCORES):
             label = {"method": method, "allocation": allocation, "gain": gain, "guide": guide, "target": target}
             parts = _parts(cube, method, truth[target])
             along = random.setdefault((target, method), parts)
             rows += [(table, label) for table in _accuracies(parts, along, resampled)]
             rows += [(table, label) for table in _by_task(cube, method, truth[target], entities, resampled)]
-    # Each score is compared with each later score of `METHODS` on the same decisions, orders and resamples (A13).
-    for target, (ahead, behind) in product(shown, combinations(METHODS, 2)):
+    # Each score is compared with each later score of `TASK_SCORES` on the same decisions, orders and resamples (A13).
+    for target, (ahead, behind) in product(shown, combinations(TASK_SCORES, 2)):
         gap = resampled.gap(random[target, ahead]["accuracy"], random[target, behind]["accuracy"])
         label = {"metric": "gap", "method": ahead, "reference": behind, "allocation": "random", "target": target}
         rows.append((by_t(gap), label))
-    rows += [(table, {"target": target}) for target in TARGETS for table in _beside(truth, target, resampled)]
+    rows += [(table, {"target": target}) for target in TASK_TARGETS for table in _beside(truth, target, resampled)]
     binary = summary_rows("binary", labelled(rows).assign(schedule="every", start="uniform"))
     rates = list(_bracket_rates(cubes, truth["likelihood"], resampled))
     brackets = summary_rows("bracket_rate", rates, stratum="binary", schedule="every", start="uniform")
@@ -251,7 +251,7 @@ def truth_of(targets: pd.DataFrame, target: str, patients: Sequence[str], entiti
 
 
 def _parts(cube: Cube, method: str, truth: Codes) -> dict[str, list[Part]]:
-    """Return, for each way of counting in `CUTS`, the numbers of correct and of all decisions, by patient and t."""
+    """Return, for each way in `WAYS_OF_COUNTING`, the numbers of correct and of all decisions, by patient and t."""
     by_step = cube.signs(method)
     signs = cube.by_round(by_step)
     target = np.repeat(truth[:, :, None], cube.shape[2], axis=2)
@@ -269,7 +269,7 @@ def _accuracies(
     parts: dict[str, list[Part]], random: dict[str, list[Part]], resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
     """Yield the accuracy for every way of counting, and the difference from the accuracy along the random order."""
-    for cut, keys in CUTS.items():
+    for cut, keys in WAYS_OF_COUNTING.items():
         yield by_t(resampled.mean(parts[cut])).assign(**keys)
     for cut, variant in (("accuracy", None), ("support", "support")) if parts is not random else ():
         gap = by_t(resampled.gap(parts[cut], random[cut]))

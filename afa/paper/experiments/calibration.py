@@ -34,11 +34,11 @@ from afa.model.orders import random_orders
 from afa.paper.experiments.binary import targets_of
 
 if TYPE_CHECKING:
-    from afa.paper.experiments.settings import Bootstrap, Calibration, Closure, Inference
+    from afa.paper.experiments.settings import Bootstrap, Calibration, ClosureSettings, Inference
 
-HALVES: Sequence[float] = (0.5, -0.5)
-WHOLE: Sequence[float] = (1.0,)
-KINDS = ("calibrated", "raw")
+HALF_FACTORS: Sequence[float] = (0.5, -0.5)
+WHOLE_FACTOR: Sequence[float] = (1.0,)
+ODDS_KINDS = ("calibrated", "raw")
 NOT_COMPILED = "exact inference of explicit models is of one patient at a time"
 
 
@@ -49,7 +49,7 @@ def run(
     *,
     calibration: Calibration,
     inference: Inference,
-    closure: Closure,
+    closure: ClosureSettings,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
     """Return the log-odds of every task after t observations in random order, with mean-field and with exact inference.
@@ -130,10 +130,10 @@ def _exact(
     if coupling == "explicit":
         raise InferenceError(Fault(entity, NOT_COMPILED, "another closure", "leave exact inference out"))
     # The class models are either the contrast model times 1/2 and times -1/2, or two separate models.
-    models, factors = [bundle.contrast(entity)], HALVES
+    models, factors = [bundle.contrast(entity)], HALF_FACTORS
     if coupling != "differential" or bundle.packed.scope is not None:
         closed = closed_bundle(bundle, entity, known_coupling(coupling), strength)
-        models, factors = [closed.mrf(name) for name in closed.entities], WHOLE
+        models, factors = [closed.mrf(name) for name in closed.entities], WHOLE_FACTOR
     parts = [log_partitions(each, *states, factors=factors, limit=ENTRY_LIMIT, threads=threads) for each in models]
     log_z = np.hstack(parts)
     return np.asarray(log_z[:, 0] - log_z[:, 1])
@@ -160,7 +160,7 @@ def cases_of(odds: pd.DataFrame, targets: pd.DataFrame) -> Iterator[tuple[dict[s
     for target in ("likelihood", "clinical"):
         known = whole[whole[target].notna()]
         for (coupling, inference, t), part in groups(known, "coupling", "inference", "t"):
-            for kind in KINDS:
+            for kind in ODDS_KINDS:
                 p = expit(part[kind].to_numpy())
                 cases = {"patient": part["patient"].to_numpy(), "p": p, "y": part[target].to_numpy(dtype=float)}
                 table = pd.DataFrame({**cases, "bin": bins_of(p)})

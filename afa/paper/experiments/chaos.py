@@ -23,7 +23,7 @@ from afa.engine.duels import all_pairs
 from afa.engine.follow import blocks
 from afa.engine.paths import sign_paths
 from afa.engine.rounds import right_by_kind
-from afa.engine.run import SCORES
+from afa.engine.run import ENGINE_SCORES
 from afa.evaluate.accuracy import Part, Resampled, by_t, constant_answers, right_of
 from afa.evaluate.long_tables import duel_rows, rows_of
 from afa.evaluate.resampling import Moments
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from afa.paper.experiments.settings import Bootstrap, Chaos, Inference
 
 
-METHODS = ("linearity", "wald")
+CHAOS_METHODS = ("linearity", "wald")
 SELECTING, MEASURING = "selecting", "measuring"
-EARLY = 50
+LAST_EARLY_ROUND = 50
 """Last round that the early definitions use."""
-ALL = sys.maxsize
+ALL_ROUNDS = sys.maxsize
 """A number of rounds that means full observation, for any number of features."""
 
 
@@ -57,29 +57,29 @@ class Definition(NamedTuple):
     """
 
     score: str
-    flips_until: int = ALL
-    magnitude_at: int = ALL
+    flips_until: int = ALL_ROUNDS
+    magnitude_at: int = ALL_ROUNDS
 
 
 DEFINITIONS: Mapping[str, Definition] = {
     "wald": Definition("wald"),
-    "wald_50": Definition("wald", EARLY),
+    "wald_50": Definition("wald", LAST_EARLY_ROUND),
     "linearity": Definition("linearity"),
     # Only `early_50` can be applied before all features are observed.
-    "early_50": Definition("wald", EARLY, EARLY),
+    "early_50": Definition("wald", LAST_EARLY_ROUND, LAST_EARLY_ROUND),
 }
 """The first definition is that of decisions.md A10. The other definitions are compared with the first."""
 
-BETWEEN = "chaotic_minus_non_chaotic"
-GAP = "linearity_minus_wald"
-PLAIN, *OTHERS = DEFINITIONS
-VARIANTS = {PLAIN: None} | {definition: definition for definition in OTHERS}
+CHAOTIC_MINUS_NON_CHAOTIC = "chaotic_minus_non_chaotic"
+LINEARITY_MINUS_WALD = "linearity_minus_wald"
+PLAIN_DEFINITION, *OTHER_DEFINITIONS = DEFINITIONS
+VARIANTS = {PLAIN_DEFINITION: None} | {definition: definition for definition in OTHER_DEFINITIONS}
 """Definition -> the variant of its rows in the summary."""
 Groups = Mapping[tuple[str | None, str | None], Bools]
 """(stratum, variant) of a group's rows -> mask of its members, (P,)."""
 OTHER_ORDERS = "other_orders"
 COMPARISONS: Sequence[tuple[str, str, str | None]] = [
-    *((definition, "plain", None) for definition in OTHERS),
+    *((definition, "plain", None) for definition in OTHER_DEFINITIONS),
     ("early_50", "plain", OTHER_ORDERS),
     *((definition, "itself", OTHER_ORDERS) for definition in DEFINITIONS),
 ]
@@ -116,7 +116,7 @@ def run(
     sets = {SELECTING: slice(0, n_selecting), MEASURING: slice(n_selecting, None)}
     parts: dict[str, list[pd.DataFrame]] = {"flips": [], "rounds": [], "duels": []}
     last = len(bundle.features)
-    signs_each = len(SCORES) * len(seeds) * (last + 1) * len(all_pairs(len(bundle.entities)))
+    signs_each = len(ENGINE_SCORES) * len(seeds) * (last + 1) * len(all_pairs(len(bundle.entities)))
     for rows in blocks(max(1, len(patients)), signs_each):
         names, values = [cohort.patients[p] for p in patients[rows]], cohort.values[list(patients[rows])]
         orders = random_orders(bundle.features, names, seeds)
@@ -125,7 +125,7 @@ def run(
         parts["duels"].append(duel_rows(bundle.entities, patient=names).assign(winner=winners.ravel()))
         of_patients = pd.DataFrame({"patient": names, "nonzero": np.count_nonzero(values, axis=1)})
         for seed_set, among in sets.items():
-            signs, of_set = {method: paths.signs[method][:, among] for method in METHODS}, orders[:, among]
+            signs, of_set = {method: paths.signs[method][:, among] for method in CHAOS_METHODS}, orders[:, among]
             for name, (score, flips_until, magnitude_at) in DEFINITIONS.items():
                 flips = count_flips(signs[score][:, :, : min(flips_until, last) + 1]).sum(axis=1)
                 # At full observation, the magnitude is the same for all orders, so that one order is enough.
@@ -267,7 +267,7 @@ def chaotic_patients(flips: pd.DataFrame, patients: Sequence[str]) -> Bools:
     chaotic : (n_patients,) bool
 
     """
-    return _cell(chaos_strata(flips), PLAIN, SELECTING, patients)["chaotic"].to_numpy(bool)
+    return _cell(chaos_strata(flips), PLAIN_DEFINITION, SELECTING, patients)["chaotic"].to_numpy(bool)
 
 
 def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
@@ -292,7 +292,10 @@ def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataF
     patients = list(strata["patient"].unique())
     every, rows = np.ones((len(patients), 1)), []
     for variant, reference, stratum in COMPARISONS:
-        first, definition = _cell(strata, variant, SELECTING, patients), variant if reference == "itself" else PLAIN
+        first, definition = (
+            _cell(strata, variant, SELECTING, patients),
+            variant if reference == "itself" else PLAIN_DEFINITION,
+        )
         second = _cell(strata, definition, MEASURING if stratum else SELECTING, patients)
         a, b = (table["chaotic"].to_numpy(float)[:, None] for table in (first, second))
         found = {
@@ -362,15 +365,17 @@ def _by_round(rounds: pd.DataFrame, groups: Groups, resampled: Resampled) -> Ite
             if stratum and not _of(members, gaps)[1].any():
                 continue
             label = {"quantity": quantity, "stratum": stratum, "variant": variant}
-            yield by_t(resampled.mean([_of(members, gaps)])).assign(metric="gap", reference=GAP, **label)
+            yield by_t(resampled.mean([_of(members, gaps)])).assign(
+                metric="gap", reference=LINEARITY_MINUS_WALD, **label
+            )
             for method, part in parts.items():
                 yield by_t(resampled.mean([_of(members, part)])).assign(metric="accuracy", method=method, **label)
         for variant in VARIANTS.values():
             chaotic, others = (_of(groups[group, variant], gaps) for group in ("chaotic", "non_chaotic"))
             if chaotic[1].any() and others[1].any():
                 between = by_t(resampled.gap([chaotic], [others])).assign(n=gaps[1].sum(axis=0).astype(np.int64))
-                label = {"quantity": quantity, "stratum": BETWEEN, "variant": variant}
-                yield between.assign(metric="gap", reference=GAP, **label)
+                label = {"quantity": quantity, "stratum": CHAOTIC_MINUS_NON_CHAOTIC, "variant": variant}
+                yield between.assign(metric="gap", reference=LINEARITY_MINUS_WALD, **label)
 
 
 def _of(members: Bools, part: Part) -> Part:

@@ -16,10 +16,10 @@ import pandas as pd
 
 from afa.cohort.cohort import Cohort
 from afa.engine.duels import all_pairs
-from afa.engine.gauges import COUNTS, SCORE_GAUGES, GaugePaths, gauge_paths
+from afa.engine.gauges import SCORE_GAUGES, SOLVE_COUNTS, GaugePaths, gauge_paths
 from afa.engine.rounds import right_by_kind
 from afa.evaluate.accuracy import Part, Resampled, by_t
-from afa.evaluate.inputs import labels_of, rounds_up_to
+from afa.evaluate.inputs import label_matrix, rounds_up_to
 from afa.evaluate.long_tables import duel_rows, rows_of
 from afa.evaluate.resampling import Moments, percentiles
 from afa.evaluate.summary import count_rows, summary_rows
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from afa.paper.experiments.settings import Bootstrap, Gauge, Inference
 
 
-TRACKS = ("two_elbo", "stack_a")
+TRACKED_SCORES = ("two_elbo", "stack_a")
 LEAST_PATIENTS = 30
-BOTH = "maxent_vs_true"
-SETTING = {"allocation": "random", "schedule": "every", "start": "uniform"}
-QUARTILES = {"pair_q25": 25, "pair_q50": 50, "pair_q75": 75}
+MAXENT_VS_TRUE = "maxent_vs_true"
+SUMMARY_KEYS = {"allocation": "random", "schedule": "every", "start": "uniform"}
+PAIR_QUARTILES = {"pair_q25": 25, "pair_q50": 50, "pair_q75": 75}
 
 
 def run(
@@ -89,7 +89,7 @@ def run(
     clinical = pd.array(labels[chosen].ravel(), dtype="Float64").astype("Int8")
     solves = []
     for model, kinds in paths.counts.items():
-        sums = dict(zip(COUNTS, kinds.sum(axis=2).reshape(len(COUNTS), -1), strict=True))
+        sums = dict(zip(SOLVE_COUNTS, kinds.sum(axis=2).reshape(len(SOLVE_COUNTS), -1), strict=True))
         solves.append(rows_of(patient=names, t=range(orders.shape[2] + 1)).assign(model=model, **sums))
     return {
         "agreement": agreement_of(paths, by_round),
@@ -108,7 +108,7 @@ def agreement_of(paths: GaugePaths, by_round: pd.DataFrame) -> pd.DataFrame:
     `by_round` contains the key columns of the result, with one row for each patient, seed and t.
     """
     tables = []
-    for method in TRACKS:
+    for method in TRACKED_SCORES:
         true, closed = paths.signs[method, "true"], paths.signs[method, "maxent"]
         apart = np.abs(true - closed).sum(axis=3, dtype=np.int64)
         agree, duels = (true.shape[3] - apart / 2).ravel(), np.int32(true.shape[3])
@@ -119,10 +119,10 @@ def agreement_of(paths: GaugePaths, by_round: pd.DataFrame) -> pd.DataFrame:
 def agreement_rows(agreement: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
     """Return the rows of `gauge_agreement`: the share of duels decided equally by true gauge and closure."""
     shares = [
-        resampled.share(table, "agree", "duels").assign(metric="rate", method=method, reference=BOTH)
+        resampled.share(table, "agree", "duels").assign(metric="rate", method=method, reference=MAXENT_VS_TRUE)
         for method, table in agreement.groupby("method", sort=False)
     ]
-    return summary_rows("gauge_agreement", shares, **SETTING)
+    return summary_rows("gauge_agreement", shares, **SUMMARY_KEYS)
 
 
 def clinical_winners(bundle: Bundle, cohort: Cohort) -> Floats:
@@ -134,7 +134,7 @@ def clinical_winners(bundle: Bundle, cohort: Cohort) -> Floats:
         are equal, NaN if a label is unknown
 
     """
-    labels, (a, b) = labels_of(bundle, cohort), all_pairs(len(bundle.entities)).T
+    labels, (a, b) = label_matrix(bundle, cohort), all_pairs(len(bundle.entities)).T
     return labels[:, a] - labels[:, b]
 
 
@@ -170,17 +170,22 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
             *_constants(tables["targets"], patients, resampled),
         ],
     }
-    made = [summary_rows(name, list(rows), **SETTING) for name, rows in parts.items()]
+    made = [summary_rows(name, list(rows), **SUMMARY_KEYS) for name, rows in parts.items()]
     return pd.concat([agreement_rows(tables["agreement"], resampled), *made], ignore_index=True)
 
 
 def _correlations(scalars: pd.DataFrame, patients: Sequence[str], resampled: Resampled) -> Iterator[pd.DataFrame]:
     columns = ["entity_a", "entity_b"]
-    for (t, table), method in product(scalars.groupby("t"), TRACKS):
+    for (t, table), method in product(scalars.groupby("t"), TRACKED_SCORES):
         names = [f"{method}_{gauge}" for gauge in ("true", "maxent")]
         wide = table.pivot(index=["patient", "seed"], columns=columns, values=names).loc[list(patients)]
         x, y = (wide[name].to_numpy(float).reshape(len(patients), -1, wide[name].shape[1]) for name in names)
-        label: dict[str, Any] = {"metric": "correlation", "method": method, "reference": BOTH, "t": int(str(t))}
+        label: dict[str, Any] = {
+            "metric": "correlation",
+            "method": method,
+            "reference": MAXENT_VS_TRUE,
+            "t": int(str(t)),
+        }
         yield _within_pairs(Moments.of(x, y), resampled).assign(**label)
         flat = (len(patients), -1, 1)
         pooled = resampled.statistic(Moments.of(x.reshape(flat), y.reshape(flat)).only, x.size)
@@ -197,7 +202,7 @@ def _within_pairs(moments: Moments, resampled: Resampled) -> pd.DataFrame:
     spread = resampled.statistic(lambda w: _mean_and_quartiles(moments.correlation(w)[:, defined]), int(defined.sum()))
     ends = (plain[defined].min(), plain[defined].max()) if defined.any() else (np.nan, np.nan)
     extremes = pd.DataFrame({"quantity": ["pair_min", "pair_max"], "value": ends, "n": int(defined.sum())})
-    spread["quantity"] = pd.Series([None, *QUARTILES], dtype="object")
+    spread["quantity"] = pd.Series([None, *PAIR_QUARTILES], dtype="object")
     return pd.concat([spread, extremes], ignore_index=True)
 
 
@@ -211,9 +216,9 @@ def _mean_and_quartiles(values: Floats) -> Floats:
     values : (R, Q)
 
     """
-    found, known = np.full((len(values), 1 + len(QUARTILES)), np.nan), ~np.isnan(values).all(axis=1)
+    found, known = np.full((len(values), 1 + len(PAIR_QUARTILES)), np.nan), ~np.isnan(values).all(axis=1)
     if known.any():
-        quartiles = percentiles(values[known].T, list(QUARTILES.values()))
+        quartiles = percentiles(values[known].T, list(PAIR_QUARTILES.values()))
         found[known] = np.vstack([np.nanmean(values[known], axis=1), quartiles]).T
     return found
 
@@ -229,7 +234,7 @@ def _accuracies(rounds: pd.DataFrame, resampled: Resampled) -> Iterator[pd.DataF
                     yield rows.assign(**label)
         for method in [name for name, reference in every if reference == "true"]:
             gap = by_t(resampled.gap([every[method, "maxent"]], [every[method, "true"]]))
-            yield gap.assign(metric="gap", method=method, reference=BOTH, target=str(target))
+            yield gap.assign(metric="gap", method=method, reference=MAXENT_VS_TRUE, target=str(target))
 
 
 def _constants(targets: pd.DataFrame, patients: Sequence[str], resampled: Resampled) -> Iterator[pd.DataFrame]:

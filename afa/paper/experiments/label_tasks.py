@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from afa.cohort.cohort import Cohort
 from afa.engine.compile import in_threads
 from afa.engine.tasks import elbo_differences, follow_gain, task_of
-from afa.evaluate.accuracy import auroc, settled
-from afa.evaluate.inputs import Reference, shuffled_genes
+from afa.evaluate.accuracy import auroc, rounded_scores
+from afa.evaluate.inputs import ReferenceVariant, shuffled_genes
 from afa.evaluate.long_tables import rows_of
 from afa.inference.meanfield import Solver
 from afa.model.arrays import Bools, Codes, Floats, Ints
@@ -42,7 +42,7 @@ class LabelSetting:
     The settings that were fixed in advance have the `variant` "".
     """
 
-    reference: Reference
+    reference: ReferenceVariant
     coupling: Closure
     threshold: float | None = None
     strength: float = STRENGTH
@@ -63,14 +63,14 @@ class LabelSetting:
             rows_of(entity=bundle.entities, patient=cohort.patients),
             bundle.energies(cohort.values, self.coupling),
         )
-        return table.assign(reference=self.reference, coupling=self.coupling, score=settled(scores).T.ravel())
+        return table.assign(reference=self.reference, coupling=self.coupling, score=rounded_scores(scores).T.ravel())
 
 
 def settings_of(
-    references: Sequence[Reference],
+    references: Sequence[ReferenceVariant],
     thresholds: Sequence[float],
     strengths: Sequence[float],
-    explicit: Sequence[Reference] = (),
+    explicit: Sequence[ReferenceVariant] = (),
     *,
     closed: bool = True,
 ) -> list[LabelSetting]:
@@ -159,7 +159,7 @@ class LabelTask:
         seen : (P, T, S) bool, for T percentages of the support and S features in the support
 
         """
-        rank = places(self.bundle.features, self.patients, seed)[:, self.support]
+        rank = random_positions(self.bundle.features, self.patients, seed)[:, self.support]
         place = rank.argsort(axis=1).argsort(axis=1)
         return np.asarray(place[:, None, :] < np.array(self.counts(percents))[:, None])
 
@@ -244,11 +244,11 @@ def in_random_order(
     options: dict[str, Any] = {**task.setting.closure, "solver": solver, "threads": 1}
     solved = elbo_differences(task.bundle, task.entity, observed, values_seen, **options)
     raw = np.column_stack([np.full(len(values), solved.start), solved.raw[state_of].reshape(len(values), -1)])
-    return settled(raw), float(settled(np.array(solved.shift)))
+    return rounded_scores(raw), float(rounded_scores(np.array(solved.shift)))
 
 
 @lru_cache(maxsize=64)
-def places(features: tuple[str, ...], patients: tuple[str, ...], seed: int) -> Ints:
+def random_positions(features: tuple[str, ...], patients: tuple[str, ...], seed: int) -> Ints:
     """Return the position of each feature in each patient's random order.
 
     The returned array is cached: do not change it.
@@ -281,8 +281,8 @@ def as_greedy_chooses(
     laid_out = task_of(task.bundle, task.entity, solver=solver, **task.setting.closure)
     counts = task.counts([0, *percents, 100])
     paths = follow_gain(laid_out, values, gain="cmi", last_step=None if to_the_end else max(counts[:-1]))
-    shift = float(settled(np.array(laid_out.shift)))
-    raw = settled(paths.two_elbo[:, 0, counts])
+    shift = float(rounded_scores(np.array(laid_out.shift)))
+    raw = rounded_scores(paths.two_elbo[:, 0, counts])
     raw[:, -1] = raw[:, -1] if to_the_end else np.nan
     return raw, shift
 
@@ -313,7 +313,7 @@ def followed(
                 seed=pd.array([seed], dtype="Int64").repeat(own.size),
                 observed=np.tile(task.counts(shown), len(task.patients)).astype(np.int32),
                 raw=own.ravel(),
-                calibrated=settled(own - shift).ravel(),
+                calibrated=rounded_scores(own - shift).ravel(),
                 label=np.repeat(task.positive, len(shown)).astype(np.int8),
             )
             tables[i].append(table)
@@ -375,7 +375,7 @@ def _whole(task: LabelTask, permutations: int, shift: float) -> pd.DataFrame:
     support, score = task.support, _score_of(task)
     values = (task.values[:, _shuffled(task, permutation)[support]] for permutation in range(permutations))
     scores = np.stack([score(x.astype(np.float64)) for x in values], axis=1)[..., None]
-    found = _metrics(task, settled(scores), shift).assign(t=100)
+    found = _metrics(task, rounded_scores(scores), shift).assign(t=100)
     return pd.concat([found.assign(allocation=name) for name in (RANDOM, GREEDY)], ignore_index=True)
 
 
@@ -404,7 +404,7 @@ def _metrics(task: LabelTask, scores: Floats, shift: float) -> pd.DataFrame:
         "permutation": np.repeat(np.arange(scores.shape[1]), scores.shape[2]).astype(np.int32),
         "auroc": auroc(flat, task.positive),
         "balanced_accuracy": _balanced(flat, task.positive),
-        "balanced_accuracy_calibrated": _balanced(settled(flat - shift), task.positive),
+        "balanced_accuracy_calibrated": _balanced(rounded_scores(flat - shift), task.positive),
     }
     return pd.DataFrame(table)
 

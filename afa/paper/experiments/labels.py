@@ -18,8 +18,8 @@ import pandas as pd
 
 from afa.cohort.cohort import Cohort, with_code
 from afa.errors import BundleError, Fault
-from afa.evaluate.accuracy import Resampled, accuracies, ranking
-from afa.evaluate.inputs import Reference, explicit_references, note
+from afa.evaluate.accuracy import Resampled, accuracies, ranking_metrics
+from afa.evaluate.inputs import ReferenceVariant, explicit_references, note
 from afa.evaluate.long_tables import groups, joined
 from afa.evaluate.resampling import interval, mean_and_each
 from afa.evaluate.summary import Labelled, count_rows, labelled, summary_rows
@@ -88,11 +88,11 @@ def run(
     BundleError : no setting is left.
 
     """
-    own: Reference = (cohort.provenance.get("encoding") or {}).get("reference", "controls")
+    own: ReferenceVariant = (cohort.provenance.get("encoding") or {}).get("reference", "controls")
     cohorts: dict[float | None, Cohort] = {at: with_code(cohort, by_cohort, at) for at in labels.thresholds}
     if own != "cohort":
         cohorts[None] = cohort
-    references: list[Reference] = [own, "cohort"] if own != "cohort" else ["cohort"]
+    references: list[ReferenceVariant] = [own, "cohort"] if own != "cohort" else ["cohort"]
     explicit, closed = explicit_references(bundle), bundle.ternary
     readable = references if closed else [own]
     settings = settings_of(readable, labels.thresholds, labels.strengths, explicit, closed=closed)
@@ -209,7 +209,7 @@ def _metrics(scores: pd.DataFrame, sample: Resampled) -> Iterator[Labelled]:
         by_entity = dict(groups(part, "entity"))
         found: dict[tuple[str, str], dict[str, Floats]] = {}
         for name, own in by_entity.items():
-            each = [measured(run, sample.drawn(run["patient"])) for _, run in groups(own, "seed")]
+            each = [metric_resamples(run, sample.drawn(run["patient"])) for _, run in groups(own, "seed")]
             for column in each[0]:
                 found.setdefault(column, {})[name] = np.mean([values[column] for values in each], axis=0)
         sizes = {name: len(own) for name, own in by_entity.items()}
@@ -231,7 +231,7 @@ def _controls(scores: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
     return rows[rows["metric"] == "specificity"]
 
 
-def measured(run: pd.DataFrame, weights: Floats) -> dict[tuple[str, str], Floats]:
+def metric_resamples(run: pd.DataFrame, weights: Floats) -> dict[tuple[str, str], Floats]:
     """Return a mapping from (metric, method) to the value of the metric in each resample.
 
     Parameters
@@ -245,7 +245,7 @@ def measured(run: pd.DataFrame, weights: Floats) -> dict[tuple[str, str], Floats
 
     """
     positive = run["label"].to_numpy() == 1
-    area, precision = ranking(run["raw"].to_numpy(), positive, weights)
+    area, precision = ranking_metrics(run["raw"].to_numpy(), positive, weights)
     found = {("auroc", "two_elbo"): area, ("average_precision", "two_elbo"): precision}
     for method, column in (("two_elbo", "raw"), ("posterior", "calibrated")):
         decided = accuracies(run[column].to_numpy(), positive, weights)
@@ -274,7 +274,7 @@ def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Resampled) -
             drawn = sample.drawn(known["patient"])
             positive = known["label"].to_numpy() == 1
             table = scores.loc[list(known["patient"])]
-            areas = {entity: ranking(table[entity].to_numpy(), positive, drawn)[0] for entity in table}
+            areas = {entity: ranking_metrics(table[entity].to_numpy(), positive, drawn)[0] for entity in table}
             own = areas.pop(name)
             others = np.array(list(areas.values())) if areas else np.full((1, len(own)), np.nan)
             values = {
@@ -307,7 +307,7 @@ def _null(null: pd.DataFrame, scores: pd.DataFrame, confidence: float) -> pd.Dat
     by_key = dict(groups(chosen, *keys))
     for key, part in groups(null, *keys):
         labels = dict(zip(keys, key, strict=True)) | {"gain": "cmi" if key[2] == GREEDY else None}
-        own = {entity: measured(run, np.ones((1, len(run)))) for entity, run in groups(by_key[key], "entity")}
+        own = {entity: metric_resamples(run, np.ones((1, len(run)))) for entity, run in groups(by_key[key], "entity")}
         wide = part.pivot(index="permutation", columns="entity", values=list(NULL_METRICS))
         for column, (metric, method) in NULL_METRICS.items():
             real = {name: float(values[metric, method][0]) for name, values in own.items()}

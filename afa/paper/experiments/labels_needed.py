@@ -23,7 +23,7 @@ import pandas as pd
 from afa.cohort.cohort import Cohort, with_code
 from afa.errors import CohortError, Fault
 from afa.evaluate.accuracy import Resampled, share_of
-from afa.evaluate.classifiers import METHODS, one_thread, train, trained
+from afa.evaluate.classifiers import CLASSIFIERS, one_thread, train, trained
 from afa.evaluate.inputs import note
 from afa.evaluate.long_tables import groups, joined, rows_of
 from afa.evaluate.resampling import interval, mean_and_each
@@ -36,17 +36,17 @@ from afa.paper.experiments.label_tasks import GREEDY, RANDOM, LabelSetting, Labe
 if TYPE_CHECKING:
     from afa.paper.experiments.settings import Bootstrap, LabelsNeeded
 
-COUPLINGS = {"controls": "differential", "ranges": "differential", "cohort": "shared"}
+CLOSURE_OF_REFERENCE = {"controls": "differential", "ranges": "differential", "cohort": "shared"}
 """Reference of the encoding -> closure of the zero-shot model to compare with. The pair (`controls`, `differential`) is
 the paper's; the pair (`cohort`, `shared`) changes both.
 """
 
 ODDS_DIGITS = 6
 """Decimals of a classifier's log-odds; digits beyond are within the tolerance of the fit."""
-FURTHEST = 25
+LARGEST_SUPPORT_PERCENT = 25
 """Largest share of the support, in per cent, at which classifiers that choose features are evaluated."""
 SPLITS = ["entity", "size", "repeat", "seed", "labelled", "labelled_positive", "tested", "tested_positive"]
-OF_ZERO_SHOT = ["reference", "coupling", "entity", "allocation", "seed", "patient", "t", "calibrated", "label"]
+ZERO_SHOT_COLUMNS = ["reference", "coupling", "entity", "allocation", "seed", "patient", "t", "calibrated", "label"]
 
 
 def run(
@@ -78,7 +78,7 @@ def run(
     thresholds = fixed.drop_duplicates("reference").set_index("reference")["threshold"]
     cohorts = {
         reference: cohort if reference != "cohort" else with_code(cohort, by_cohort, float(thresholds[reference]))
-        for reference in COUPLINGS
+        for reference in CLOSURE_OF_REFERENCE
         if reference in thresholds
     }
     tasks, left_out = _tasks(bundle, cohorts, settings.labels)
@@ -116,7 +116,7 @@ def _tasks(
     """Return two lists: one binary task for each used label and encoding; and the unused labels, with the reason."""
     tasks: list[LabelTask] = []
     of_one_class: list[str] = []
-    for reference, coupling in COUPLINGS.items():
+    for reference, coupling in CLOSURE_OF_REFERENCE.items():
         if reference in cohorts:
             setting = LabelSetting(reference, coupling if bundle.ternary else "explicit")  # type: ignore[arg-type]
             found, of_one_class = tasks_of(bundle, {None: cohorts[reference]}, [setting])
@@ -144,7 +144,7 @@ def _zero_shot_scores(scores: pd.DataFrame, tasks: Sequence[LabelTask]) -> pd.Da
             found = f"scores of {parts[-1]['patient'].nunique()} patients for {task.entity}, reference {key[0]}"
             step = "run the stage labels again, on the same bundle and cohort"
             raise CohortError(Fault("--labels", found, f"the {len(task.patients)} who have the label", step))
-    return pd.concat(parts)[OF_ZERO_SHOT].reset_index(drop=True)
+    return pd.concat(parts)[ZERO_SHOT_COLUMNS].reset_index(drop=True)
 
 
 def _of_positive(task: LabelTask, size: int) -> int:
@@ -204,12 +204,12 @@ def predicted(
     answers = task.positive[labelled].astype(np.int64)
     if shuffled:
         answers = generator_of(*names, "shuffled").permutation(answers)
-    near = [t for t in percents if t <= FURTHEST]
+    near = [t for t in percents if t <= LARGEST_SUPPORT_PERCENT]
     patients = np.array(task.patients, dtype=object)[~labelled]
     support, panel, others = task.values[:, task.support], task.values[labelled], task.values[~labelled]
     seen = task.seen(percents, seed)[~labelled].reshape(-1, support.shape[1])
     known_values = np.repeat(support[~labelled], len(percents), axis=0)
-    for method in METHODS:
+    for method in CLASSIFIERS:
         # This classifier is trained on the support, and predicts from the features that the zero-shot score uses.
         known = train(method, support[labelled], answers == 1, generator_of(*names, "support"))
         along = known.log_odds(known_values, seen)
@@ -316,7 +316,7 @@ class RepeatedTests:
 
 ZERO_SHOT = "posterior"
 """Method name of the zero-shot score minus its shift, as in the table `labels`."""
-RANKED, DECIDED = "auroc", "balanced_accuracy"
+RANKING_METRIC, DECISION_METRIC = "auroc", "balanced_accuracy"
 EXPLICIT = "explicit"
 """Method name of the zero-shot score by the bundle's probabilities. In the summary, it is a coupling of `ZERO_SHOT`."""
 
@@ -335,8 +335,8 @@ class Key(NamedTuple):
     permuted: bool
 
 
-TRAINED, RUN = ["reference", "entity", "size", "permuted"], ["method", "allocation", "t"]
-Found = dict[Key, dict[int, dict[str, Floats]]]
+CLASSIFIER_COLUMNS, STRATEGY_COLUMNS = ["reference", "entity", "size", "permuted"], ["method", "allocation", "t"]
+MetricValues = dict[Key, dict[int, dict[str, Floats]]]
 """Key -> number of labelled patients -> label -> values, (R + 1,): the value on all patients, followed by resamples."""
 Cases = dict[tuple[int, bool], dict[str, int]]
 
@@ -374,22 +374,25 @@ def _counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     return pd.DataFrame(counts, columns=["quantity", "level", "value"]).assign(metric="count")
 
 
-def _found(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> tuple[Found, Cases]:
+def _found(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> tuple[MetricValues, Cases]:
     """Return two mappings: the metrics for each key, size and label; and the numbers of predictions."""
-    found, cases = Found(), Cases()
+    found, cases = MetricValues(), Cases()
     weights, repeats = resampled.every, tables["splits"].groupby(["entity", "size"]).size()
     labels = tables["zero_shot"].drop_duplicates(["entity", "patient"])
-    for (reference, entity, size, permuted), answers in groups(_answers(tables), *TRAINED, sort=True):
+    for (reference, entity, size, permuted), answers in groups(_answers(tables), *CLASSIFIER_COLUMNS, sort=True):
         of_entity = labels[labels["entity"] == entity]
         known, positive = resampled.places(of_entity["patient"]), of_entity["label"].to_numpy() == 1
         tests: RepeatedTests | None = None
-        for (_, method, allocation, t), run in groups(answers, "rival", *RUN, sort=True):
+        for (_, method, allocation, t), run in groups(answers, "rival", *STRATEGY_COLUMNS, sort=True):
             scores = np.full((run["repeat"].max() + 1, len(resampled.units)), np.nan)
             scores[run["repeat"], resampled.places(run["patient"])] = run["log_odds"]
             if tests is None:
                 tests = RepeatedTests(~np.isnan(scores[:, known]), positive, weights[:, known])
                 cases.setdefault((size, permuted), {})[entity] = len(run)
-            for metric, measured in ((RANKED, RepeatedTests.auroc), (DECIDED, RepeatedTests.balanced_accuracy)):
+            for metric, measured in (
+                (RANKING_METRIC, RepeatedTests.auroc),
+                (DECISION_METRIC, RepeatedTests.balanced_accuracy),
+            ):
                 if permuted:
                     draw = generator_of("labels needed", "chance", entity, size)
                     chosen = draw.integers(len(scores), size=(len(weights) - 1, repeats[entity, size]))
@@ -408,9 +411,9 @@ def _answers(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     The column `rival` is True for zero-shot scores. In each repeat, classifiers and zero-shot scores use the same
     random order of features.
     """
-    predictions = tables["predictions"][[*TRAINED, *RUN, "repeat", "patient", "log_odds"]]
+    predictions = tables["predictions"][[*CLASSIFIER_COLUMNS, *STRATEGY_COLUMNS, "repeat", "patient", "log_odds"]]
     splits = tables["splits"][["entity", "size", "repeat", "seed"]]
-    same = predictions[(predictions["method"] == METHODS[0]) & ~predictions["permuted"]].merge(splits)
+    same = predictions[(predictions["method"] == CLASSIFIERS[0]) & ~predictions["permuted"]].merge(splits)
     same = same.drop(columns=["method", "log_odds"])
     same["seed"] = same["seed"].where(same["allocation"] == RANDOM, -1)
     scores = tables["zero_shot"].fillna({"seed": -1}).rename(columns={"calibrated": "log_odds"})
@@ -419,31 +422,31 @@ def _answers(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     return pd.concat([predictions.assign(rival=False), rivals.assign(rival=True)], ignore_index=True)
 
 
-def _curves(found: Found, cases: Cases, confidence: float) -> pd.DataFrame:
+def _curves(found: MetricValues, cases: Cases, confidence: float) -> pd.DataFrame:
     """Return metrics, and the classifiers' leads over the zero-shot scores, for each size.
 
     Values are given for single labels and as means over labels.
     """
     parts: list[Labelled] = []
     for key, by_size in found.items():
-        gaps = _gaps(found, key) if key.method in METHODS and not key.permuted else {}
+        gaps = _gaps(found, key) if key.method in CLASSIFIERS and not key.permuted else {}
         for size, values in by_size.items():
             shown = {(key.metric, None): values} | ({("gap", key.metric): gaps[size]} if gaps else {})
             for (metric, quantity), by_label in shown.items():
                 rows = mean_and_each(by_label, cases[size, key.permuted], confidence=confidence)
-                rows = rows if key.metric == RANKED and not key.permuted else rows[:1]
+                rows = rows if key.metric == RANKING_METRIC and not key.permuted else rows[:1]
                 parts.append((rows, {**_of(key), "metric": metric, "quantity": quantity, "level": size}))
     return labelled(parts)
 
 
 def _of(key: Key) -> dict[str, object]:
     """Return {summary column: value} for a key. For a classifier, the column `coupling` is empty."""
-    coupling = {ZERO_SHOT: COUPLINGS[key.reference], EXPLICIT: EXPLICIT}.get(key.method)
+    coupling = {ZERO_SHOT: CLOSURE_OF_REFERENCE[key.reference], EXPLICIT: EXPLICIT}.get(key.method)
     names = key._asdict() | {"method": ZERO_SHOT if key.method == EXPLICIT else key.method, "coupling": coupling}
     return names | {"variant": "permuted" if names.pop("permuted") else None}
 
 
-def _gaps(found: Found, key: Key) -> dict[int, dict[str, Floats]]:
+def _gaps(found: MetricValues, key: Key) -> dict[int, dict[str, Floats]]:
     """Return a classifier's metric minus the zero-shot score's metric in the same states, for each size and label.
 
     The zero-shot score with the closure `explicit` is used only if there is no other zero-shot score.
@@ -454,12 +457,12 @@ def _gaps(found: Found, key: Key) -> dict[int, dict[str, Floats]]:
     }
 
 
-def _overtaken(found: Found, confidence: float) -> pd.DataFrame:
+def _overtaken(found: MetricValues, confidence: float) -> pd.DataFrame:
     """Return the number of labelled patients from which on a classifier beats the zero-shot score, with an interval."""
     tail = (1 - confidence) / 2
     lines: list[dict[str, object]] = []
     for key in found:
-        if key.method not in METHODS or key.permuted or key.t == 0:
+        if key.method not in CLASSIFIERS or key.permuted or key.t == 0:
             continue
         gaps = sorted(_gaps(found, key).items())
         sizes, every = [size for size, _ in gaps], np.array([np.mean([*each.values()], axis=0) for _, each in gaps])

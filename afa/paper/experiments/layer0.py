@@ -27,7 +27,7 @@ from afa.model.bundle import Bundle
 from afa.planner.cluster import paper_clusters, parameters
 from afa.planner.layer0 import (
     CRITERIA,
-    RULES,
+    EXCLUSION_RULES,
     SOUND,
     Partition,
     centroid_certificates,
@@ -41,9 +41,9 @@ from afa.scores.preference import tie_of
 if TYPE_CHECKING:
     from afa.paper.experiments.settings import Bootstrap, Inference, Layer0
 
-METHOD = {"f1": "wald", "f2": "stack_a", "sound": "wald"}
+METHOD_OF_CRITERION = {"f1": "wald", "f2": "stack_a", "sound": "wald"}
 ELIMINATION = ["criterion", "rule"]
-FOLLOWED = {
+FOLLOWED_KEYS = {
     "method": "linearity",
     "guide": "linearity",
     "gain": "cmi",
@@ -53,7 +53,7 @@ FOLLOWED = {
     "start": "uniform",
 }
 """Key columns of the rows `gap` and `accuracy`: how features were chosen and how the result was evaluated."""
-ROUNDS = 10
+N_ROUNDS = 10
 Removed = Mapping[tuple[int, str, str], tuple[str, ...]]
 """(number of clusters, criterion, rule) -> names of the entities that Layer 0 eliminates."""
 
@@ -131,7 +131,7 @@ def layer0_tables(
         clusters.append(_cluster_table(parted))
         of_centroids = [
             (criterion, rule, centroid_certificates(parted, k, criterion=criterion, rule=rule))
-            for criterion, rule in product(CRITERIA, RULES)
+            for criterion, rule in product(CRITERIA, EXCLUSION_RULES)
         ]
         for criterion, rule, certificates in (*of_centroids, (SOUND, "k", sound)):
             keys: dict[str, Any] = {"n_clusters": count, "criterion": criterion, "rule": rule}
@@ -187,7 +187,7 @@ def layer0_lift(
     cohort: Cohort,
     removed: Removed,
     *,
-    rounds: int = ROUNDS,
+    rounds: int = N_ROUNDS,
     solver: Solver | None = None,
     threads: int | None = 1,
 ) -> pd.DataFrame:
@@ -279,7 +279,7 @@ def removal(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> Iterato
         ("count", "entities", total["entities_out"], total["entities"]),
         ("rate", "contradicted", contradicted, total["entities_out"]),
     ):
-        yield named(total[ELIMINATION].assign(metric=metric, quantity=quantity, value=value, n=n))
+        yield with_summary_columns(total[ELIMINATION].assign(metric=metric, quantity=quantity, value=value, n=n))
     patients = tables["patients"].assign(harmed=tables["patients"]["false_certificates"] > 0, one=1)
     for (criterion, rule), each in patients.groupby(ELIMINATION, sort=False):
         for quantity, false, of in (
@@ -288,10 +288,10 @@ def removal(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> Iterato
             ("duels", "false_duels", "duels"),
         ):
             share = resampled.share(each, false, of, by=None).assign(metric="rate", quantity=quantity)
-            yield named(share.assign(criterion=str(criterion), rule=str(rule)))
+            yield with_summary_columns(share.assign(criterion=str(criterion), rule=str(rule)))
     for (criterion, rule), each in tables["lift"].groupby(ELIMINATION, sort=False):
         gap = resampled.gap(_calls(each, "right", resampled), _calls(each, "right_greedy", resampled))
-        yield by_t(gap).assign(metric="gap", reference=f"{criterion}_{rule}", **FOLLOWED)
+        yield by_t(gap).assign(metric="gap", reference=f"{criterion}_{rule}", **FOLLOWED_KEYS)
 
 
 def geometry(clusters: pd.DataFrame) -> pd.DataFrame:
@@ -313,7 +313,7 @@ def greedy_accuracy(lift: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
     The accuracy does not depend on the criterion and the rule of Layer 0.
     """
     one = lift[(lift[ELIMINATION] == lift[ELIMINATION].iloc[0]).all(axis=1)]
-    return by_t(resampled.mean(_calls(one, "right_greedy", resampled))).assign(metric="accuracy", **FOLLOWED)
+    return by_t(resampled.mean(_calls(one, "right_greedy", resampled))).assign(metric="accuracy", **FOLLOWED_KEYS)
 
 
 def _calls(lift: pd.DataFrame, right: str, resampled: Resampled) -> list[Part]:
@@ -321,7 +321,7 @@ def _calls(lift: pd.DataFrame, right: str, resampled: Resampled) -> list[Part]:
     return [resampled.part(table, right, "duels") for _, table in lift.groupby("bundle", sort=False)]
 
 
-def named(rows: pd.DataFrame) -> pd.DataFrame:
+def with_summary_columns(rows: pd.DataFrame) -> pd.DataFrame:
     """Replace the columns `criterion` and `rule` with the summary's columns `method` and `reference`."""
     reference = rows["criterion"].str.cat(rows["rule"], sep="_")
-    return rows.assign(method=rows["criterion"].map(METHOD), reference=reference).drop(columns=ELIMINATION)
+    return rows.assign(method=rows["criterion"].map(METHOD_OF_CRITERION), reference=reference).drop(columns=ELIMINATION)

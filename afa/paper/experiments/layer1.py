@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 
 ALLOCATIONS = ("random", "informed", "informed_pair")
-METHOD = {"l1_tight": "wald", "l1_paper": "wald", "hanson_wright": "stack_a", "kl": "kl", "kl_written": "kl"}
-QUANTILES = (0.1, 0.5, 0.9)
+METHOD_OF_BRACKET = {"l1_tight": "wald", "l1_paper": "wald", "hanson_wright": "stack_a", "kl": "kl", "kl_written": "kl"}
+STOP_QUANTILES = (0.1, 0.5, 0.9)
 SHOWN_FAULTS = 5
 
 
@@ -252,7 +252,10 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
                 *_rates(rounds, steps, allocation, bracket, sample),
                 *_open_rows(left_open[allocation, bracket], sample),
             ]
-            rows += [table.assign(method=METHOD[bracket], reference=bracket, allocation=allocation) for table in found]
+            rows += [
+                table.assign(method=METHOD_OF_BRACKET[bracket], reference=bracket, allocation=allocation)
+                for table in found
+            ]
     ties = sample.share(pairs, "tied", "every", by=None)
     rows.append(ties.assign(metric="rate", quantity="structural_ties"))
     return summary_rows("bracket_rate", rows, schedule="every", start="uniform", target="likelihood")
@@ -298,7 +301,7 @@ def _open_rows(table: pd.DataFrame, sample: Resampled) -> Iterator[pd.DataFrame]
     magnitudes = np.array(sorted(table["magnitude"].unique()), dtype=np.float64)
     of_strata = sample.sums(counted, "never", "called", by="magnitude")
     for stratum, counts in zip(("never", "called"), of_strata, strict=True):
-        for share in QUANTILES if counts.any() else ():
+        for share in STOP_QUANTILES if counts.any() else ():
 
             def quantile_of(weights: Floats, counts: Floats = counts, share: float = share) -> Floats:
                 return quantile(weights @ counts, magnitudes, share)

@@ -20,10 +20,10 @@ from pydantic import Field
 from scipy.special import log_softmax
 
 from afa.evaluate.accuracy import bins_of
-from afa.evaluate.classifiers import METHODS, one_thread, trained
+from afa.evaluate.classifiers import CLASSIFIERS, one_thread, trained
 from afa.evaluate.entrants import (
     HEADLINE,
-    RULES,
+    IDENTIFICATION_RULES,
     UNCOUPLED,
     WITH_PROBABILITIES,
     Entrant,
@@ -31,7 +31,7 @@ from afa.evaluate.entrants import (
     HypothesisModel,
     facts,
     labels_for,
-    main,
+    main_metric,
     statistics,
     uncoupled,
     variants,
@@ -46,24 +46,28 @@ from afa.model.arrays import Bools, Codes, Floats
 from afa.model.orders import generator_of, random_orders
 from afa.paper.experiments.base import Section
 
-PLANNER, RANDOM, FIXED = "planner", "random", "fixed"
-LABELS, BOTH, SHUFFLED = "labels alone", "bundle and labels", "bundle and shuffled labels"
-"""Names of models. `LABELS`: a model with a flat prior, updated with the labelled patients. `BOTH`: the updated bundle.
-`SHUFFLED`: the bundle updated with shuffled labels.
+PLANNER_ORDER, RANDOM_ORDER, FIXED_ORDER = "planner", "random", "fixed"
+LABELS_ALONE, BUNDLE_AND_LABELS, BUNDLE_AND_SHUFFLED_LABELS = (
+    "labels alone",
+    "bundle and labels",
+    "bundle and shuffled labels",
+)
+"""Names of models. `LABELS_ALONE`: a model with a flat prior, updated with the labelled patients.
+`BUNDLE_AND_LABELS`: the updated bundle. `BUNDLE_AND_SHUFFLED_LABELS`: the bundle updated with shuffled labels.
 """
-APART = ", without couplings"
-STEPS = (
-    (BOTH, HEADLINE),
-    (BOTH, LABELS),
-    (SHUFFLED, HEADLINE),
-    (BOTH + APART, UNCOUPLED),
-    (BOTH + APART, LABELS),
-    (SHUFFLED + APART, UNCOUPLED),
+WITHOUT_COUPLINGS = ", without couplings"
+MODEL_COMPARISONS = (
+    (BUNDLE_AND_LABELS, HEADLINE),
+    (BUNDLE_AND_LABELS, LABELS_ALONE),
+    (BUNDLE_AND_SHUFFLED_LABELS, HEADLINE),
+    (BUNDLE_AND_LABELS + WITHOUT_COUPLINGS, UNCOUPLED),
+    (BUNDLE_AND_LABELS + WITHOUT_COUPLINGS, LABELS_ALONE),
+    (BUNDLE_AND_SHUFFLED_LABELS + WITHOUT_COUPLINGS, UNCOUPLED),
 )
 """Pairs of models whose difference, with an interval, is in the ladder (a metric by number of labelled patients).
 """
-LADDER = ["task", "model", "size", "t", "metric", "value", "low", "high", "draws"]
-CURVES = ["task", "model", "allocation", "t", "metric", "value", "low", "high", "n"]
+LADDER_COLUMNS = ["task", "model", "size", "t", "metric", "value", "low", "high", "draws"]
+LEAGUE_CURVE_COLUMNS = ["task", "model", "allocation", "t", "metric", "value", "low", "high", "n"]
 
 
 class LeagueSettings(Section):
@@ -149,19 +153,19 @@ class _Question:
         orders = random_orders(self.entrant.features, names, self.settings.seeds).swapaxes(0, 1)
         planned = variant.planned(values, self.rounds)
         several = {
-            PLANNER: [planned],
-            FIXED: [variant.planned(values, self.rounds, fixed=True)],
-            RANDOM: [variant.along(values, measured_first(each, values), self.rounds) for each in orders],
+            PLANNER_ORDER: [planned],
+            FIXED_ORDER: [variant.planned(values, self.rounds, fixed=True)],
+            RANDOM_ORDER: [variant.along(values, measured_first(each, values), self.rounds) for each in orders],
         }
         if name == HEADLINE and self.task.entity is None:
-            several |= {rule: [variant.planned(values, self.rounds, rule=rule)] for rule in RULES[1:]}
+            several |= {rule: [variant.planned(values, self.rounds, rule=rule)] for rule in IDENTIFICATION_RULES[1:]}
         found = {}
         for allocation, each in several.items():
             runs = [statistics(self.task, answers, evidence, weights) for evidence in each]
             found[allocation] = {metric: np.mean([run[metric] for run in runs], axis=0) for metric in self.task.metrics}
-        ahead = {metric: found[PLANNER][metric] - found[RANDOM][metric] for metric in self.task.metrics}
+        ahead = {metric: found[PLANNER_ORDER][metric] - found[RANDOM_ORDER][metric] for metric in self.task.metrics}
         curves = [self.rows(each, len(values), model=name, allocation=key) for key, each in found.items()]
-        leads = self.rows(ahead, len(values), model=name, allocation=f"{PLANNER} less {RANDOM}")
+        leads = self.rows(ahead, len(values), model=name, allocation=f"{PLANNER_ORDER} less {RANDOM_ORDER}")
         return pd.concat(curves), leads, planned
 
     def weights(self, among: Bools) -> Floats:
@@ -175,7 +179,7 @@ class _Question:
         return np.concatenate([np.ones((1, len(row))), drawn])
 
     def rows(self, found: Mapping[str, Floats], n: int, **keys: str) -> pd.DataFrame:
-        """Return a table of values and intervals, with one row for each metric and round. The columns are `CURVES`.
+        """Return a table of values and intervals (`LEAGUE_CURVE_COLUMNS`), with one row for each metric and round.
 
         Parameters
         ----------
@@ -186,7 +190,7 @@ class _Question:
             with_interval(every, confidence=self.settings.confidence).assign(metric=metric, t=self.rounds)
             for metric, every in found.items()
         ]
-        return pd.concat(tables).assign(task=self.task.name, n=n, **keys)[CURVES]
+        return pd.concat(tables).assign(task=self.task.name, n=n, **keys)[LEAGUE_CURVE_COLUMNS]
 
     def null(self, variant: HypothesisModel) -> pd.DataFrame:
         """Return the curves of shuffled bundles.
@@ -204,7 +208,7 @@ class _Question:
             found.append(statistics(self.task, answers, evidence, np.ones((1, len(values)))))
         every = {metric: np.concatenate([each[metric] for each in found]) for metric in self.task.metrics}
         lines = {metric: np.vstack([[each.mean() for each in drawn.T], drawn]) for metric, drawn in every.items()}
-        return self.rows(lines, len(values), model="shuffled", allocation=PLANNER)
+        return self.rows(lines, len(values), model="shuffled", allocation=PLANNER_ORDER)
 
     def trained(self, own: Mapping[str, Floats]) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return two tables: metrics for each model and sample of labelled patients; and the ladder.
@@ -213,8 +217,8 @@ class _Question:
 
         The models are classifiers, the bundle alone, and models updated with the labelled patients (`updated`). All
         models use the same samples of labelled patients, and are evaluated on patients outside the sample. For each
-        pair of models in `STEPS`, the ladder also contains the difference of the two models. For the intervals of the
-        ladder, samples and patients are resampled together.
+        pair of models in `MODEL_COMPARISONS`, the ladder also contains the difference of the two models. For the
+        intervals of the ladder, samples and patients are resampled together.
 
         Parameters
         ----------
@@ -234,13 +238,15 @@ class _Question:
                 if given is None:
                     continue
                 evidence = {name: own[name][place[tested]][:, at] for name in (HEADLINE, UNCOUPLED)}
-                for method in METHODS:
+                for method in CLASSIFIERS:
                     labelled = self.entrant.values[given], self.task.answers[given]
                     model = trained(method, *labelled, self.entrant.features, generator)
                     evidence[method] = model.planned(self.entrant.values[tested], rounds)
                 evidence |= self.updated(given, tested, rounds, generator)
                 answers, drawn_weights = self.task.answers[tested], weights[:, place[tested]]
-                drawn.append({name: main(self.task, answers, each, drawn_weights) for name, each in evidence.items()})
+                drawn.append(
+                    {name: main_metric(self.task, answers, each, drawn_weights) for name, each in evidence.items()}
+                )
                 for name, each in evidence.items():
                     found = statistics(self.task, answers, each, np.ones((1, len(tested))))
                     for metric, value in found.items():
@@ -248,7 +254,7 @@ class _Question:
                         tables.append(table.assign(task=self.task.name, model=name, size=size, repeat=repeat))
             steps += self.steps(size, rounds, drawn)
         keys = ["task", "model", "size", "repeat", "metric", "t", "value", "n"]
-        return joined(tables, keys), joined(steps, LADDER)
+        return joined(tables, keys), joined(steps, LADDER_COLUMNS)
 
     def updated(
         self, given: NDArray[np.intp], tested: NDArray[np.intp], rounds: list[int], generator: np.random.Generator
@@ -264,15 +270,15 @@ class _Question:
         answers = self.task.answers[given]
         found = {}
         for name, prior, known in (
-            (LABELS, without_knowledge(bundle), answers),
-            (BOTH, bundle, answers),
-            (SHUFFLED, bundle, generator.permutation(answers)),
+            (LABELS_ALONE, without_knowledge(bundle), answers),
+            (BUNDLE_AND_LABELS, bundle, answers),
+            (BUNDLE_AND_SHUFFLED_LABELS, bundle, generator.permutation(answers)),
         ):
             made = updated_bundle(prior, update_of(prior, values, labels_for(prior, self.task, known)))
             variant = whole(made, self.task)
             found[name] = variant.planned(asked, rounds)
-            if name != LABELS:
-                found[name + APART] = uncoupled(variant).planned(asked, rounds)
+            if name != LABELS_ALONE:
+                found[name + WITHOUT_COUPLINGS] = uncoupled(variant).planned(asked, rounds)
         return found
 
     def steps(self, size: int, rounds: list[int], drawn: list[dict[str, Floats]]) -> list[pd.DataFrame]:
@@ -291,12 +297,12 @@ class _Question:
         resamples = len(drawn[0][names[0]]) - 1
         shares = np.vstack([np.ones(n), generator.multinomial(n, np.full(n, 1 / n), size=resamples)]) / n
         every = {name: np.einsum("rd,drt->rt", shares, np.stack([each[name] for each in drawn])) for name in names}
-        every |= {f"{one} less {other}": every[one] - every[other] for one, other in STEPS}
+        every |= {f"{one} less {other}": every[one] - every[other] for one, other in MODEL_COMPARISONS}
         keys = {"task": self.task.name, "metric": self.task.metrics[0]}
         return [
             with_interval(values, confidence=self.settings.confidence).assign(
                 model=name, size=size, draws=n, t=rounds, **keys
-            )[LADDER]
+            )[LADDER_COLUMNS]
             for name, values in every.items()
         ]
 

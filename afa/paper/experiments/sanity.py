@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 GATES = (scores.FULL_OBSERVATION, scores.GAUGE, paths.MEAN_FIELD, paths.SOUNDNESS, scores.COPELAND)
-SCORES = ("two_elbo", "stack_a")
-SHARES = {"called": "decided", "wrong": "called"}
+CHECKED_SCORES = ("two_elbo", "stack_a")
+SHARE_DENOMINATORS = {"called": "decided", "wrong": "called"}
 """Count of a bracket's calls -> the count by which it is divided."""
 
 
@@ -97,7 +97,7 @@ def _brackets(patients: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
     tables = []
     for (population, bracket), table in patients.groupby(["population", "bracket"], sort=False):
         of = {"stratum": str(population), "reference": str(bracket)}
-        for name, whole in SHARES.items():
+        for name, whole in SHARE_DENOMINATORS.items():
             share = resampled.share(table, name, whole, by=None)
             tables.append(share.assign(metric="rate", quantity=name, **of))
         tied = int(table["tied_called"].sum())
@@ -109,7 +109,7 @@ def _brackets(patients: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
 def _brackets_by_round(brackets: pd.DataFrame) -> pd.DataFrame:
     of = brackets[["population", "bracket", "t"]].rename(columns={"population": "stratum", "bracket": "reference"})
     parts = []
-    for share, whole in SHARES.items():
+    for share, whole in SHARE_DENOMINATORS.items():
         value, total = share_of(brackets[share].to_numpy(float), brackets[whole].to_numpy()), brackets[whole]
         parts.append(of.assign(metric="rate", quantity=share, value=value, n=total)[total > 0])
     return pd.concat(parts, ignore_index=True)
@@ -156,7 +156,7 @@ def _gauge(changes: pd.DataFrame) -> pd.DataFrame:
     sums = over_all[["states", "changed", "total"]].sum().reset_index()
     whole = sums.assign(mean_change=sums["total"] / sums["states"], t=None)
     table = pd.concat([whole.astype({"t": object}), own.astype({"t": object})], ignore_index=True)
-    is_score = table["score"].isin(SCORES)
+    is_score = table["score"].isin(CHECKED_SCORES)
     keys = table[["t"]].assign(quantity="gauge_change", n=table["states"])
     keys = keys.assign(method=table["score"].where(is_score, None), reference=table["score"].mask(is_score, None))
     rates = keys.assign(metric="rate", value=table["changed"] / table["states"])

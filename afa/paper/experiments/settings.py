@@ -35,7 +35,7 @@ class Inference(Section):
     """largest number of damped sweeps, after which coordinate ascent continues the iteration (the paper's T_max)"""
 
 
-class Closure(Section):
+class ClosureSettings(Section):
     """The choice of the two class models of a binary task (`afa.model.closure`). The paper uses `differential`.
 
     The closure `explicit` needs a bundle that states probabilities.
@@ -111,8 +111,8 @@ class Allocation(Section):
         return {**self.model_dump(mode="json"), "rules": rules, "gains": gains}
 
 
-Probability = Annotated[float, Field(gt=0.5, lt=1)]
-Share = Annotated[float, Field(ge=0, lt=1)]
+ProbabilityAboveHalf = Annotated[float, Field(gt=0.5, lt=1)]
+ShareBelowOne = Annotated[float, Field(ge=0, lt=1)]
 NotNegative = Annotated[float, Field(ge=0)]
 
 
@@ -124,13 +124,13 @@ class Stopping(Section):
     is skipped, with a line in the stage's log, unless the stage `allocation` runs it with gain `cmi` and schedule
     `every`
     """
-    probabilities: tuple[Probability, ...] = Field((0.8, 0.9, 0.95, 0.99), min_length=1)
+    probabilities: tuple[ProbabilityAboveHalf, ...] = Field((0.8, 0.9, 0.95, 0.99), min_length=1)
     """a run stops when the probability that its answer will not change is at least this; for the top k also when the
     posterior probability of the answer is at least this
     """
     gains: tuple[NotNegative, ...] = Field((0.1, 0.01, 0.001), min_length=1)
     """a run stops when no remaining feature has a gain above this, in nats"""
-    budgets: tuple[Share, ...] = Field((0.1, 0.25, 0.5), min_length=1)
+    budgets: tuple[ShareBelowOne, ...] = Field((0.1, 0.25, 0.5), min_length=1)
     """for comparison, a run stops when this share of all features is observed"""
     seed: int = Field(0, ge=0)
     """seed of each patient's random order"""
@@ -253,7 +253,7 @@ class StageSettings(Section):
     top_k: int = Field(5, ge=1)
     """k, the number of entities in the answer; in a bundle with k or fewer entities, one less than their number"""
     inference: Inference = Inference()
-    closure: Closure = Closure()
+    closure: ClosureSettings = ClosureSettings()
     random_order: RandomOrder = RandomOrder()
     calibration: Calibration = Calibration()
     layer0: Layer0 = Layer0()

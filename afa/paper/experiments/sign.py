@@ -16,7 +16,7 @@ import pandas as pd
 from afa.cohort.cohort import Cohort
 from afa.engine.paths import SignPaths, sign_paths
 from afa.engine.rounds import right_by_kind
-from afa.engine.run import SCORES
+from afa.engine.run import ENGINE_SCORES
 from afa.evaluate.accuracy import Part, Resampled
 from afa.evaluate.long_tables import duel_rows, rows_of
 from afa.evaluate.summary import count_rows, summary_rows
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 INFERENCE_METHODS = ("linearity", "two_elbo", "stack_a")
-SOLVES = ("solves", "iterations", "capped", "ascended")
+SOLVE_COLUMNS = ("solves", "iterations", "capped", "ascended")
 
 
 def run(
@@ -65,12 +65,14 @@ def run(
     for start in random_order.starts:
         values, solver = cohort.values[list(patients)], Solver(**dict(inference))
         paths = sign_paths(bundle, values, orders, solver=solver, start=start, threads=threads)
-        methods = INFERENCE_METHODS if rounds else SCORES
+        methods = INFERENCE_METHODS if rounds else ENGINE_SCORES
         index = rows_of(patient=names, seed=random_order.seeds, t=range(orders.shape[2] + 1))
         winners = paths.signs["wald"][:, 0, -1]
         for method in methods:
             right = right_by_kind(paths.signs[method], winners, paths.signs["linearity"][:, :, 0])
-            solves = {name: getattr(paths, name).ravel() if method == "linearity" else np.int32(0) for name in SOLVES}
+            solves = {
+                name: getattr(paths, name).ravel() if method == "linearity" else np.int32(0) for name in SOLVE_COLUMNS
+            }
             rounds.append(index.assign(method=method, start=start, **right, **solves))
         if not tables:
             duels = duel_rows(bundle.entities, patient=names).assign(winner=winners.ravel())

@@ -24,7 +24,7 @@ from afa.engine.tasks import task_of
 from afa.errors import ConfigError, Fault, SanityError
 from afa.evaluate.accuracy import Part, Resampled
 from afa.evaluate.inputs import closures_beside, note, top_k_size
-from afa.evaluate.long_tables import Complete, StageTables, axis_among, axis_of, by_patient, groups, read_table
+from afa.evaluate.long_tables import CompleteTable, StageTables, axis_among, axis_of, by_patient, groups, read_table
 from afa.evaluate.resampling import first_where, quartiles_of_rounds
 from afa.evaluate.simulate.walks import SimulationSetting, Strategy, planned, planned_truth, planner_of
 from afa.evaluate.summary import count_rows, summary_rows
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 
 RANDOM, GREEDY = "random", "greedy"
-STORED = {"gain": "cmi", "schedule": "every"}
+GRID_GAIN_AND_SCHEDULE = {"gain": "cmi", "schedule": "every"}
 """Gain and schedule of the cells of the allocation grid whose orders are used. A planner has the same gain and
 schedule.
 """
-ASKED = Strategy(RANDOM, STORED["gain"], "two_elbo")
+EXPLICIT_STRATEGY = Strategy(RANDOM, GRID_GAIN_AND_SCHEDULE["gain"], "two_elbo")
 """The way in which a planner chooses features under `explicit`."""
 
 
@@ -57,7 +57,7 @@ def run(
     stopping: settings.Stopping,
     top_k: int,
     inference: settings.Inference,
-    closure: settings.Closure,
+    closure: settings.ClosureSettings,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
     """Apply every stopping rule to the chosen patients, along every order of observation.
@@ -101,7 +101,7 @@ def run(
     rules = [rule for rule in stopping.rules if rule != RANDOM]
     orders: Mapping[str, Ints | None] = dict.fromkeys(rules)
     setting = SimulationSetting(k=k, coupling="explicit" if explicit else None, costs="equal", solver=solver)
-    asked = ASKED if explicit else ASKED._replace(score="linearity")
+    asked = EXPLICIT_STRATEGY if explicit else EXPLICIT_STRATEGY._replace(score="linearity")
     if explicit:
         truth = planned_truth(values, [planner_of(bundle, asked, setting) for _ in names])
     else:
@@ -111,7 +111,7 @@ def run(
     parts: dict[str, list[pd.DataFrame]] = {"top_k": [], "tasks": []}
 
     def add(table: str, rule: str, halt: Halt, rounds: Ints, **columns: Any) -> None:
-        keys = {"patient": names, "allocation": rule, "gain": "" if rule == RANDOM else STORED["gain"]}
+        keys = {"patient": names, "allocation": rule, "gain": "" if rule == RANDOM else GRID_GAIN_AND_SCHEDULE["gain"]}
         stopped = pd.DataFrame({**keys, "stopping": halt[0], "level": halt[1], "t": rounds.astype(np.int16)})
         parts[table].append(stopped.assign(stopped=rounds < last_round, **columns))
 
@@ -221,14 +221,18 @@ def stored_orders(folder: Path, bundle: Bundle, names: Sequence[str], rules: Seq
 
     """
     column = {feature: j for j, feature in enumerate(bundle.features)}
-    filters = [(key, "==", value) for key, value in STORED.items()] + [("allocation", "in", list(rules)), ("t", ">", 0)]
+    filters = [(key, "==", value) for key, value in GRID_GAIN_AND_SCHEDULE.items()] + [
+        ("allocation", "in", list(rules)),
+        ("t", ">", 0),
+    ]
     choices = read_table(folder, "choices", columns=["patient", "allocation", "t", "feature"], filters=filters)
     choices = choices[choices["patient"].isin(list(names))]
     orders = {}
     for rule in rules:
         of_rule = choices[choices["allocation"] == rule]
         if of_rule.empty and names:
-            note(f"{rule} is left out: the allocation grid does not have it with {STORED['gain']} at every round")
+            gain = GRID_GAIN_AND_SCHEDULE["gain"]
+            note(f"{rule} is left out: the allocation grid does not have it with {gain} at every round")
             continue
         of_rule = of_rule.assign(feature=of_rule["feature"].map(column))
         wide = of_rule.pivot(index="patient", columns="t", values="feature")
@@ -283,7 +287,7 @@ def _rows_of(
     method, words = "two_elbo" if binary else "linearity", [word for key, word in keys.items() if key != "gain"]
     axes = {"patient": axis_among(part["patient"], list(resampled.units))}
     axes |= {"entity": axis_of(part, ["entity"])} if binary else {}
-    whole = Complete.of(f"table {', '.join([name, *words])}", part, {**axes, "rule": rule})
+    whole = CompleteTable.of(f"table {', '.join([name, *words])}", part, {**axes, "rule": rule})
     rules = pd.DataFrame(rule.labels, columns=["reference", "level"]).assign(method=method, guide=method, **keys)
     rules["level"] = rules["level"].astype(float).where(rules["reference"] != "certain")
     rules["gain"] = keys["gain"] or None

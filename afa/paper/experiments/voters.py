@@ -29,7 +29,7 @@ from afa.engine.gauges import gauge_paths
 from afa.evaluate.accuracy import Resampled
 from afa.evaluate.inputs import note
 from afa.evaluate.long_tables import rows_of
-from afa.evaluate.summary import ROUNDS
+from afa.evaluate.summary import PRINTED_ROUNDS
 from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
 from afa.model.orders import random_order, random_orders
@@ -40,9 +40,9 @@ from afa.paper.experiments import chaos as leads
 from afa.paper.experiments.gauge import agreement_of, agreement_rows
 
 if TYPE_CHECKING:
-    from afa.paper.experiments.settings import Bootstrap, Chaos, Closure, Inference, RandomOrder
+    from afa.paper.experiments.settings import Bootstrap, Chaos, ClosureSettings, Inference, RandomOrder
 
-RULES = ("random", "greedy", "lucb", "clustered", "priority_clusters")
+FOLLOWED_RULES = ("random", "greedy", "lucb", "clustered", "priority_clusters")
 """Rules of the grid that are followed, with the gain Wald magnitude and the paper's schedule."""
 INFORMED = (("random", "", ""), ("greedy", "cmi", ""))
 """Orders of the binary tasks, as (rule, gain, guide)."""
@@ -63,7 +63,7 @@ def run(
     chaos: Chaos,
     top_k: int,
     inference: Inference,
-    closure: Closure,
+    closure: ClosureSettings,
     bootstrap: Bootstrap,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
@@ -91,7 +91,9 @@ def run(
         "pairwise": read_stage(pairwise, "asked", "pairs"),
     }
     first = random_order.model_copy(update={"starts": random_order.starts[:1], "seeds": random_order.seeds[:1]})
-    rules: Any = SimpleNamespace(rules=RULES, gains=("wald_magnitude",), schedules=("paper",), seeds=first.seeds)
+    rules: Any = SimpleNamespace(
+        rules=FOLLOWED_RULES, gains=("wald_magnitude",), schedules=("paper",), seeds=first.seeds
+    )
     numbers, bundles = list[pd.DataFrame](), []
     for voter in asked.settings.voters:
         with TemporaryDirectory() as folder:
@@ -113,7 +115,7 @@ def run(
             _gauges(own, people, first.seeds, bootstrap=bootstrap, **settings),
         ]
         every = pd.concat(rows, ignore_index=True).assign(voter=voter)
-        numbers.append(every[every["t"].isna() | every["t"].isin([*ROUNDS, len(own.features)])])
+        numbers.append(every[every["t"].isna() | every["t"].isin([*PRINTED_ROUNDS, len(own.features)])])
         pairs = _pairs(own)
         counts = {"pairs": len(pairs), "shared": len(pairs & consensus), "features": len(own.features)}
         bundles.append(

@@ -25,10 +25,10 @@ WORKFLOW_MB = 600
 """Memory to add to the measured memory. It is needed because a job on a cluster runs Snakemake twice around its
 command.
 """
-MARGIN = 1.5
+MEMORY_MARGIN = 1.5
 """Factor on the measured memory, for cohorts and bundles larger than those of the stored runs."""
 STEP_MB = 250
-SLOWER = 10
+TIME_MARGIN = 10
 """Factor on the measured time, for slower machines and larger cohorts; unused time only costs a place in the queue."""
 LEAST_MINUTES = 10
 
@@ -148,12 +148,12 @@ class Need:
 
     def mem_mb(self, attempt: int) -> int:
         """Return the memory to request for a job, in MB. The memory doubles with each attempt (1, 2, ...)."""
-        asked = (WORKFLOW_MB + MARGIN * self.max_rss_mb) * 2.0 ** (attempt - 1)
+        asked = (WORKFLOW_MB + MEMORY_MARGIN * self.max_rss_mb) * 2.0 ** (attempt - 1)
         return STEP_MB * math.ceil(asked / STEP_MB)
 
     def runtime(self, attempt: int) -> int:
         """Return the time to request for a job, in minutes. The time doubles with each attempt (1, 2, ...)."""
-        return max(LEAST_MINUTES, math.ceil(SLOWER * self.longest_seconds / 60)) << (attempt - 1)
+        return max(LEAST_MINUTES, math.ceil(TIME_MARGIN * self.longest_seconds / 60)) << (attempt - 1)
 
 
 UNMEASURED = Need(max_rss_mb=1_000, longest_seconds=180)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from afa.errors import Fault, ReportError
-from afa.evaluate.method_names import in_words
+from afa.evaluate.method_names import with_display_names
 
 if TYPE_CHECKING:
     from afa.cohort.cohort import Cohort
@@ -68,7 +68,7 @@ def fill_caption(words: str, cohort: str, confidence: float) -> str:
     >>> fill_caption("Bands are {confidence} over patients of {cohort}.", "demo", 0.95)
     'Bands are 95 % over patients of demo.'
     """
-    return in_words(words).format(cohort=cohort, confidence=f"{100 * confidence:g} %")
+    return with_display_names(words).format(cohort=cohort, confidence=f"{100 * confidence:g} %")
 
 
 def show_caption(words: str, run: str | Path, patients: Cohort, confidence: float | str = "") -> None:

@@ -16,8 +16,8 @@ from afa.evaluate.long_tables import write_parquet
 from afa.io.files import atomic_folder, write_csv
 from afa.io.spreadsheet import marked_table
 from afa.paper.report import verdicts
-from afa.paper.report.paper_tables import TABLES, TEXT_COLUMNS, SummaryLines, paper_table
-from afa.paper.report.verdicts import CellRule, ClaimAnswer, ClaimAnswers, Number, Printed, Relation, Verdict
+from afa.paper.report.paper_tables import PRINTED_TABLES, TEXT_COLUMNS, SummaryLines, paper_table
+from afa.paper.report.verdicts import CellRule, ClaimAnswer, ClaimAnswers, Printed, Relation, RunNumber, Verdict
 
 CELL, NUMBER = "cell", "number"
 NUMERIC = ("paper_n", "ours", "low", "high", "n", "difference")
@@ -29,11 +29,11 @@ UNITS = {"%": "percent", "pp": verdicts.DIFFERENCE, "share": "share", "count": "
 """Unit of a claim -> unit of a cell."""
 NO_LINE = "this summary has no line for it"
 ANSWERED = {"not_comparable": verdicts.NOT_COMPARABLE, "not_run": verdicts.NOT_RUN}
-ANSWERED |= dict.fromkeys(("decision", "background"), verdicts.NOTHING)
-JUDGED = CellRule(table="", answer="judged")
+ANSWERED |= dict.fromkeys(("decision", "background"), verdicts.NOTHING_TO_REPRODUCE)
+JUDGED_CELL = CellRule(table="", answer="judged")
 """The rule for cells that no other rule covers."""
 
-SHARES = ("accuracy", "balanced_accuracy", "rate", "p_at_k", "r_precision", "prevalence", "majority")
+SHARE_METRICS = ("accuracy", "balanced_accuracy", "rate", "p_at_k", "r_precision", "prevalence", "majority")
 """Metrics that are shares. The metric `gap` is a difference of two shares."""
 
 
@@ -74,23 +74,23 @@ class Reader:
     def n_features(self) -> int:
         return int(self.facts["features"])
 
-    def patients_behind(self, ours: Number) -> float:
+    def patients_behind(self, ours: RunNumber) -> float:
         """Return the number of patients used for `ours`: `ours.n`, but at most the number of patients of the cohort."""
         return float(np.fmin(ours.n, self.facts["patients"]))
 
-    def fact(self, name: str, unit: str) -> Number:
+    def fact(self, name: str, unit: str) -> RunNumber:
         """Return a number that describes the cohort, such as `patients`. A share is converted to per cent."""
         value = self.facts[name]
-        return Number(100 * value, unit="percent") if unit == "share" else Number(value)
+        return RunNumber(100 * value, unit="percent") if unit == "share" else RunNumber(value)
 
-    def line(self, reading: str, *, complement: bool = False) -> Number | None:
+    def line(self, reading: str, *, complement: bool = False) -> RunNumber | None:
         """Return the number in the summary line with the short name `reading`, or None if the number is missing."""
         line = self.summary.find(self._where(reading))
         if line is None or pd.isna(line["value"]):
             return None
-        unit = verdicts.DIFFERENCE if line["metric"] == "gap" else "percent" if line["metric"] in SHARES else ""
+        unit = verdicts.DIFFERENCE if line["metric"] == "gap" else "percent" if line["metric"] in SHARE_METRICS else ""
         value, low, high, n = (float(line[name]) for name in ("value", "low", "high", "n"))
-        found = Number(value, low, high, unit, n)
+        found = RunNumber(value, low, high, unit, n)
         found = found.complement() if complement else found
         return found.scaled(100) if unit else found
 
@@ -106,15 +106,17 @@ class Reader:
         if isinstance(found := self._scaled(left), str):
             return found
         if verdicts.is_number(right):
-            other = Number(float(right) * (100 if found.unit else 1))
-            return Relation(found, operator, other, f"{text}: {found} against {verdicts.number(other.value)}", found)
+            other = RunNumber(float(right) * (100 if found.unit else 1))
+            return Relation(
+                found, operator, other, f"{text}: {found} against {verdicts.number_text(other.value)}", found
+            )
         if isinstance(read := self._scaled(right), str):
             return read
         unit = verdicts.DIFFERENCE if found.unit else ""
-        difference = Number(found.value - read.value, unit=unit, n=min(found.n, read.n))
+        difference = RunNumber(found.value - read.value, unit=unit, n=min(found.n, read.n))
         return Relation(found, operator, read, f"{text}: {found} against {read}", difference)
 
-    def _scaled(self, side: str) -> Number | str:
+    def _scaled(self, side: str) -> RunNumber | str:
         """Return the number on one side of a comparison (>, < or =), or the reason why the number is missing."""
         factor, reading = verdicts.scaled_reading(side)
         found = self.line(reading)
@@ -137,7 +139,7 @@ def compare(reader: Reader, printed: Mapping[str, pd.DataFrame]) -> pd.DataFrame
     printed : file name -> the paper's table, with all values as text. The key `claims` has the claims
 
     """
-    lines = [line for name in TABLES for line in _cells(name, printed[name], reader)]
+    lines = [line for name in PRINTED_TABLES for line in _cells(name, printed[name], reader)]
     cells = {" | ".join((line["table"], line["row"], line["column"])): line for line in lines}
     lines += [_claim(claim, reader, cells) for claim in printed["claims"].itertuples()]
     table = pd.DataFrame(lines, columns=COLUMNS)
@@ -160,7 +162,7 @@ def count_verdicts(comparison: pd.DataFrame) -> pd.DataFrame:
     """
     source = comparison["table"].where(comparison["kind"] == CELL, "claims: " + comparison["kind"] + "s")
     directions, sizes = (pd.crosstab(source, comparison[column]) for column in ("verdict", "size"))
-    names = [*verdicts.DIRECTIONS, *verdicts.SIZES, *verdicts.UNJUDGED]
+    names = [*verdicts.DIRECTION_VERDICTS, *verdicts.SIZE_VERDICTS, *verdicts.UNJUDGED]
     counts = directions.drop(columns="", errors="ignore").join(sizes.drop(columns="", errors="ignore"))
     counts = counts.reindex(index=source.unique(), columns=names, fill_value=0)
     return counts.rename_axis("source").rename_axis(None, axis="columns").reset_index()
@@ -189,10 +191,13 @@ def load_printed(folder: Path) -> dict[str, pd.DataFrame]:
 
     Raise a `ConfigError` if a table is missing.
     """
-    lacking = [name for name in (*TABLES, "claims") if not (folder / f"{name}.csv").is_file()]
+    lacking = [name for name in (*PRINTED_TABLES, "claims") if not (folder / f"{name}.csv").is_file()]
     if lacking:
         raise ConfigError(Fault(str(folder), f"no {', '.join(lacking)}", "the paper's tables", "pass resources/paper"))
-    return {name: pd.read_csv(folder / f"{name}.csv", dtype=str, keep_default_na=False) for name in (*TABLES, "claims")}
+    return {
+        name: pd.read_csv(folder / f"{name}.csv", dtype=str, keep_default_na=False)
+        for name in (*PRINTED_TABLES, "claims")
+    }
 
 
 def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[str, Any]]:
@@ -206,8 +211,8 @@ def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[st
     for cell in table.to_dict("records"):
         unit, _, why = (cell["unit"] if isinstance(cell["unit"], str) else "").partition(", not comparable: ")
         text = str(texts[cell["row"], cell["column"]])
-        ours = None if pd.isna(cell["ours"]) else Number(cell["ours"], cell["low"], cell["high"], unit, cell["n"])
-        rule = next((r for r in reader.answers.cells if r.covers(name, cell["row"], cell["column"])), JUDGED)
+        ours = None if pd.isna(cell["ours"]) else RunNumber(cell["ours"], cell["low"], cell["high"], unit, cell["n"])
+        rule = next((r for r in reader.answers.cells if r.covers(name, cell["row"], cell["column"])), JUDGED_CELL)
         note = reader.answers.reason(rule.why)
         if rule.answer in ANSWERED:
             verdict, note = Verdict(ANSWERED[rule.answer], reason=note), ""
@@ -247,7 +252,7 @@ def _claim(claim: Any, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -
         verdict, ours = _number(answer, printed, reader, cell)
         paper = printed.text
     else:
-        verdict, ours = Verdict(verdicts.NOTHING), None
+        verdict, ours = Verdict(verdicts.NOTHING_TO_REPRODUCE), None
     also = {name: reader.line(reading, complement=answer.complement) for name, reading in answer.also.items()}
     line |= {"also": "; ".join(f"{name}: {found}" for name, found in also.items() if found is not None)}
     reason = reader.answers.reason(answer.why)
@@ -270,7 +275,7 @@ def printed_difference(first: Mapping[str, Any], second: Mapping[str, Any], read
     return Printed(f"{difference:.1f}", verdicts.DIFFERENCE, reader.answers.patients.get(first["table"]))
 
 
-def _statement(answer: ClaimAnswer, reader: Reader, unit: str, *, has_number: bool) -> tuple[Verdict, Number | None]:
+def _statement(answer: ClaimAnswer, reader: Reader, unit: str, *, has_number: bool) -> tuple[Verdict, RunNumber | None]:
     """Return two results: the verdict on a statement in words, and the number in the statement's first comparison.
 
     The number gets the unit `unit` if the claim contains a number, or if the run lacks a number for the statement.
@@ -288,14 +293,16 @@ def _statement(answer: ClaimAnswer, reader: Reader, unit: str, *, has_number: bo
 
 def _number(
     answer: ClaimAnswer, printed: Printed, reader: Reader, cell: Mapping[str, Any] | None
-) -> tuple[Verdict, Number | None]:
+) -> tuple[Verdict, RunNumber | None]:
     """Return two results: the verdict on a claim about a number, and this run's number.
 
     If the claim repeats a number of a printed table, `cell` is the line of the comparison for this number, else None.
     """
     if cell is not None:
         missing = NO_LINE
-        found = None if cell["ours"] is None else Number(*(cell[name] for name in ("ours", "low", "high", "unit", "n")))
+        found = (
+            None if cell["ours"] is None else RunNumber(*(cell[name] for name in ("ours", "low", "high", "unit", "n")))
+        )
         if found is not None and found.unit == "share":
             found = replace(found.scaled(100), unit="percent")
     elif answer.line is not None:
@@ -305,7 +312,7 @@ def _number(
     if found is None:
         return Verdict(verdicts.NOT_RUN, reason=missing), None
     if not printed.text:
-        return Verdict(verdicts.NOTHING), found
+        return Verdict(verdicts.NOTHING_TO_REPRODUCE), found
     ours = found.in_unit(printed.unit)
     if cell is not None and cell["verdict"] in verdicts.UNJUDGED:
         return Verdict(cell["verdict"], reason=cell["reason"]), ours
@@ -313,14 +320,16 @@ def _number(
 
 
 def _beside(
-    line: dict[str, Any], paper: str, verdict: Verdict, ours: Number | None, patients: int | None
+    line: dict[str, Any], paper: str, verdict: Verdict, ours: RunNumber | None, patients: int | None
 ) -> dict[str, Any]:
     """Return a copy of `line`, to which both numbers, their difference (if comparable) and the verdict are added."""
     line = {**line, "paper": paper, "paper_n": patients, "verdict": verdict.direction}
     line |= {"size": verdict.size, "reason": verdict.reason}
     if ours is None:
         return {**line, "ours": None}
-    unjudged = verdict.direction in (verdicts.NOT_COMPARABLE, verdicts.NOT_RUN, verdicts.NOTHING) or not paper
+    unjudged = (
+        verdict.direction in (verdicts.NOT_COMPARABLE, verdicts.NOT_RUN, verdicts.NOTHING_TO_REPRODUCE) or not paper
+    )
     difference = np.nan if unjudged else ours.value - Printed(paper, "").value
     shown = {"unit": ours.unit, "ours": ours.value, "low": ours.low, "high": ours.high, "n": ours.n}
     return {**line, **shown, "difference": difference}

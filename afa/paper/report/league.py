@@ -11,41 +11,49 @@ import pandas as pd
 from markupsafe import Markup
 
 from afa.errors import Fault, ReportError
-from afa.evaluate.classifiers import METHODS
+from afa.evaluate.classifiers import CLASSIFIERS
 from afa.evaluate.entrants import HEADLINE
 from afa.evaluate.figures import new_figure, save_figure
 from afa.evaluate.long_tables import read_table
 from afa.evaluate.page_parts import page
 from afa.io.files import atomic_folder, write_csv
 from afa.paper.experiments.declared import LEAGUE_FILES, LEAGUE_TABLES
-from afa.paper.experiments.league import APART, BOTH, FIXED, LABELS, PLANNER, RANDOM, SHUFFLED
+from afa.paper.experiments.league import (
+    BUNDLE_AND_LABELS,
+    BUNDLE_AND_SHUFFLED_LABELS,
+    FIXED_ORDER,
+    LABELS_ALONE,
+    PLANNER_ORDER,
+    RANDOM_ORDER,
+    WITHOUT_COUPLINGS,
+)
 
 BEST = "best classifier"
 NOT_FETCHED = "not_fetched.txt"
 """Name of the file that marks a field whose table has not been fetched. Its text names the source of the table."""
-SHOWN = (3, 5)
+PAGE_ROUNDS = (3, 5)
 """Numbers of observed features for which the page shows results, in addition to all features."""
-NAMES = {
+METRIC_NAMES = {
     "auroc": "AUROC",
     "first_place": "first place",
     "balanced_accuracy": "balanced accuracy",
     "average_precision": "average precision",
     "by_class": "first place, mean over conditions",
 }
-LADDER_AT = 5
+LADDER_ROUND = 5
 """The ladder is drawn at this number of observed features, or at all features if there are fewer."""
 RUNGS = {
     HEADLINE: ("#0072B2", "--", "bundle alone"),
-    LABELS: ("#555555", ":", "labels alone, the same model"),
+    LABELS_ALONE: ("#555555", ":", "labels alone, the same model"),
     BEST: ("#999999", "-.", "labels alone, the best of three classifiers"),
-    BOTH: ("#D55E00", "-", "both"),
+    BUNDLE_AND_LABELS: ("#D55E00", "-", "both"),
 }
 LEGEND = 6.5
 """Width of one line of the figure's legend, in inches."""
 LINES = {
-    PLANNER: ("#0072B2", "-", "chosen for each patient"),
-    FIXED: ("#009E73", "--", "one order for all"),
-    RANDOM: ("#555555", ":", "at random"),
+    PLANNER_ORDER: ("#0072B2", "-", "chosen for each patient"),
+    FIXED_ORDER: ("#009E73", "--", "one order for all"),
+    RANDOM_ORDER: ("#555555", ":", "at random"),
 }
 
 
@@ -71,18 +79,18 @@ def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         own = {name: of_task(tables[name], fact) for name in LEAGUE_TABLES}
         metric = "first_place" if "first_place" in set(own["curves"]["metric"]) else "auroc"
         row: dict[Any, Any] = {**fact, "metric": metric}
-        for place, t in {**{str(t): t for t in SHOWN}, "all": fact["features"]}.items():
-            for allocation in (PLANNER, RANDOM, FIXED):
+        for place, t in {**{str(t): t for t in PAGE_ROUNDS}, "all": fact["features"]}.items():
+            for allocation in (PLANNER_ORDER, RANDOM_ORDER, FIXED_ORDER):
                 row[f"{allocation}_{place}"] = _one(own["curves"], HEADLINE, allocation, metric, t)["value"]
-            lead = _one(own["leads"], HEADLINE, f"{PLANNER} less {RANDOM}", metric, t)
-            null = _one(own["null"], "shuffled", PLANNER, metric, t)
+            lead = _one(own["leads"], HEADLINE, f"{PLANNER_ORDER} less {RANDOM_ORDER}", metric, t)
+            null = _one(own["null"], "shuffled", PLANNER_ORDER, metric, t)
             row |= {
                 f"lead_{place}{end}": lead[name] for end, name in (("", "value"), ("_low", "low"), ("_high", "high"))
             }
             row |= {f"null_{place}": null["value"], f"null_{place}_high": null["high"]}
             row[f"labels_needed_{place}"] = labels_needed(own["trained"], metric, t)
             rungs = ladder_at(own["ladder"], t)
-            for name, rival in (("bundle", HEADLINE), ("both", BOTH)):
+            for name, rival in (("bundle", HEADLINE), ("both", BUNDLE_AND_LABELS)):
                 row[f"labels_pass_{name}_{place}"] = passed(rungs, rival)
         rows.append(row)
     return pd.DataFrame(rows)
@@ -95,7 +103,7 @@ def labels_needed(trained: pd.DataFrame, metric: str, t: int) -> str:
         return "not measured"
     means = at.groupby(["size", "model"])["value"].mean().unstack()
     sizes = list(means.index)
-    classifiers = [name for name in METHODS if name in means]
+    classifiers = [name for name in CLASSIFIERS if name in means]
     return _reached(sizes, means[classifiers].max(axis=1) >= means[HEADLINE])
 
 
@@ -121,7 +129,7 @@ def ladder_at(ladder: pd.DataFrame, t: int) -> pd.DataFrame:
         return pd.DataFrame()
     means = at["value"].unstack()
     ends = [at[end].unstack().add_suffix(f" {end}") for end in ("low", "high")]
-    return pd.concat([means.assign(**{BEST: means[list(METHODS)].max(axis=1)}), *ends], axis=1)
+    return pd.concat([means.assign(**{BEST: means[list(CLASSIFIERS)].max(axis=1)}), *ends], axis=1)
 
 
 def passed(rungs: pd.DataFrame, rival: str) -> str:
@@ -131,7 +139,7 @@ def passed(rungs: pd.DataFrame, rival: str) -> str:
     """
     if rungs.empty:
         return "not measured"
-    return _reached(list(rungs.index), rungs[[LABELS, BEST]].max(axis=1) > rungs[rival])
+    return _reached(list(rungs.index), rungs[[LABELS_ALONE, BEST]].max(axis=1) > rungs[rival])
 
 
 def calibration(reliability: pd.DataFrame) -> pd.DataFrame:
@@ -148,7 +156,7 @@ def calibration(reliability: pd.DataFrame) -> pd.DataFrame:
     return sums.drop(columns="n").div(sums["n"], axis=0).reset_index()
 
 
-def measured(folder: Path) -> dict[str, Any]:
+def field_report_values(folder: Path) -> dict[str, Any]:
     """Return the values that the template of a field's report needs for the first part of the report.
 
     The input is the output of `afa league field`. In the result, `said` contains a paragraph for each question. The
@@ -173,9 +181,9 @@ def said(row: Mapping[Any, Any]) -> str:
     with all 0.85. The lead over random order is 0.10 [-0.01, 0.20], which can be chance. With the knowledge shuffled
     among the features it is 0.50. The best of three classifiers needs 10 to 20 labelled patients to do as well.
     """
-    name = NAMES[row["metric"]]
+    name = METRIC_NAMES[row["metric"]]
     what = f"the right one is in {name} for a share of" if row["metric"] == "first_place" else f"{name} is"
-    t = next((t for t in SHOWN if t < row["features"]), None)
+    t = next((t for t in PAGE_ROUNDS if t < row["features"]), None)
     head = f"{_title(row)}, {row['followed']:,} patients."
     if t is None:
         return f"{head} With all {row['features']} features {what} {row['planner_all']:.2f}."
@@ -211,8 +219,8 @@ def _shown(
         "readings": _models(tables, rows),
         "ladder": _rungs(tables, rows),
         "calibration": calibration(tables["reliability"]).to_dict("records") if tables else [],
-        "names": NAMES,
-        "places": [*map(str, SHOWN), "all"],
+        "names": METRIC_NAMES,
+        "places": [*map(str, PAGE_ROUNDS), "all"],
     }
 
 
@@ -261,11 +269,11 @@ def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, 
         for allocation, (colour, line, label) in LINES.items():
             part = own[own["allocation"] == allocation].sort_values("t")
             axes.plot(places, part["value"], line, color=colour, label=label, marker="o", markersize=2.5)
-            if allocation == PLANNER:
+            if allocation == PLANNER_ORDER:
                 axes.fill_between(places, part["low"], part["high"], color=colour, alpha=0.15, linewidth=0)
         axes.set_xticks(places, [str(t) for t in null["t"]])
         axes.set_title(f"{_title(row)}\nn = {row['followed']:,}", fontsize=8)
-        axes.set_ylabel(NAMES[row["metric"]], fontsize=8)
+        axes.set_ylabel(METRIC_NAMES[row["metric"]], fontsize=8)
         axes.tick_params(labelsize=7)
         axes.set_ylim(0.0 if row["metric"] == "first_place" else 0.4, 1.02)
     for axes in panels[len(rows) :]:
@@ -281,28 +289,30 @@ def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, 
 def draw_ladder(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, path: str | Path = "") -> str:
     """Return an SVG figure with a panel for each question: the main metric against the number of labelled patients.
 
-    A panel shows the metric after `LADDER_AT` features for each model in `RUNGS`. If a path is given, the figure is
+    A panel shows the metric after `LADDER_ROUND` features for each model in `RUNGS`. If a path is given, the figure is
     also saved as a file.
     """
     columns = min(4, len(rows))
     height = -(-len(rows) // columns)
     figure, panels = new_figure(max(2.5 * columns, LEGEND), 2.2 * height + 0.7, columns, height)
     for axes, row in zip(panels, rows.to_dict("records"), strict=False):
-        t = min(LADDER_AT, row["features"])
+        t = min(LADDER_ROUND, row["features"])
         rungs = ladder_at(of_task(tables["ladder"], row), t)
         places = range(1, len(rungs) + 1)
         for name, (colour, line, label) in RUNGS.items() if len(rungs) else ():
             values, at = list(rungs[name]), list(places)
-            if name.startswith(BOTH):  # without labelled patients, the updated bundle equals the elicited bundle
+            if name.startswith(
+                BUNDLE_AND_LABELS
+            ):  # without labelled patients, the updated bundle equals the elicited bundle
                 values, at = [rungs[HEADLINE].iloc[0], *values], [0, *at]
             axes.plot(at, values, line, color=colour, label=label, marker="o", markersize=2.5)
-            if name == BOTH:
+            if name == BUNDLE_AND_LABELS:
                 axes.fill_between(
                     places, rungs[f"{name} low"], rungs[f"{name} high"], color=colour, alpha=0.15, linewidth=0
                 )
         axes.set_xticks([0, *places], ["0", *map(str, rungs.index)])
         axes.set_title(f"{_title(row)}\nafter {t} of {row['features']}", fontsize=8)
-        axes.set_ylabel(NAMES[row["metric"]], fontsize=8)
+        axes.set_ylabel(METRIC_NAMES[row["metric"]], fontsize=8)
         axes.tick_params(labelsize=7)
     for axes in panels[len(rows) :]:
         axes.set_visible(False)
@@ -320,10 +330,18 @@ def _rungs(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[
     for row in rows.to_dict("records"):
         for t in dict.fromkeys([*(t for t in (3, 5, 8) if t < row["features"]), row["features"]]):
             for size, rung in ladder_at(of_task(tables["ladder"], row), t).iterrows():
-                head = {"field": row["field"], "task": row["task"], "metric": NAMES[row["metric"]]}
-                steps = {"labels": LABELS, "best": BEST, "bundle": HEADLINE, "both": BOTH, "apart": BOTH + APART}
-                steps |= {f"both{end}": f"{BOTH} less {HEADLINE}{end}" for end in (" low", " high")}
-                steps |= {f"bad{end}": f"{SHUFFLED} less {HEADLINE}{end}" for end in ("", " low", " high")}
+                head = {"field": row["field"], "task": row["task"], "metric": METRIC_NAMES[row["metric"]]}
+                steps = {
+                    "labels": LABELS_ALONE,
+                    "best": BEST,
+                    "bundle": HEADLINE,
+                    "both": BUNDLE_AND_LABELS,
+                    "apart": BUNDLE_AND_LABELS + WITHOUT_COUPLINGS,
+                }
+                steps |= {f"both{end}": f"{BUNDLE_AND_LABELS} less {HEADLINE}{end}" for end in (" low", " high")}
+                steps |= {
+                    f"bad{end}": f"{BUNDLE_AND_SHUFFLED_LABELS} less {HEADLINE}{end}" for end in ("", " low", " high")
+                }
                 place = "all" if t == row["features"] else str(t)
                 found.append({**head, "t": place, "size": size, **{key: rung[name] for key, name in steps.items()}})
     return found
@@ -340,11 +358,11 @@ def _models(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict
     found = []
     for row in rows.to_dict("records"):
         own = of_task(tables["curves"], row)
-        own = own[~own["allocation"].isin([RANDOM, FIXED]) & own["t"].isin([*SHOWN, row["features"]])]
+        own = own[~own["allocation"].isin([RANDOM_ORDER, FIXED_ORDER]) & own["t"].isin([*PAGE_ROUNDS, row["features"]])]
         for (model, rule, metric), part in own.groupby(["model", "allocation", "metric"], sort=False):
-            name = model if rule == PLANNER else f"{model}, order by `{rule}`"
+            name = model if rule == PLANNER_ORDER else f"{model}, order by `{rule}`"
             values = zip(["all" if t == row["features"] else str(t) for t in part["t"]], part["value"], strict=True)
-            head = {"field": row["field"], "task": row["task"], "model": name, "metric": NAMES[str(metric)]}
+            head = {"field": row["field"], "task": row["task"], "model": name, "metric": METRIC_NAMES[str(metric)]}
             found.append({**head, "n": int(part["n"].iloc[0]), "values": dict(values)})
     return found
 

@@ -17,8 +17,8 @@ from afa.paper.report.notebook import read_notebook
 if TYPE_CHECKING:
     from nbconvert.exporters.html import HTMLExporter
 
-SVG = "image/svg+xml"
-MARKDOWN = "text/markdown"
+SVG_TYPE = "image/svg+xml"
+MARKDOWN_TYPE = "text/markdown"
 
 
 def notebook_page(path: Path) -> str:
@@ -26,7 +26,7 @@ def notebook_page(path: Path) -> str:
     notebook = read_notebook(path)
     notebook.cells = [cell for cell in notebook.cells if not _is_caption(cell)]
     for cell in notebook.cells:
-        cell.outputs = [output for output in cell.get("outputs", []) if SVG not in output.get("data", {})]
+        cell.outputs = [output for output in cell.get("outputs", []) if SVG_TYPE not in output.get("data", {})]
     body, _ = _exporter().from_notebook_node(notebook)
     return page("notebook.html", title=path.stem, body=Markup(body))  # noqa: S704 (escaped by nbconvert)
 
@@ -48,7 +48,7 @@ def _exporter() -> HTMLExporter:
 def notebook_caption(path: Path) -> str:
     """Return the caption of an executed notebook, in Markdown. Raise a `ReportError` if the caption is missing."""
     outputs = [output for cell in read_notebook(path).cells if _is_caption(cell) for output in cell.get("outputs", [])]
-    found = [output.data[MARKDOWN] for output in outputs if MARKDOWN in output.get("data", {})]
+    found = [output.data[MARKDOWN_TYPE] for output in outputs if MARKDOWN_TYPE in output.get("data", {})]
     if not found:
         expected = "a notebook that ran, with `show_caption` in a cell tagged `caption`"
         raise ReportError(Fault(str(path), "no caption", expected, "run the workflow"))

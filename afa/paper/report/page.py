@@ -41,21 +41,21 @@ from afa.paper.report.sections import (
     rounds_said,
     sentences,
     settings_beside,
-    spread,
     title_of,
+    voter_ranges,
     voters_said,
 )
-from afa.paper.report.verdicts import NOTHING, verdict_words
+from afa.paper.report.verdicts import NOTHING_TO_REPRODUCE, verdict_words
 
-SHORT = 12
+SHOWN_DIGITS = 12
 """Number of digits of a digest that the page shows. `provenance.json` has all digits."""
-LEADS = {"Past the paper": "past_the_paper.md"}
+CHAPTER_PAGES = {"Past the paper": "past_the_paper.md"}
 """Chapter -> the page of `docs` with which the chapter begins."""
-COMPARED = ("comparison", "verdicts", "screen", "voters")
+COMPARISON_TABLES = ("comparison", "verdicts", "screen", "voters")
 """Tables of the comparison with the paper."""
 
 
-def report_page(
+def report_html(
     run: Path, parts: Mapping[str, str], paper: Path, docs: Path, left_out: Mapping[str, str], field: Path | None = None
 ) -> str:
     """Return the report of a finished run as one HTML page.
@@ -74,7 +74,7 @@ def report_page(
     """
     # A page of `docs` about the paper is included only if the run is compared with the paper.
     chapters = () if "comparison" in left_out else {place.partition(": ")[0] for place in parts.values()}
-    leads = {chapter: docs / name for chapter, name in LEADS.items() if chapter in chapters}
+    leads = {chapter: docs / name for chapter, name in CHAPTER_PAGES.items() if chapter in chapters}
     _check_complete(run, [*parts], [docs / "decisions.md", docs / "errata.md", *leads.values()], left_out)
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
     provenance = json.loads((run / "provenance.json").read_text(encoding="utf-8"))
@@ -85,7 +85,7 @@ def report_page(
     measured: dict[str, Any] = {}
     if field is not None:
         from afa.paper.report.league import (  # noqa: PLC0415 (slow to import, and few runs are of a field)
-            measured as measured_in,
+            field_report_values as measured_in,
         )
 
         measured = measured_in(field)
@@ -119,7 +119,7 @@ def report_page(
             "summary.csv": sha256_of(run / "summary.csv"),
             "the paper's claims (claims.csv)": sha256_of(paper / "claims.csv"),
         },
-        short=SHORT,
+        short=SHOWN_DIGITS,
         explorer="" if "allocation" in left_out else packed((run / "explorer.html").read_bytes()),
     )
 
@@ -200,20 +200,20 @@ def _compared(
     """
     if "comparison" in left_out:
         return {"lines": [], "not_run": []}
-    comparison, counts, screen, voters = (read_table(run / "comparison", name) for name in COMPARED)
+    comparison, counts, screen, voters = (read_table(run / "comparison", name) for name in COMPARISON_TABLES)
     carried = [each for each in load_stored_effects(paper / "carried") if each.cohort != cohort.name]
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
     printed = pd.read_csv(paper / "hyperparams.csv", dtype=str)
     bundle, _ = load_inputs(run / "bundle", run / "cohort")
     return {
-        "lines": comparison[comparison["verdict"] != NOTHING].to_dict("records"),
+        "lines": comparison[comparison["verdict"] != NOTHING_TO_REPRODUCE].to_dict("records"),
         "words": verdict_words,
         "shapes": paper_shapes(comparison),
         "counted": list(counted(counts)),
         "sentences": sentences(screen),
         "voters_said": voters_said(screen, voters),
         "effects": screen.to_dict("records"),
-        "spread": spread(voters),
+        "spread": voter_ranges(voters),
         "carried": carried,
         "settings": basis(config) if carried else "",
         "figure": figure(screen, carried, cohort.name, voters),
@@ -229,7 +229,7 @@ def _check_complete(run: Path, parts: Sequence[str], texts: Sequence[Path], left
     names = ["config.json", "provenance.json", "summary.csv", "benchmarks"]
     names += [] if "allocation" in left_out else ["explorer.html"]
     if "comparison" not in left_out:
-        names += [f"comparison/{name}.parquet" for name in COMPARED]
+        names += [f"comparison/{name}.parquet" for name in COMPARISON_TABLES]
     names += [name for part in parts for name in (f"notebooks/{part}.ipynb", f"figures/{part}.svg")]
     lacking = [path for path in (*(run / name for name in names), *texts) if not path.exists()]
     if lacking:

@@ -2,8 +2,8 @@
 
 A table has one line for each cell of the paper's table. In addition, it has lines at t = 0, although the paper prints
 no numbers at t = 0. A cell is identified by its row name and its column name in a table in `resources/paper`. For each
-cell, a function in `TABLES` identifies the line of summary.csv that contains this run's value. If no stage of the run
-computes this value, the table contains only the paper's number.
+cell, a function in `PRINTED_TABLES` identifies the line of summary.csv that contains this run's value. If no stage of
+the run computes this value, the table contains only the paper's number.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from afa.evaluate.method_names import PRIORITY, RANDOM
 
 PAPER_FEATURES = 216
 COLUMNS = ["row", "column", "t", "unit", "ours", "low", "high", "n", "paper", "difference", "also"]
-METHODS = {"wald": "wald", "two_elbo": "two_elbo", "stack-A": "stack_a", "linearity": "linearity", "kl": "kl"}
-MODELS = {"MRF-LLM": "mrf_llm", "RAG-LLM": "rag_llm"}
+PRINTED_METHODS = {"wald": "wald", "two_elbo": "two_elbo", "stack-A": "stack_a", "linearity": "linearity", "kl": "kl"}
+PRINTED_MODELS = {"MRF-LLM": "mrf_llm", "RAG-LLM": "rag_llm"}
 F_TARGET = {"wald": "two_elbo", "two_elbo": "two_elbo", "stack_a": "stack_a"}
 START = "uniform"
-EVERY: dict[str, Any] = {"schedule": "every", "start": START}
+EVERY_ROUND_KEYS: dict[str, Any] = {"schedule": "every", "start": START}
 TEXT_COLUMNS = ("Sim", "Story")
 """Printed columns that describe a row. They have no numbers."""
-ALLOCATIONS = {"random": RANDOM, "greedy": "greedy", "clustered": "clustered", "ours": PRIORITY}
-GAINS = {"wald_magnitude": "wald_magnitude", "wald_mag": "wald_magnitude", "cmi": "cmi", "F-target": "f_target"}
+PRINTED_ALLOCATIONS = {"random": RANDOM, "greedy": "greedy", "clustered": "clustered", "ours": PRIORITY}
+PRINTED_GAINS = {"wald_magnitude": "wald_magnitude", "wald_mag": "wald_magnitude", "cmi": "cmi", "F-target": "f_target"}
 GAIN_COLUMNS, GAIN_ROUND = ("wald_magnitude", "cmi"), 150
 """The columns of a printed table that is for one round only, and this round."""
-BRACKETS, LAYER_ONE_ROUND = {"L1": "l1_paper", "HW": "hanson_wright", "KL": "kl"}, 100
+PRINTED_BRACKETS, LAYER_ONE_ROUND = {"L1": "l1_paper", "HW": "hanson_wright", "KL": "kl"}, 100
 """The brackets of another printed table that is for one round only, and this round. By its definition, the KL bracket
 calls every pair, but the paper prints few calls.
 """
@@ -112,7 +112,7 @@ def paper_table(name: str, printed: pd.DataFrame, summary: SummaryLines, *, n_fe
     """
     lines = []
     for row, column, paper in _cells(printed):
-        found, cell = re.match(r"t=(\d+)", column), TABLES[name](row, column)
+        found, cell = re.match(r"t=(\d+)", column), PRINTED_TABLES[name](row, column)
         t = None if found is None else n_features if int(found[1]) == PAPER_FEATURES else int(found[1])
         line: dict[str, Any] = {"row": row, "column": column, "t": t, "paper": paper}
         if cell is not None:
@@ -191,8 +191,13 @@ def _answered(cell: PrintedCell, paper: float | None, summary: SummaryLines) -> 
 
 
 def _random_sign(row: str, _: str) -> PrintedCell | None:
-    method = "kl_nonzero" if row == "kl" else METHODS[row]
-    keys = EVERY | {"table": "sign_accuracy_random", "metric": "accuracy", "method": method, "allocation": "random"}
+    method = "kl_nonzero" if row == "kl" else PRINTED_METHODS[row]
+    keys = EVERY_ROUND_KEYS | {
+        "table": "sign_accuracy_random",
+        "metric": "accuracy",
+        "method": method,
+        "allocation": "random",
+    }
     # The paper says that a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle). The paper's row
     # `kl` is compared with `kl_nonzero`, which ignores zero votes. The accuracy of `kl`, which counts zero votes, is
     # shown in the column `also`.
@@ -205,10 +210,10 @@ def _classification(row: str, column: str) -> PrintedCell | None:
     if target == "LLM":
         keys = {"table": "llm_baselines", "target": "likelihood"}
         return PrintedCell(
-            {**keys, "metric": "accuracy", "method": MODELS[method]}, constant={**keys, "metric": "majority"}
+            {**keys, "metric": "accuracy", "method": PRINTED_MODELS[method]}, constant={**keys, "metric": "majority"}
         )
-    method = METHODS[method]
-    keys = EVERY | {"table": "binary", "method": method, "target": target.lower()}
+    method = PRINTED_METHODS[method]
+    keys = EVERY_ROUND_KEYS | {"table": "binary", "method": method, "target": target.lower()}
     if column.endswith("gain (pp)"):
         gain = "cmi" if " cmi " in column else "f_target"
         guide = F_TARGET[method] if gain == "f_target" else None
@@ -220,7 +225,7 @@ def _classification(row: str, column: str) -> PrintedCell | None:
 def _gauge_agreement(row: str, _: str) -> PrintedCell | None:
     quantity, track = row.split(" / ")
     method = {"F1-track": "two_elbo", "F2-track": "stack_a"}[track]
-    keys = EVERY | {"method": method, "reference": "maxent_vs_true", "allocation": "random"}
+    keys = EVERY_ROUND_KEYS | {"method": method, "reference": "maxent_vs_true", "allocation": "random"}
     if quantity == "Decision agreement":
         return PrintedCell(keys | {"table": "gauge_agreement", "metric": "rate"})
     where = {"table": "gauge_correlation", "metric": "correlation", "variant": "pooled"}
@@ -230,7 +235,7 @@ def _gauge_agreement(row: str, _: str) -> PrintedCell | None:
 def _gauge_accuracy(row: str, _: str) -> PrintedCell | None:
     method, _, reference = row.rpartition("_") if row != "wald" else ("wald", "", "")
     keys = {"table": "gauge_accuracy", "metric": "accuracy", "method": method, "reference": reference or None}
-    return PrintedCell(EVERY | keys | {"target": "clinical", "allocation": "random"})
+    return PrintedCell(EVERY_ROUND_KEYS | keys | {"target": "clinical", "allocation": "random"})
 
 
 def _layer_one(row: str, column: str) -> PrintedCell | None:
@@ -241,9 +246,11 @@ def _layer_one(row: str, column: str) -> PrintedCell | None:
         keys = {"method": name, "allocation": allocation, "stratum": "binary"}
     else:
         # The L1 score bounds do not depend on the method: both printed L1 rows are compared with one summary line.
-        name = "wald" if bracket == "L1" else METHODS[method]
+        name = "wald" if bracket == "L1" else PRINTED_METHODS[method]
         keys = {"method": name, "allocation": "random" if is_random else "informed", "target": "likelihood"}
-    where = EVERY | keys | {"table": "bracket_rate", "metric": "rate", "reference": BRACKETS[bracket]}
+    where = (
+        EVERY_ROUND_KEYS | keys | {"table": "bracket_rate", "metric": "rate", "reference": PRINTED_BRACKETS[bracket]}
+    )
     where |= {"t": LAYER_ONE_ROUND}
     also = {"each duel in its own order": {"allocation": "informed_pair"}} if keys["allocation"] == "informed" else {}
     return PrintedCell(where, scale=100, unit="percent", also=also)
@@ -251,7 +258,7 @@ def _layer_one(row: str, column: str) -> PrintedCell | None:
 
 def _chaos(row: str, column: str) -> PrintedCell | None:
     group = {"All": None, "Chaotic": "chaotic", "Non-chaotic": "non_chaotic"}[column.split(maxsplit=1)[0]]
-    keys = EVERY | {"table": "chaos_gap", "stratum": group, "target": "likelihood", "allocation": "random"}
+    keys = EVERY_ROUND_KEYS | {"table": "chaos_gap", "stratum": group, "target": "likelihood", "allocation": "random"}
     if row == "n":
         return PrintedCell({**keys, "metric": "count"}, unit="patients")
     gap = {"metric": "gap", "reference": "linearity_minus_wald", "t": int(row.removeprefix("t="))}
@@ -267,16 +274,16 @@ def _layer_zero(row: str, column: str) -> PrintedCell | None:
     if column == "Elim":
         return PrintedCell({**keys, "metric": "count", "method": "wald"}, unit="clusters")
     keys |= {"metric": "gap", "method": "linearity", "guide": "linearity", "gain": "cmi", "allocation": "greedy"}
-    return PrintedCell(EVERY | keys | {"target": "likelihood", "t": 10}, scale=100, unit="percentage points")
+    return PrintedCell(EVERY_ROUND_KEYS | keys | {"target": "likelihood", "t": 10}, scale=100, unit="percentage points")
 
 
 def _grid(rule: str, gain: str, schedule: str) -> dict[str, str | None]:
     """Return the key columns for a rule, a gain and a schedule. Random orders have no gain and only one schedule."""
-    allocation = ALLOCATIONS[rule]
+    allocation = PRINTED_ALLOCATIONS[rule]
     if allocation == "random":
         where = {"allocation": allocation, "gain": None, "schedule": "every"}
     else:
-        where = {"allocation": allocation, "gain": GAINS[gain], "schedule": schedule}
+        where = {"allocation": allocation, "gain": PRINTED_GAINS[gain], "schedule": schedule}
     return {**where, "method": "linearity", "guide": "linearity", "start": START}
 
 
@@ -290,7 +297,7 @@ def _top_five(row: str, _: str) -> PrintedCell | None:
     quantity, name = row.split(" / ")
     if quantity == "P@5 LLM baselines":
         return PrintedCell(
-            {"table": "llm_baselines", "metric": "p_at_k", "method": MODELS[name], "target": "likelihood"}
+            {"table": "llm_baselines", "metric": "p_at_k", "method": PRINTED_MODELS[name], "target": "likelihood"}
         )
     gain, rule = name.split()
     keys = {"table": "allocation_p_at_k", "target": quantity.removeprefix("P@5 ")}
@@ -299,7 +306,7 @@ def _top_five(row: str, _: str) -> PrintedCell | None:
     return PrintedCell({**keys, "metric": "p_at_k", **_grid(rule, gain, "paper")}, unless=unless)
 
 
-TABLES: Mapping[str, Callable[[str, str], PrintedCell | None]] = {
+PRINTED_TABLES: Mapping[str, Callable[[str, str], PrintedCell | None]] = {
     "tab_m2_random_sign": _random_sign,
     "tab_chaos": _chaos,
     "tab_classification_with_llm": _classification,
@@ -331,7 +338,13 @@ def binary_form(rows: pd.DataFrame, *, rounds: Sequence[int], variant: str | Non
     for target, (method, own) in product(("likelihood", "clinical"), F_TARGET.items()):
         cells = {}
         for t in rounds:
-            keys = EVERY | {"table": "binary", "target": target, "method": method, "t": t, "variant": variant}
+            keys = EVERY_ROUND_KEYS | {
+                "table": "binary",
+                "target": target,
+                "method": method,
+                "t": t,
+                "variant": variant,
+            }
             random = summary.find(keys | {"metric": "accuracy", "allocation": "random"})
             keys |= {"metric": "gap", "allocation": "greedy", "reference": "random"}
             gains = [

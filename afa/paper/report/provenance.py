@@ -27,7 +27,9 @@ from afa.errors import Fault, ReportError
 from afa.io.files import atomic_file, sha256_of, write_text
 from afa.paper.codedigest import DIGEST_LENGTH, NUMERICS
 
-PACKAGES = (*("afa", "pyarrow", "llvmlite", "pydantic", "matplotlib", "bokeh", "ipython", "nbconvert", "snakemake"),)
+MORE_PACKAGES = (
+    *("afa", "pyarrow", "llvmlite", "pydantic", "matplotlib", "bokeh", "ipython", "nbconvert", "snakemake"),
+)
 """Packages whose versions are written in addition to those in each job's record (`afa.paper.codedigest.NUMERICS`)."""
 
 VERSION = "1.1"
@@ -35,7 +37,7 @@ VERSION = "1.1"
 PROFILE = "https://w3id.org/ro/wfrun/process/0.5"
 DIGEST = {"sha256": "https://w3id.org/ro/terms/workflow-run#sha256"}
 SOFTWARE = "https://arxiv.org/abs/2606.18933"
-PAGES = ("report.html", "workflow.html", "provenance.json")
+UNRECORDED_FILES = ("report.html", "workflow.html", "provenance.json")
 """Files of a run that no recorded job made."""
 
 
@@ -213,7 +215,7 @@ def environment(lock: Path) -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),
         "lock_sha256": sha256_of(lock),
-        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "packages": {name: metadata.version(name) for name in MORE_PACKAGES},
     }
 
 
@@ -284,7 +286,7 @@ def write_crate(run: Path, license_url: str) -> Path:
             known[path] = crate.add_file(place, inside, properties=said | ({"sha256": digest} if digest else {}))
         return known[path]
 
-    for page in PAGES:
+    for page in UNRECORDED_FILES:
         if (run / page).is_file():
             entity(f"results/{name}/{page}", "")
     properties = {"name": "afa", "softwareVersion": version, "url": SOFTWARE}

@@ -18,7 +18,7 @@ from afa.io.files import atomic_folder, write_csv
 from afa.io.spreadsheet import marked_table
 from afa.paper.experiments.base import meaning_of
 from afa.paper.experiments.declared import DICTIONARY
-from afa.paper.report.paper_tables import TABLES, SummaryLines, paper_table
+from afa.paper.report.paper_tables import PRINTED_TABLES, SummaryLines, paper_table
 
 COLUMNS = ["table", "column", "type", "unit", "meaning"]
 
@@ -44,13 +44,13 @@ def publish(
 
     """
     lines = SummaryLines(summary)
-    tables = {name: paper_table(name, paper[name], lines, n_features=n_features) for name in TABLES if paper}
+    tables = {name: paper_table(name, paper[name], lines, n_features=n_features) for name in PRINTED_TABLES if paper}
     files = [path for stage in of_stages for path in sorted(stage.glob("*.parquet"))]
     schemas = {f"{path.parent.name}/{path.stem}": pq.read_schema(path) for path in files}
     parts = {str(name): part.dropna(axis="columns", how="all") for name, part in summary.groupby("table", sort=False)}
     schemas |= {name: pa.Schema.from_pandas(table, preserve_index=False) for name, table in (parts | tables).items()}
     tables[DICTIONARY] = dictionary_of(schemas)
-    names = {*tables, *TABLES, "binary_form", "binary_form_support"}  # an earlier version wrote the files binary_form*
+    names = {*tables, *PRINTED_TABLES, "binary_form", "binary_form_support"}  # an earlier version wrote the last two
     with atomic_folder(folder, [f"{name}.csv" for name in names]) as temporary:
         for name, table in tables.items():
             write_csv(marked_table(table), temporary / f"{name}.csv", float_format="%.10g")

@@ -29,9 +29,9 @@ from afa.paper.report.verdicts import DIFFERENCE, HOLDS, NO_BETTER, NOT_RUN, SIM
 Cause = Literal["data", "elicitation", "reading", "the paper"]
 Row = Mapping[Any, Any]
 """A row of a table, by column."""
-KNOWN = ("id", "name", "says", "cause", "alone")
-NUMBERS = ("unit", "paper", "ours", "low", "high", "constant", "verdict", "size")
-COLUMNS = [*KNOWN[:3], "said", *NUMBERS, "cause", "because", "alone"]
+EFFECT_KEYS = ("id", "name", "says", "cause", "alone")
+VALUE_COLUMNS = ("unit", "paper", "ours", "low", "high", "constant", "verdict", "size")
+COLUMNS = [*EFFECT_KEYS[:3], "said", *VALUE_COLUMNS, "cause", "because", "alone"]
 VOTER_COLUMNS = ["id", "voter", "ours", "low", "high", "came"]
 EFFECT_STAGES = ("sign", "chaos", "binary", "gauge", "allocation", "layer0_synthetic")
 """The stages that compute the effects. A stored run is valid only if the settings of these stages are the same."""
@@ -114,7 +114,7 @@ def screen_table(statements: Sequence[Statement], comparison: pd.DataFrame, read
 
 def _row(statement: Statement, places: Mapping[str, Row], reader: Reader) -> dict[str, Any]:
     """Return the row of `screen_table` for one effect. If a number in a text is missing, the text is empty."""
-    row = statement.model_dump(include=set(KNOWN)) | _numbers(statement, places, reader)
+    row = statement.model_dump(include=set(EFFECT_KEYS)) | _numbers(statement, places, reader)
     constant = None if statement.constant is None else reader.line(statement.constant)
     best = None if statement.beats is None else reader.line(statement.beats)
     if row["verdict"] == HOLDS and best is not None and constant is not None and best.ends[0] <= constant.ends[1]:

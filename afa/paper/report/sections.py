@@ -18,34 +18,34 @@ from afa.engine.rules import CLUSTER_EVERY, SMALLEST_CLUSTER
 from afa.evaluate.figures import new_figure, shared_legend
 from afa.evaluate.summary import headline
 from afa.model.bundle import Bundle
-from afa.paper.report.paper_tables import EVERY, PAPER_FEATURES, START, SummaryLines
+from afa.paper.report.paper_tables import EVERY_ROUND_KEYS, PAPER_FEATURES, START, SummaryLines
 from afa.paper.report.screen import Row, StoredEffects
 from afa.paper.report.tables import CLAIM_ROUND
 from afa.paper.report.verdicts import (
-    ALIKE,
-    CLOSE,
     DIFFERENCE,
-    NEAR,
     NO_BETTER,
     NONE_HERE,
     NOT_RUN,
-    NOTHING,
+    NOTHING_TO_REPRODUCE,
     ONLY_HERE,
     OTHER_SIZE,
     OUTCOMES,
     REPRODUCED,
     REVERSES,
     SIMULATED,
-    TWOFOLD,
     UNCLEAR,
+    WITHIN_2_POINTS,
+    WITHIN_5_POINTS,
+    WITHIN_FACTOR_1_25,
+    WITHIN_FACTOR_2,
     outcome,
 )
 from afa.planner.cluster import paper_clusters
 from afa.scores.bracket import GAMMA
 
-WIDEST = 7
+MOST_COLUMNS_ABREAST = 7
 """Number of columns of a printed table that fit side by side."""
-HIGH = 90.0
+LITTLE_ROOM_PERCENT = 90.0
 """If a constant answer reaches this accuracy in per cent, little room for improvement remains."""
 
 TITLES = {
@@ -60,26 +60,43 @@ TITLES = {
     "tab_m2_phase1_pat5": "Precision of the top five",
 }
 """Title of each printed table."""
-SIGNS = EVERY | {"table": "sign_accuracy_random", "metric": "accuracy", "allocation": "random", "target": "likelihood"}
-LEADS = EVERY | {"table": "chaos_gap", "metric": "gap", "allocation": "random", "target": "likelihood"}
-LEADS |= {"reference": "linearity_minus_wald"}
+SIGN_ACCURACY_KEYS = EVERY_ROUND_KEYS | {
+    "table": "sign_accuracy_random",
+    "metric": "accuracy",
+    "allocation": "random",
+    "target": "likelihood",
+}
+CHAOS_GAP_KEYS = EVERY_ROUND_KEYS | {
+    "table": "chaos_gap",
+    "metric": "gap",
+    "allocation": "random",
+    "target": "likelihood",
+}
+CHAOS_GAP_KEYS |= {"reference": "linearity_minus_wald"}
 SENTENCES: Mapping[str, tuple[str, list[dict[str, Any]]]] = {
     "sign_convergence": (
         "Before any measurement linearity has {:.0f} % of the duels right, from the bundle alone;"
         " at t = 50 it has {:.0f} %, wald {:.0f} %",
-        [SIGNS | {"method": method, "t": t} for method, t in (("linearity", 0), ("linearity", 50), ("wald", 50))],
+        [
+            SIGN_ACCURACY_KEYS | {"method": method, "t": t}
+            for method, t in (("linearity", 0), ("linearity", 50), ("wald", 50))
+        ],
     ),
     "chaos": (
         "After two measurements linearity leads wald by {:.0f} points in chaotic patients and by {:.0f} in others;"
         " at t = 50 by {:.0f} in all",
-        [LEADS | {"stratum": "chaotic", "t": 2}, LEADS | {"stratum": "non_chaotic", "t": 2}, LEADS | {"t": 50}],
+        [
+            CHAOS_GAP_KEYS | {"stratum": "chaotic", "t": 2},
+            CHAOS_GAP_KEYS | {"stratum": "non_chaotic", "t": 2},
+            CHAOS_GAP_KEYS | {"t": 50},
+        ],
     ),
 }
 """Figure before the appendix -> its title with placeholders, and the lines of the summary with the numbers."""
-FIXED = {"table": "allocation_p_at_k", "metric": "p_at_k", "guide": "linearity", "start": "uniform"}
+CONSTANT_KEYS = {"table": "allocation_p_at_k", "metric": "p_at_k", "guide": "linearity", "start": "uniform"}
 CONSTANTS: Mapping[tuple[str, str], dict[str, Any]] = {
-    ("top five", "likelihood"): FIXED | {"method": "fixed_top_k"},
-    ("top five", "clinical"): FIXED | {"method": "prevalence_order"},
+    ("top five", "likelihood"): CONSTANT_KEYS | {"method": "fixed_top_k"},
+    ("top five", "clinical"): CONSTANT_KEYS | {"method": "prevalence_order"},
     ("binary", "likelihood"): {"table": "llm_baselines", "metric": "majority"},
     ("binary", "clinical"): {"table": "llm_baselines", "metric": "majority"},
 }
@@ -89,8 +106,14 @@ patients of the run.
 FROM_PAPER = {"eta": "damping", "epsilon": "tolerance", "T_max": "max_iterations"}
 """Symbol of a setting of the paper -> its key in the section `inference` of the configuration."""
 CITED = "GSE193677"
-GAP = {"gap": "value", "low": "low", "high": "high"}
-TINTS = {"": "same", NEAR: "same", ALIKE: "same", CLOSE: "near", TWOFOLD: "near"}
+GAP_COLUMNS = {"gap": "value", "low": "low", "high": "high"}
+TINTS = {
+    "": "same",
+    WITHIN_2_POINTS: "same",
+    WITHIN_FACTOR_1_25: "same",
+    WITHIN_5_POINTS: "near",
+    WITHIN_FACTOR_2: "near",
+}
 """Size of the difference -> tint of a cell that reproduces. Other cells have the tint `other`."""
 
 
@@ -126,7 +149,7 @@ LEADS_OF = {
     UNCLEAR: ("{} is undecided", "{} are undecided"),
 }
 """Outcome -> the first words of its paragraph, for one effect and for several effects."""
-NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+NUMBER_WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 
 
 def tallies(table: pd.DataFrame) -> list[Tally]:
@@ -152,7 +175,7 @@ def counted_as(n: int) -> str:
     >>> counted_as(2), counted_as(13)
     ('two', '13')
     """
-    return NUMBERS[n] if n < len(NUMBERS) else str(n)
+    return NUMBER_WORDS[n] if n < len(NUMBER_WORDS) else str(n)
 
 
 def sentences(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
@@ -176,7 +199,7 @@ def sentences(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
     return found
 
 
-def spread(voters: pd.DataFrame) -> dict[str, tuple[float, float]]:
+def voter_ranges(voters: pd.DataFrame) -> dict[str, tuple[float, float]]:
     """Return the smallest and the largest value of each effect, over all voters (runs of language models).
 
     The keys of the result are the ids of the effects.
@@ -246,8 +269,8 @@ def _causes(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _constants(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a sentence on constant answers, if the accuracy of a constant answer is at least `HIGH` for some effect."""
-    if high := [row["constant"] for row in rows if row["constant"] >= HIGH]:
+    """Yield a sentence on constant answers if one has an accuracy of at least `LITTLE_ROOM_PERCENT` for some effect."""
+    if high := [row["constant"] for row in rows if row["constant"] >= LITTLE_ROOM_PERCENT]:
         ends = " to ".join(dict.fromkeys((f"{min(high):.0f}", f"{max(high):.0f}")))
         where = f"in {counted_as(len(high)) if len(high) < len(rows) else 'all'} of these effects"
         yield f"{where.capitalize()}, one fixed answer for all patients is right {ends} % of the time."
@@ -323,7 +346,7 @@ def counted(verdicts: pd.DataFrame) -> Iterator[tuple[str, dict[str, int]]]:
     is_claim = verdicts["source"].str.startswith("claims")
     for what, part in (("numbers in its tables", verdicts[~is_claim]), ("claims of its text", verdicts[is_claim])):
         sums = part.drop(columns="source").sum()
-        yield what, {str(name): int(n) for name, n in sums.items() if n and name != NOTHING}
+        yield what, {str(name): int(n) for name, n in sums.items() if n and name != NOTHING_TO_REPRODUCE}
 
 
 def errata_title(text: str) -> str:
@@ -364,7 +387,7 @@ def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _side_by_side(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Split column names into groups of at most `WIDEST` names. Columns of the same t are in the same group.
+    """Split column names into groups of at most `MOST_COLUMNS_ABREAST` names. A group has all columns of a t.
 
     >>> list(_side_by_side(["t=1 a", "t=1 b", "t=2 a", "t=2 b", "t=3 a", "t=3 b", "t=4 a", "t=4 b"]))
     [('t=1 a', 't=1 b', 't=2 a', 't=2 b', 't=3 a', 't=3 b'), ('t=4 a', 't=4 b')]
@@ -372,7 +395,7 @@ def _side_by_side(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
     part = list[str]()
     for _, group in groupby(columns, key=lambda name: name.split(maxsplit=1)[0]):
         same = list(group)
-        if part and len(part) + len(same) > WIDEST:
+        if part and len(part) + len(same) > MOST_COLUMNS_ABREAST:
             yield tuple(part)
             part = []
         part += same
@@ -407,7 +430,7 @@ def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
     for task, target, t in product(ways, ("likelihood", "clinical"), rounds):
         metric, planner = ways[task]
         keys = {"table": "llm_baselines", "metric": metric, "target": target, "t": t}
-        own = EVERY | keys | planner | {"gain": "cmi"}
+        own = EVERY_ROUND_KEYS | keys | planner | {"gain": "cmi"}
         mine, theirs = lines.find(own), lines.find(keys | {"method": "mrf_llm"})
         gap = lines.find(own | {"metric": "gap", "method": "mrf_llm", "reference": planner["method"]})
         if mine is not None and theirs is not None and gap is not None and pd.notna(gap["value"]):
@@ -415,7 +438,7 @@ def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
             line |= {"planner": float(mine["value"]), "model": float(theirs["value"])}
             best = constants.find(CONSTANTS[task, target] | {"target": target})
             line["constant"] = np.nan if best is None else float(best["value"])
-            found.append(line | {name: 100 * float(gap[key]) for name, key in GAP.items()})
+            found.append(line | {name: 100 * float(gap[key]) for name, key in GAP_COLUMNS.items()})
     return found
 
 
@@ -428,7 +451,7 @@ def choosing(summary: pd.DataFrame) -> tuple[str, list[str]] | None:
     """
     lines = SummaryLines(summary[(summary["table"] == "llm_choosing") & (summary["target"] == "likelihood")])
     keys = {"table": "llm_choosing", "target": "likelihood"}
-    own = EVERY | {"gain": "cmi", "allocation": "priority_all", "guide": "linearity"}
+    own = EVERY_ROUND_KEYS | {"gain": "cmi", "allocation": "priority_all", "guide": "linearity"}
     same = {"stratum": "top_k", "variant": "same_order", "start": START, "reference": "mrf_llm"}
     ways: dict[str, dict[str, Any]] = {
         "model": {"metric": "p_at_k", "method": "mrf_llm"},
@@ -507,7 +530,7 @@ def complexity(summary: pd.DataFrame, bundle: Bundle, cases: int) -> list[Row]:
 
     """
     lines = SummaryLines(summary[(summary["metric"] == "iterations") & summary["reference"].isna()])
-    keys = {"table": SIGNS["table"], "metric": "iterations", "allocation": "random", "schedule": "every"}
+    keys = {"table": SIGN_ACCURACY_KEYS["table"], "metric": "iterations", "allocation": "random", "schedule": "every"}
     later = {start: lines.find(keys | {"start": start}) for start in ("uniform", "warm")}
     duels, features = len(bundle.entities) * (len(bundle.entities) - 1) // 2, len(bundle.features)
     found: list[Row] = []
@@ -558,7 +581,12 @@ def f_target_said(summary: pd.DataFrame, jobs: pd.DataFrame, patients: int) -> s
     """
     lines, said = SummaryLines(summary), []
     for gain in ("f_target", "cmi", "wald_magnitude"):
-        keys = EVERY | {"table": "allocation_sign", "metric": "accuracy", "method": "linearity", "guide": "linearity"}
+        keys = EVERY_ROUND_KEYS | {
+            "table": "allocation_sign",
+            "metric": "accuracy",
+            "method": "linearity",
+            "guide": "linearity",
+        }
         keys |= {"allocation": "greedy", "schedule": "paper", "target": "likelihood", "gain": gain, "t": CLAIM_ROUND}
         found = lines.find(keys)
         ours = jobs[(jobs["rule"] == "allocation_shard") & jobs["job"].str.startswith(f"{gain}/")]

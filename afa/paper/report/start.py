@@ -17,7 +17,7 @@ from afa.paper.report.benchmarks import StoredRun
 
 RESULTS_MB = 60.0
 """Largest size of the results of one cohort, in MB (section "Results" of the design)."""
-PASSING = 2.0
+DISK_MARGIN = 2.0
 """Factor on the size of the results. It is needed because shards and the tables made from them are on the disk
 together.
 """
@@ -40,10 +40,10 @@ def start_notes(
 
     """
     stored = next((run for run in runs if run.cohort == cohort), max(runs, key=lambda run: run.patients, default=None))
-    notes = [] if stored is None else [estimate(stored, cores)]
+    notes = [] if stored is None else [run_estimate(stored, cores)]
     free_mb = shutil.disk_usage(_existing(results)).free / MEGABYTE
-    if free_mb < PASSING * RESULTS_MB:
-        expected = f"expected {size_text(PASSING * RESULTS_MB)} for tables, shards and pages"
+    if free_mb < DISK_MARGIN * RESULTS_MB:
+        expected = f"expected {size_text(DISK_MARGIN * RESULTS_MB)} for tables, shards and pages"
         notes.append(f"{results}: found {size_text(free_mb)} free on its disk; {expected}. Next step: make room")
     free = free_memory()
     if here and stored is not None and free is not None:
@@ -63,7 +63,7 @@ def start_notes(
     return notes
 
 
-def estimate(stored: StoredRun, cores: int) -> str:
+def run_estimate(stored: StoredRun, cores: int) -> str:
     """Return a sentence on the time and memory of a stored run, and on its time with `cores` processors."""
     rules = stored.rules
     work, longest = float(rules["seconds"].sum()), float(rules["longest_seconds"].max())

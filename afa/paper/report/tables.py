@@ -15,13 +15,13 @@ from afa.evaluate.method_names import PRIORITY, RANDOM
 from afa.model.arrays import Floats
 from afa.model.bundle import Bundle
 from afa.model.bundle.rates import SHARED
-from afa.paper.report.paper_tables import ALLOCATIONS, START, SummaryLines
+from afa.paper.report.paper_tables import PRINTED_ALLOCATIONS, START, SummaryLines
 
-WORK = ["solves", "iterations", "capped"]
-HALVES = {"class_1": "closure, class 1", "class_0": "closure, class 0"}
+WORK_COLUMNS = ["solves", "iterations", "capped"]
+CLASS_CLOSURE_NAMES = {"class_1": "closure, class 1", "class_0": "closure, class 0"}
 ERROR_KEYS = ["patient", "entity", "seed", "t"]
 
-CELL = ["gain", "allocation", "schedule"]
+CELL_COLUMNS = ["gain", "allocation", "schedule"]
 CLAIM_ROUND = 150
 CLAIM_COLUMNS = ["claim", "schedule", "gain", "ours", "low", "high", "paper", "verdict"]
 CLAIMS = ((PRIORITY, "greedy"), ("greedy", RANDOM), ("priority_all", "greedy"))
@@ -72,18 +72,18 @@ def named_solves(rounds: pd.DataFrame, convergence: pd.DataFrame) -> pd.DataFram
 
     """
     entities = rounds.assign(solve="entity, " + rounds["start"].astype(str) + " start")
-    closures = convergence[convergence["model"].isin(list(HALVES))]
-    parts = [entities, closures.assign(solve=closures["model"].map(HALVES))]
+    closures = convergence[convergence["model"].isin(list(CLASS_CLOSURE_NAMES))]
+    parts = [entities, closures.assign(solve=closures["model"].map(CLASS_CLOSURE_NAMES))]
     return pd.concat([part for part in parts if len(part)] or [entities], ignore_index=True)
 
 
 def work_of(solves: pd.DataFrame, *keys: str) -> pd.DataFrame:
-    """Group mean-field solves by the columns `keys`, and return the sums of the columns `WORK` for each group.
+    """Group mean-field solves by the columns `keys`, and return the sums of the columns `WORK_COLUMNS` for each group.
 
     The column `sweeps` is the mean number of sweeps of a solve. The column `capped_share` is the share of solves that
     reached the largest number of damped sweeps.
     """
-    work = solves.groupby(list(keys), sort=False)[WORK].sum()
+    work = solves.groupby(list(keys), sort=False)[WORK_COLUMNS].sum()
     return work.assign(sweeps=work["iterations"] / work["solves"], capped_share=work["capped"] / work["solves"])
 
 
@@ -206,13 +206,13 @@ def rules_under(rows: pd.DataFrame, gain: str, schedule: str) -> dict[str, pd.Da
     return {str(rule): part for rule, part in here.groupby("allocation", sort=False)}
 
 
-def few(parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+def at_most_four_rules(parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """Return at most four rules, because a figure panel with more lines is hard to read.
 
     If the run used the paper's own rule, return the rules in the paper's table. If the run did not use the paper's own
     rule, return the first four rules.
     """
-    known = {rule: part for rule, part in parts.items() if rule in ALLOCATIONS.values()}
+    known = {rule: part for rule, part in parts.items() if rule in PRINTED_ALLOCATIONS.values()}
     chosen = known if PRIORITY in known else parts
     return dict(list(chosen.items())[:4])
 
@@ -222,7 +222,7 @@ def printed_schedule(schedules: Sequence[str]) -> str:
     return "paper" if "paper" in schedules else schedules[0]
 
 
-def by_cell(rows: pd.DataFrame, column: str, *, index: Sequence[str] = CELL) -> pd.DataFrame:
+def by_cell(rows: pd.DataFrame, column: str, *, index: Sequence[str] = CELL_COLUMNS) -> pd.DataFrame:
     """Return a table with one row for each combination of values in the columns `index`.
 
     The table has one column for each value in `column`. The cells are taken from the column `shown` if the rows have
@@ -234,13 +234,15 @@ def by_cell(rows: pd.DataFrame, column: str, *, index: Sequence[str] = CELL) -> 
     return wide.loc[named.set_index(index).index.unique(), named[column].unique()]
 
 
-def by_round(rows: pd.DataFrame, rounds: Sequence[int], *, index: Sequence[str] = CELL) -> pd.DataFrame:
+def by_round(rows: pd.DataFrame, rounds: Sequence[int], *, index: Sequence[str] = CELL_COLUMNS) -> pd.DataFrame:
     """Return the table of `by_cell` with one column for each number of observed features t in `rounds`."""
     wide = by_cell(rows[rows["t"].isin(rounds)], "t", index=index)
     return wide.set_axis([f"t={t:.0f}" for t in wide.columns], axis="columns")
 
 
-def with_interval(rows: pd.DataFrame, *, scale: float = 1.0, digits: int = 0, signed: bool = False) -> pd.DataFrame:
+def with_interval_text(
+    rows: pd.DataFrame, *, scale: float = 1.0, digits: int = 0, signed: bool = False
+) -> pd.DataFrame:
     """Add a column `shown` to the rows: the value and its interval as text, such as `+2.5 [+2.2, +2.8]`.
 
     A missing value is shown as a dash.
@@ -281,7 +283,7 @@ def priority_claims(rows: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
     summary, lines = SummaryLines(rows), []
     keys: dict[str, object] = {"table": "allocation_sign", "metric": "gap", "method": "linearity", "guide": "linearity"}
     keys |= {"target": "likelihood", "start": START, "t": CLAIM_ROUND}
-    names = {ours: name for name, ours in ALLOCATIONS.items()}
+    names = {ours: name for name, ours in PRINTED_ALLOCATIONS.items()}
     cells = printed.set_index(["row", "column"])["value"]
     for (rule, other), schedule, gain in itertools.product(CLAIMS, schedules_of(rows), gains_of(rows)):
         gap = summary.find(keys | {"allocation": rule, "reference": other, "gain": gain, "schedule": schedule})

@@ -38,18 +38,18 @@ NO_BETTER = "a constant does as well"
 IDENTITY = "true by definition"
 NOT_COMPARABLE = "not comparable"
 NOT_RUN = "not run"
-NOTHING = "nothing to reproduce"
+NOTHING_TO_REPRODUCE = "nothing to reproduce"
 SIMULATED = "simulated"
-DIRECTIONS = (HOLDS, REVERSES, NONE_HERE, ONLY_HERE, NO_BETTER, UNCLEAR)
-UNJUDGED = (IDENTITY, NOT_COMPARABLE, NOT_RUN, NOTHING, SIMULATED)
-NEAR, CLOSE = "within 2 points", "within 5 points"
-ALIKE, TWOFOLD, OTHER_SIZE = "within a factor of 1.25", "within a factor of 2", "another size"
-SIZES = (NEAR, CLOSE, ALIKE, TWOFOLD, OTHER_SIZE)
-POINTS = {NEAR: 2.0, CLOSE: 5.0}
+DIRECTION_VERDICTS = (HOLDS, REVERSES, NONE_HERE, ONLY_HERE, NO_BETTER, UNCLEAR)
+UNJUDGED = (IDENTITY, NOT_COMPARABLE, NOT_RUN, NOTHING_TO_REPRODUCE, SIMULATED)
+WITHIN_2_POINTS, WITHIN_5_POINTS = "within 2 points", "within 5 points"
+WITHIN_FACTOR_1_25, WITHIN_FACTOR_2, OTHER_SIZE = "within a factor of 1.25", "within a factor of 2", "another size"
+SIZE_VERDICTS = (WITHIN_2_POINTS, WITHIN_5_POINTS, WITHIN_FACTOR_1_25, WITHIN_FACTOR_2, OTHER_SIZE)
+LARGEST_DISTANCES = {WITHIN_2_POINTS: 2.0, WITHIN_5_POINTS: 5.0}
 """Size -> largest distance. The distance is in percentage points for a share, else in per cent of the printed value."""
 SMALL_RATE = 10.0
 """A printed share below this many per cent is judged by its ratio, because five points are a large distance for it."""
-FACTORS = {ALIKE: 1.25, TWOFOLD: 2.0}
+LARGEST_FACTORS = {WITHIN_FACTOR_1_25: 1.25, WITHIN_FACTOR_2: 2.0}
 """Size -> largest ratio of two effects (differences of shares), where the larger effect is divided by the smaller."""
 REPRODUCED = "reproduced"
 OUTCOMES = (REPRODUCED, OTHER_SIZE, NONE_HERE, ONLY_HERE, REVERSES, NO_BETTER, UNCLEAR)
@@ -61,14 +61,14 @@ DIFFERENCE = "percentage points"
 HUNDREDTHS = ("percent", DIFFERENCE)
 """Units in which shares and their differences are shown."""
 OPERATORS = ("=", ">", "<")
-NOTHING_TO_SEE = 0.5
+LARGEST_PRINTED_ZERO = 0.5
 """Largest distance from 0, in points, of an interval whose effect would be printed as 0."""
-EQUAL = 1e-9
+EQUAL_WITHIN = 1e-9
 """Largest difference of two equal numbers, due to rounding."""
 
 
 @dataclass(frozen=True)
-class Number:
+class RunNumber:
     """A number of this run, its interval over patients, its unit, and the number of cases `n`.
 
     `low` and `high` are NaN if there is no interval.
@@ -91,14 +91,14 @@ class Number:
         low, high = self.ends
         return (high - low) / 2
 
-    def scaled(self, factor: float) -> Number:
+    def scaled(self, factor: float) -> RunNumber:
         return replace(self, value=self.value * factor, low=self.low * factor, high=self.high * factor)
 
-    def complement(self) -> Number:
+    def complement(self) -> RunNumber:
         """Return the number 1 minus this share, with its interval."""
         return replace(self, value=1 - self.value, low=1 - self.high, high=1 - self.low)
 
-    def in_unit(self, unit: str) -> Number:
+    def in_unit(self, unit: str) -> RunNumber:
         """Return the number converted to the paper's unit.
 
         If the paper prints neither per cent nor percentage points, a number in per cent becomes a share between 0 and
@@ -109,8 +109,8 @@ class Number:
 
     def __str__(self) -> str:
         if math.isnan(self.low):
-            return number(self.value)
-        return f"{number(self.value)} [{number(self.low)}, {number(self.high)}]"
+            return number_text(self.value)
+        return f"{number_text(self.value)} [{number_text(self.low)}, {number_text(self.high)}]"
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Printed:
         """Return the largest rounding error: half a unit of the last printed digit, or 0 for a ratio such as 1/3."""
         return 0.0 if "/" in self.text else 0.5 * 10.0 ** -len(self.text.partition(".")[2])
 
-    def error(self, ours: Number, patients: float) -> float:
+    def error(self, ours: RunNumber, patients: float) -> float:
         """Return an estimate of half the width of the paper's interval, or 0 if `patients` is None.
 
         The estimate is half the width of this run's interval, times the square root of the ratio of patient numbers
@@ -159,12 +159,12 @@ class Verdict:
     reason: str = ""
 
 
-def judge(printed: Printed, ours: Number, patients: float) -> Verdict:
+def judge(printed: Printed, ours: RunNumber, patients: float) -> Verdict:
     """Compare a number of this run with a printed number in the same unit, and return the verdict.
 
     `patients` is the number of patients from whom this run's number was computed.
     """
-    if abs(printed.value) <= EQUAL and abs(ours.value) <= EQUAL:
+    if abs(printed.value) <= EQUAL_WITHIN and abs(ours.value) <= EQUAL_WITHIN:
         return Verdict(IDENTITY, reason="0 = 0")
     error = printed.error(ours, patients) + printed.rounding
     if printed.unit == DIFFERENCE:
@@ -180,10 +180,10 @@ def judge(printed: Printed, ours: Number, patients: float) -> Verdict:
 def _apart(apart: float, together: float) -> str:
     """Return a text that compares the distance `apart` of two numbers with `together`, their combined error."""
     said = "no further apart than the error of both" if apart <= together else "further apart than the error of both"
-    return f"{number(apart)} apart; {said}, {number(together)}" if together else f"{number(apart)} apart"
+    return f"{number_text(apart)} apart; {said}, {number_text(together)}" if together else f"{number_text(apart)} apart"
 
 
-def _judge_effect(printed: float, ours: Number, error: float) -> Verdict:
+def _judge_effect(printed: float, ours: RunNumber, error: float) -> Verdict:
     """Return the verdict on an effect (a difference of two shares).
 
     An effect is present in this run (or in the paper) if its interval excludes 0. If the effect is present in this run
@@ -205,7 +205,7 @@ def _judge_effect(printed: float, ours: Number, error: float) -> Verdict:
         if ours.value * printed < 0:
             return Verdict(REVERSES, reason=apart)
         ratio = ours.value / printed
-        return Verdict(HOLDS, factor_of(ratio), f"{number(ratio)} times the printed effect; {apart}")
+        return Verdict(HOLDS, factor_of(ratio), f"{number_text(ratio)} times the printed effect; {apart}")
     if is_printed:
         wide = low <= printed <= high
         said = "our interval holds 0 and the printed effect" if wide else "our interval holds 0, not the printed effect"
@@ -244,11 +244,11 @@ def size_of(printed: Printed, difference: float) -> str:
     """
     whole = {"correlation": 1.0, **SCALE}.get(printed.unit, abs(printed.value))
     apart = abs(difference)
-    points = 0.0 if apart <= EQUAL else 100 * apart / whole if whole else math.inf
-    if printed.unit in SCALE and 100 * printed.value / whole < SMALL_RATE and points > NOTHING_TO_SEE:
+    points = 0.0 if apart <= EQUAL_WITHIN else 100 * apart / whole if whole else math.inf
+    if printed.unit in SCALE and 100 * printed.value / whole < SMALL_RATE and points > LARGEST_PRINTED_ZERO:
         ours = printed.value + difference
         return factor_of(ours / printed.value) if ours > 0 < printed.value else OTHER_SIZE
-    return next((word for word, most in POINTS.items() if points <= most + EQUAL), OTHER_SIZE)
+    return next((word for word, most in LARGEST_DISTANCES.items() if points <= most + EQUAL_WITHIN), OTHER_SIZE)
 
 
 def factor_of(ratio: float) -> str:
@@ -260,10 +260,10 @@ def factor_of(ratio: float) -> str:
     ('within a factor of 1.25', 'within a factor of 2', 'another size')
     """
     factor = max(ratio, 1 / ratio)
-    return next((word for word, most in FACTORS.items() if factor <= most + EQUAL), OTHER_SIZE)
+    return next((word for word, most in LARGEST_FACTORS.items() if factor <= most + EQUAL_WITHIN), OTHER_SIZE)
 
 
-def number(value: float) -> str:
+def number_text(value: float) -> str:
     """Return a number as text with three significant digits, or without decimals if it is 1000 or more."""
     if value == 0 or abs(value) >= 1000:
         return f"{value:.0f}"
@@ -282,11 +282,11 @@ class Relation:
 
     """
 
-    left: Number
+    left: RunNumber
     operator: str
-    right: Number
+    right: RunNumber
     text: str
-    shown: Number | None = None
+    shown: RunNumber | None = None
 
     @property
     def holds(self) -> bool:
@@ -301,7 +301,11 @@ class Relation:
         if self.operator == "<":
             return high < other_low
         fixed = other_low == other_high
-        return low - EQUAL <= other_low <= high + EQUAL if fixed else abs(self.left.value - self.right.value) <= EQUAL
+        return (
+            low - EQUAL_WITHIN <= other_low <= high + EQUAL_WITHIN
+            if fixed
+            else abs(self.left.value - self.right.value) <= EQUAL_WITHIN
+        )
 
     @property
     def reversed(self) -> bool:
@@ -320,7 +324,7 @@ class Relation:
         """
         low, high = self.left.ends
         is_effect = self.operator != "=" and self.left.unit == DIFFERENCE and self.right.value == 0
-        return is_effect and low <= 0 <= high and max(-low, high) <= NOTHING_TO_SEE
+        return is_effect and low <= 0 <= high and max(-low, high) <= LARGEST_PRINTED_ZERO
 
 
 def judge_statement(relations: Sequence[Relation]) -> Verdict:
@@ -337,8 +341,8 @@ def judge_statement(relations: Sequence[Relation]) -> Verdict:
     return Verdict(direction, reason="; ".join(relation.text for relation in named))
 
 
-Kind = Literal["row", "paired", "erratum", "decision", "background", "not_comparable", "not_run"]
-READ: tuple[Kind, ...] = ("row", "paired", "erratum")
+AnswerKind = Literal["row", "paired", "erratum", "decision", "background", "not_comparable", "not_run"]
+COMPARED_KINDS: tuple[AnswerKind, ...] = ("row", "paired", "erratum")
 """Kinds of answers that are judged by a number of this run. Answers of other kinds have a reason why they are not
 judged.
 """
@@ -352,7 +356,7 @@ class ClaimAnswer(Strict):
     difference is compared with the difference of the two printed cells in `less`.
     """
 
-    answer: Kind
+    answer: AnswerKind
     cell: str | None = Field(
         None, description="`table | row | column` of a printed cell, whose line of the summary answers this claim"
     )

@@ -29,7 +29,7 @@ from afa.model.bundle.model import packed_couplings
 from afa.model.closure import closed_bundle
 from afa.model.orders import generator_of, random_orders
 
-FEW = 3
+MOST_DESCRIBED = 3
 T = TypeVar("T")
 Patients = NDArray[np.intp] | slice
 N_ENTITIES, N_FEATURES, N_PATIENTS = 4, 7, 12
@@ -200,19 +200,19 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckResult:
     """The result of a check: number of cases, number of failures, and descriptions of the first failures."""
 
     cases: int = 0
     failures: int = 0
     failing: tuple[Failure, ...] = ()
 
-    def __add__(self, other: Outcome) -> Outcome:
-        failing = (*self.failing, *other.failing)[:FEW]
-        return Outcome(self.cases + other.cases, self.failures + other.failures, failing)
+    def __add__(self, other: CheckResult) -> CheckResult:
+        failing = (*self.failing, *other.failing)[:MOST_DESCRIBED]
+        return CheckResult(self.cases + other.cases, self.failures + other.failures, failing)
 
     @classmethod
-    def of(cls, wrong: Bools, describe: Callable[..., Failure]) -> Outcome:
+    def of(cls, wrong: Bools, describe: Callable[..., Failure]) -> CheckResult:
         """Return the outcome of a check from an array of its cases.
 
         Parameters
@@ -222,10 +222,10 @@ class Outcome:
 
         """
         places = np.argwhere(wrong)
-        return cls(wrong.size, len(places), tuple(describe(*map(int, place)) for place in places[:FEW]))
+        return cls(wrong.size, len(places), tuple(describe(*map(int, place)) for place in places[:MOST_DESCRIBED]))
 
 
-Check = Callable[[Subject], Outcome]
+Check = Callable[[Subject], CheckResult]
 
 
 @dataclass(frozen=True)
@@ -268,5 +268,5 @@ def run_gates(gates: Sequence[Gate], run: Subject, synthetic: Sequence[Subject])
     return table.astype({"perturbed_failures": "Int64"})
 
 
-def _over(check: Check, subjects: Sequence[Subject]) -> Outcome:
-    return sum((check(subject) for subject in subjects), Outcome())
+def _over(check: Check, subjects: Sequence[Subject]) -> CheckResult:
+    return sum((check(subject) for subject in subjects), CheckResult())

@@ -31,14 +31,14 @@ from afa.model.arrays import Codes, Floats
 from afa.model.bundle import Bundle
 from afa.model.closure import contraction, half_potentials
 from afa.model.mrf import ROUNDING, Evidence
-from afa.paper.sanity import Failure, Gate, Outcome, Subject
+from afa.paper.sanity import CheckResult, Failure, Gate, Subject
 from afa.scores.preference import tie_of
 
 POPULATIONS = ("duels", "binary")
-WORDS = {1: "a call for the first", -1: "a call for the second", 0: "no call, a tie"}
-MODELS = ("entity", "class_1", "class_0")
+DECISION_WORDS = {1: "a call for the first", -1: "a call for the second", 0: "no call, a tie"}
+CLASS_MODELS = ("entity", "class_1", "class_0")
 SMALL, PATIENTS, ROUNDS = 7, 2, 17
-SLACK = 1e-9
+BOUND_TOLERANCE = 1e-9
 TERNARY_SLOPE = 2 / 3
 
 
@@ -59,7 +59,7 @@ class Called(NamedTuple):
     paths: CallPaths
 
 
-def check_calls(subject: Subject, *, budget_share: float = 1.0) -> Outcome:
+def check_calls(subject: Subject, *, budget_share: float = 1.0) -> CheckResult:
     """Check every decision of `l1_tight` and `l1_paper` in duels and binary tasks, along the orders of all seeds.
 
     A decision must equal the sign at full observation. Cases that are tied at full observation must stay undecided.
@@ -71,7 +71,7 @@ def check_calls(subject: Subject, *, budget_share: float = 1.0) -> Outcome:
 
     """
     calls = subject.once(all_calls) if budget_share == 1.0 else all_calls(subject, budget_share)
-    return sum((_judged(subject, each) for each in calls), Outcome())
+    return sum((_judged(subject, each) for each in calls), CheckResult())
 
 
 def all_calls(subject: Subject, budget_share: float = 1.0) -> list[Called]:
@@ -95,18 +95,18 @@ def all_calls(subject: Subject, budget_share: float = 1.0) -> list[Called]:
     return found
 
 
-def _judged(subject: Subject, calls: Called) -> Outcome:
+def _judged(subject: Subject, calls: Called) -> CheckResult:
     counts = calls.paths.counts[..., : len(RIGOROUS), :].sum(axis=(0, 1, 2, 3))
 
     def describe(p: int, s: int) -> Failure:
         t, q, bracket, call = (int(number) for number in calls.paths.first[p, s])
         winner, expected = int(calls.winners[p, q]), "a call by l1_tight no later than by l1_paper"
         if winner != call:
-            expected = f"{WORDS[winner]}: {calls.final[p, q]:.12g} at full observation"
+            expected = f"{DECISION_WORDS[winner]}: {calls.final[p, q]:.12g} at full observation"
         case = f"{calls.names[q]}, patient {subject.patients[p]}, seed {subject.seeds[s]}, t = {t}"
-        return Failure(case, f"{WORDS[call]} by {BRACKETS[bracket]}", expected)
+        return Failure(case, f"{DECISION_WORDS[call]} by {BRACKETS[bracket]}", expected)
 
-    outcome = Outcome.of(calls.paths.first[..., 0] >= 0, describe)
+    outcome = CheckResult.of(calls.paths.first[..., 0] >= 0, describe)
     evaluated = int(np.prod(calls.paths.counts.shape[:3])) * len(calls.names) * len(RIGOROUS)
     return replace(outcome, cases=evaluated, failures=int(counts[[WRONG, TIED, EARLY]].sum()))
 
@@ -149,8 +149,8 @@ def _counted(subject: Subject, axes: tuple[int, ...], by: str, cells: Sequence[o
 def solve_log(subject: Subject, solver: Solver | None = None) -> SolvePaths:
     """Return counts of all mean-field solves along all orders of a subject.
 
-    The first axis of each array is the kind of model, in the order of `MODELS`. If `solver` is None, the subject's
-    solver is used.
+    The first axis of each array is the kind of model, in the order of `CLASS_MODELS`. If `solver` is None, the
+    subject's solver is used.
     """
 
     def paths(bundle: Bundle) -> SolvePaths:
@@ -164,7 +164,7 @@ def solve_log(subject: Subject, solver: Solver | None = None) -> SolvePaths:
     return SolvePaths(*counts)
 
 
-def check_solves(subject: Subject, *, solver: Solver | None = None, entropies: float = 1.0) -> Outcome:
+def check_solves(subject: Subject, *, solver: Solver | None = None, entropies: float = 1.0) -> CheckResult:
     """Check all mean-field solves along the random orders, and the ELBOs of a few states with few unobserved features.
 
     Parameters
@@ -180,7 +180,7 @@ def check_solves(subject: Subject, *, solver: Solver | None = None, entropies: f
     return total
 
 
-def _finished(subject: Subject, log: SolvePaths, solver: Solver) -> Outcome:
+def _finished(subject: Subject, log: SolvePaths, solver: Solver) -> CheckResult:
     """Check that all mean-field solves ended within tolerance, if necessary after coordinate ascent."""
     unfinished, most = log.by_patient[..., UNFINISHED], ASCENT_FACTOR * solver.max_iterations
 
@@ -188,16 +188,16 @@ def _finished(subject: Subject, log: SolvePaths, solver: Solver) -> Outcome:
         patient, seed, t = subject.patients[p], subject.seeds[s], log.first_unfinished[i, p, s, v]
         found = f"no end within {solver.max_iterations} sweeps and {most} of coordinate ascent"
         return Failure(
-            f"{subject.names[v]} (model {MODELS[i]}), patient {patient}, seed {seed}, t = {t}",
+            f"{subject.names[v]} (model {CLASS_MODELS[i]}), patient {patient}, seed {seed}, t = {t}",
             f"{found}, {unfinished[i, p, s, v]} times",
             f"a change below {solver.tolerance:g}",
         )
 
-    outcome = Outcome.of(unfinished > 0, describe)
+    outcome = CheckResult.of(unfinished > 0, describe)
     return replace(outcome, cases=int(log.by_patient[..., N_SOLVES].sum()), failures=int(unfinished.sum()))
 
 
-def _below_exact(subject: Subject, bundle: Bundle, entropies: float) -> Outcome:
+def _below_exact(subject: Subject, bundle: Bundle, entropies: float) -> CheckResult:
     """Check that no ELBO exceeds the exact log Z, in states with few unobserved features.
 
     Log Z minus an ELBO is a divergence and cannot be negative (eq:elbo-slack).
@@ -208,7 +208,7 @@ def _below_exact(subject: Subject, bundle: Bundle, entropies: float) -> Outcome:
     free = np.where(read.q == 0.0, 0.0, entropy(read.m.ravel(), read.q.ravel()).reshape(read.m.shape))
     of_entity = [free[..., i:j].sum(axis=-1) for i, j in pairwise(read.packed.first_slot)]
     bound = read.elbo + (entropies - 1.0) * np.stack(of_entity, axis=-1)
-    total = Outcome()
+    total = CheckResult()
     for v, entity in enumerate(bundle.entities):
         model = bundle.mrf(entity)
         held = np.isin(np.arange(len(bundle.features)), model.support)
@@ -217,10 +217,10 @@ def _below_exact(subject: Subject, bundle: Bundle, entropies: float) -> Outcome:
             for r, t in states[::2]:
                 seen = {bundle.features[j]: int(values[p, j]) for j in order[:t]}
                 log_partition = exact(model, Evidence.of(model, seen)).log_partition
-                above = bound[p, r, v] > log_partition + SLACK + read.packed.tie
+                above = bound[p, r, v] > log_partition + BOUND_TOLERANCE + read.packed.tie
                 case = f"{bundle.name}, model {entity}, patient {subject.patients[chosen[p]]}, t = {t}"
                 found, expected = f"ELBO {bound[p, r, v]:.12g}", f"at most log Z = {log_partition:.12g}"
-                total += Outcome(1, 1, (Failure(case, found, expected),)) if above else Outcome(1)
+                total += CheckResult(1, 1, (Failure(case, found, expected),)) if above else CheckResult(1)
     return total
 
 
@@ -234,7 +234,7 @@ def convergence_table(subject: Subject) -> pd.DataFrame:
     """
     counts = subject.once(solve_log).by_round
     kinds = {"solves": N_SOLVES, "iterations": ITERATIONS, "capped": CAPPED}
-    table = rows_of(model=MODELS, t=range(counts.shape[1]), entity=subject.bundle.entities)
+    table = rows_of(model=CLASS_MODELS, t=range(counts.shape[1]), entity=subject.bundle.entities)
     table = table.assign(**{name: counts[..., kind].ravel() for name, kind in kinds.items()})
     table["finished"] = table["capped"] - counts[..., UNFINISHED].ravel()
     return table[table["solves"] > 0].reset_index(drop=True)
@@ -250,7 +250,7 @@ def nonconvergence_table(subject: Subject) -> pd.DataFrame:
     by_patient = subject.once(solve_log).by_patient
     persistent = (2 * by_patient[..., CAPPED] >= by_patient[..., N_SOLVES]).all(axis=2)
     counts = by_patient.sum(axis=2)
-    table = rows_of(model=MODELS, patient=subject.patients, entity=subject.bundle.entities).assign(
+    table = rows_of(model=CLASS_MODELS, patient=subject.patients, entity=subject.bundle.entities).assign(
         solves=counts[..., N_SOLVES].ravel(), capped=counts[..., CAPPED].ravel(), persistent=persistent.ravel()
     )
     return table[table["capped"] > 0].reset_index(drop=True)

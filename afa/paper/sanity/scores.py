@@ -25,20 +25,20 @@ from afa.model.arrays import Floats, Ints
 from afa.model.bundle import Bundle
 from afa.model.mrf import ROUNDING, Evidence
 from afa.model.orders import generator_of
-from afa.paper.sanity import Failure, Gate, Outcome, Subject, bundle_of
+from afa.paper.sanity import CheckResult, Failure, Gate, Subject, bundle_of
 from afa.scores.bracket import GAMMA
 from afa.scores.copeland import copeland_wins, ranking
 from afa.scores.preference import duels_of
 
 READABLE_PATIENTS = 3
-SHUFFLES, TIED_MATRICES = 2, 20
+N_SHUFFLES, TIED_MATRICES = 2, 20
 PATIENTS, ROUNDS, OUTSIDE = 24, 9, 3
-WHOLE = (1.0, 1.0)
+WHOLE_SHARES = (1.0, 1.0)
 BETWEEN, SPREAD, BETA = map(Duel._fields.index, ("between", "spread", "beta"))
 Rank = Callable[..., list[str]]
 
 
-def check_energies(subject: Subject, *, altered: Callable[[Bundle], Bundle] | None = None) -> Outcome:
+def check_energies(subject: Subject, *, altered: Callable[[Bundle], Bundle] | None = None) -> CheckResult:
     """Check that all scores at full observation (|B| = M) equal the energy S or the difference D = S_a - S_b.
 
     The checked scores are the running constants (the energy of the observed features), `linearity`, `stack_a`, and
@@ -75,7 +75,7 @@ def full_scores(subject: Subject) -> StateSamples:
     return subject.read(subject.bundle, [len(subject.bundle.features)])
 
 
-def _readable_constants(subject: Subject, energy: Floats, tie: float) -> Outcome:
+def _readable_constants(subject: Subject, energy: Floats, tie: float) -> CheckResult:
     """Check for a few patients that the final running constants of `Evidence` equal the given energies."""
     chosen, found = subject.some(READABLE_PATIENTS), energy.copy()
     for v, entity in enumerate(subject.bundle.entities):
@@ -89,7 +89,7 @@ def _readable_constants(subject: Subject, energy: Floats, tie: float) -> Outcome
     return replace(whole, cases=len(chosen) * energy.shape[1])
 
 
-def _mean_and_sign(subject: Subject, names: Sequence[str], read: StateSamples, direct: Floats) -> Outcome:
+def _mean_and_sign(subject: Subject, names: Sequence[str], read: StateSamples, direct: Floats) -> CheckResult:
     tie = 4 * read.packed.tie
     means = _at_the_end(subject, names, "linearity", direct, read.mean[:, 0], tie)
     return means + _at_the_end(subject, names, "stack_a", _signs(direct, tie), read.stack_a[:, 0], 0.0)
@@ -97,7 +97,7 @@ def _mean_and_sign(subject: Subject, names: Sequence[str], read: StateSamples, d
 
 def _at_the_end(
     subject: Subject, names: Sequence[str], what: str, direct: Floats, found: Floats, tolerance: float
-) -> Outcome:
+) -> CheckResult:
     """Check that a score at full observation equals the sum of the potentials.
 
     Parameters
@@ -109,7 +109,7 @@ def _at_the_end(
     return alike(what, direct[:, None], found[:, None], tolerance + ROUNDING)
 
 
-def check_ranks(subject: Subject, *, rank: Rank = ranking) -> Outcome:
+def check_ranks(subject: Subject, *, rank: Rank = ranking) -> CheckResult:
     """Check that the ranking of the entities stays the same when the entities are shuffled.
 
     The rankings are computed from the subject's scores, and from random scores with many ties.
@@ -121,20 +121,20 @@ def check_ranks(subject: Subject, *, rank: Rank = ranking) -> Outcome:
     """
     names = subject.bundle.entities
     draw = generator_of("sanity", "copeland", subject.bundle.name)
-    shuffles = [draw.permutation(len(names)) for _ in range(SHUFFLES)]
-    total = Outcome()
+    shuffles = [draw.permutation(len(names)) for _ in range(N_SHUFFLES)]
+    total = CheckResult()
     for case, scores, tie in _matrices(subject, draw):
         expected = rank(scores, names, tie=tie)
         for shuffle in shuffles:
             found = rank(scores[np.ix_(shuffle, shuffle)], [names[v] for v in shuffle], tie=tie)
             moved = [place for place, name in enumerate(expected) if found[place] != name]
-            total += Outcome(1)
+            total += CheckResult(1)
             for place in moved[:1]:
                 where, other = (
                     f"{subject.bundle.name}, {case}, rank {place + 1}",
                     f"{found[place]} with entities shuffled",
                 )
-                total += Outcome(0, 1, (Failure(where, other, expected[place]),))
+                total += CheckResult(0, 1, (Failure(where, other, expected[place]),))
     return total
 
 
@@ -171,7 +171,7 @@ def _matrices(subject: Subject, draw: np.random.Generator) -> Iterator[tuple[str
         yield f"random scores {i} with ties", upper - upper.T, 0.0
 
 
-def check_gauge(subject: Subject, *, share: tuple[float, float] = WHOLE, everywhere: bool = True) -> Outcome:
+def check_gauge(subject: Subject, *, share: tuple[float, float] = WHOLE_SHARES, everywhere: bool = True) -> CheckResult:
     """Check that decisions stay the same after two changes of the models.
 
     The first change adds a gauge G (the same model) to both classes of each binary task. The second change adds a
@@ -183,14 +183,16 @@ def check_gauge(subject: Subject, *, share: tuple[float, float] = WHOLE, everywh
     everywhere : True to add the constant to all entities, False to add it only to the first entity
 
     """
-    total = Outcome()
-    compared = subject.once(gauge_differences) if share == WHOLE else gauge_differences(subject, share)
+    total = CheckResult()
+    compared = subject.once(gauge_differences) if share == WHOLE_SHARES else gauge_differences(subject, share)
     for task, (plain, gauged) in zip(subject.tasks, compared, strict=True):
         total += _same_decisions(subject, plain, gauged, [task])
     return total + _constant_added(subject, everywhere=everywhere)
 
 
-def gauge_differences(subject: Subject, share: tuple[float, float] = WHOLE) -> list[tuple[StateSamples, StateSamples]]:
+def gauge_differences(
+    subject: Subject, share: tuple[float, float] = WHOLE_SHARES
+) -> list[tuple[StateSamples, StateSamples]]:
     """Return inference results of each binary task without and with a random gauge, for some patients and rounds."""
     return [(_read(subject, closed), _read(subject, with_gauge(closed, share))) for closed in subject.closures]
 
@@ -260,7 +262,7 @@ def _read(subject: Subject, bundle: Bundle) -> StateSamples:
     return subject.read(bundle, subject.rounds(ROUNDS), subject.some(PATIENTS))
 
 
-def _same_decisions(subject: Subject, plain: StateSamples, other: StateSamples, names: Sequence[str]) -> Outcome:
+def _same_decisions(subject: Subject, plain: StateSamples, other: StateSamples, names: Sequence[str]) -> CheckResult:
     """Check that decisions are the same before and after a change of the models.
 
     At every round, `wald`, `l1` and the decisions of brackets are compared. At full observation, the signs of all
@@ -269,7 +271,7 @@ def _same_decisions(subject: Subject, plain: StateSamples, other: StateSamples, 
     tie = 4 * max(plain.packed.tie, other.packed.tie) + ROUNDING
     alike = partial(_alike, subject, names, plain.rounds)
     at_the_end = partial(_alike, subject, names, plain.rounds[-1:])
-    total = Outcome()
+    total = CheckResult()
     for what, of in (
         ("wald", _lead),
         ("l1 budget", lambda read: read.sums[..., 0]),
@@ -284,7 +286,7 @@ def _same_decisions(subject: Subject, plain: StateSamples, other: StateSamples, 
     return total + at_the_end("decision of stack_a", *np.sign([plain.stack_a[:, -1:], other.stack_a[:, -1:]]))
 
 
-def _constant_added(subject: Subject, *, everywhere: bool) -> Outcome:
+def _constant_added(subject: Subject, *, everywhere: bool) -> CheckResult:
     """Check how decisions change if a constant larger than any |S| is added to every S_v.
 
     The decisions of duels must stay the same, and the decision of every binary task must become 1.
@@ -342,7 +344,7 @@ def _alike(
     found: NDArray[Any],
     tolerance: float = 0.0,
     said: str = ", as without the gauge",
-) -> Outcome:
+) -> CheckResult:
     """Check that two arrays with the axes patient, round and duel are equal. A NaN counts as a failure.
 
     Parameters
@@ -357,7 +359,7 @@ def _alike(
         return Failure(case, f"{what} {found[p, r, q]:.12g}", f"{expected[p, r, q]:.12g}{said}")
 
     difference = np.abs(found.astype(np.float64) - expected.astype(np.float64))
-    return Outcome.of(~(difference <= tolerance), describe)
+    return CheckResult.of(~(difference <= tolerance), describe)
 
 
 FULL_OBSERVATION = Gate(

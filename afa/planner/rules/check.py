@@ -22,7 +22,7 @@ from afa.model.mrf import VALUES
 from afa.planner.cluster import Clustering
 from afa.planner.rules.base import Choice, Rule, View, view_of
 
-CUTS = 8
+N_CHECKED_ROUNDS = 8
 
 
 def rule_of(name: str) -> Callable[[], Rule]:
@@ -103,7 +103,7 @@ def check_policy(
             again = trial.path(make(), values, p, arrangement)
             step = "break ties by name, not by position (afa.planner.rules.base.best)"
             trial.compare(p, paths[p], again, "with entities and features in another order", step)
-        for t in sorted({cut * n_features // CUTS for cut in range(CUTS)}):
+        for t in sorted({cut * n_features // N_CHECKED_ROUNDS for cut in range(N_CHECKED_ROUNDS)}):
             for by in (1, 2):
                 with _changed(values, labels, p, paths[p][:t], by):
                     again = trial.path(make(), values, p, rounds=t + 1)

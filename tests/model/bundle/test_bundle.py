@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from afa.errors import BundleError, ConfigError
-from afa.io.csvfile import CONTROLS, LARGEST
+from afa.io.csvfile import CONTROLS, LARGEST_CELL_NUMBER
 from afa.io.files import sha256_of
 from afa.model.bundle import Bundle, load_bundle, save_bundle, stamp_bundle, validate_bundle, write_bundle
 
@@ -304,7 +304,7 @@ def test_stamping_a_folder_without_a_header_says_so(tmp_path: Path) -> None:
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8).filter(
     lambda text: text.isprintable() and text == text.strip()
 )
-NUMBERS = st.one_of(st.sampled_from([-1.0, 0.0, 1.0]), st.floats(-LARGEST, LARGEST))
+NUMBERS = st.one_of(st.sampled_from([-1.0, 0.0, 1.0]), st.floats(-LARGEST_CELL_NUMBER, LARGEST_CELL_NUMBER))
 
 
 @st.composite

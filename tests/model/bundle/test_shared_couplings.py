@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from afa.cli import app
 from afa.cohort.cohort import Cohort, write_cohort
 from afa.evaluate.long_tables import read_table
-from afa.evaluate.simulate import simulate
+from afa.evaluate.simulate import simulate_strategies
 from afa.evaluate.simulate.walks import SimulationSetting, Strategy
 from afa.model.bundle import Bundle, save_bundle
 from afa.model.bundle.rates import CONDITION, SHARED
@@ -68,7 +68,7 @@ def test_simulations_follow_and_judge_duels_without_what_both_classes_have(half_
     made = []
     for bundle in (half_shared, half_shared.contrasts()):
         ways = [Strategy(rule, "cmi", "linearity") for rule in ("greedy", "priority_all")]
-        made.append(simulate(bundle, cohort, ways, SimulationSetting(k=1, resamples=100)))
+        made.append(simulate_strategies(bundle, cohort, ways, SimulationSetting(k=1, resamples=100)))
     pd.testing.assert_frame_equal(made[0].curves, made[1].curves)
     pd.testing.assert_frame_equal(made[0].features_needed, made[1].features_needed)
     right = made[0].curves.query("metric == 'sign_accuracy' and t == 5 and allocation == 'greedy'")["value"]

@@ -13,7 +13,7 @@ from afa.cohort.build import build_cohort
 from afa.cohort.cohort import Cohort
 from afa.cohort.config import load_cohort_config, simulation_config
 from afa.cohort.encode import read_aliases
-from afa.cohort.simulate import simulate, write_geo_layout
+from afa.cohort.simulate import simulate_cohort, write_geo_layout
 from afa.elicit.record import Record
 from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
@@ -33,7 +33,7 @@ def cohort_of(name: str, bundle: Bundle, folder: Path) -> Cohort:
     settings = load_cohort_config(ROOT / "config" / "cohorts" / f"{name}.yaml")
     places: dict[str, Path] = {"extract": ROOT / "resources" / "series" / settings.series}
     if settings.origin == "simulated":
-        write_geo_layout(simulate(simulation_config(settings), bundle), settings, folder / "geo")
+        write_geo_layout(simulate_cohort(simulation_config(settings), bundle), settings, folder / "geo")
         places = {"mirror": folder / "geo"}
     source = geo.fetch(settings, cache=folder, **places)
     aliases = read_aliases(ROOT / "resources" / "genes" / "aliases.csv")

@@ -14,12 +14,12 @@ from afa.inference.meanfield import Solver, mean_field
 from afa.model.closure import class_models
 from afa.model.mrf import Evidence
 from afa.paper.experiments.accurate import States, log_z, run, summarise
-from afa.paper.experiments.settings import Accurate, Bootstrap, Closure, Inference
+from afa.paper.experiments.settings import Accurate, Bootstrap, ClosureSettings, Inference
 from afa.scores.preference import linearity, two_elbo
 
 LIMIT = 1e9
 SETTINGS = {"patients": 3, "linearity_patients": 2, "seed": 0, "rounds": (2, 4)}
-READ = {"top_k": 2, "closure": Closure(), "inference": Inference(tolerance=1e-8)}
+READ = {"top_k": 2, "closure": ClosureSettings(), "inference": Inference(tolerance=1e-8)}
 
 
 def bundle():

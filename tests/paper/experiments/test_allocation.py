@@ -9,14 +9,14 @@ from afa.cohort.cohort import Cohort
 from afa.engine.rounds import follow_rule, full_observation
 from afa.engine.rules import COMPILED
 from afa.errors import ConfigError
-from afa.evaluate.inputs import labels_of
+from afa.evaluate.inputs import label_matrix
 from afa.evaluate.targets import clinical_k
 from afa.inference.meanfield import Solver
 from afa.model.orders import random_order
 from afa.model.rule_names import WITHOUT_GAIN
 from afa.paper.experiments import allocation_truth
 from afa.paper.experiments.allocation.cells import GridCell
-from afa.paper.experiments.allocation.tables import GAINS, SCHEDULES, cells_of, follow_own_rule, run
+from afa.paper.experiments.allocation.tables import GRID_GAINS, SCHEDULES, cells_of, follow_own_rule, run
 from afa.paper.experiments.settings import Allocation, Inference
 from afa.planner.rules import RULES
 from afa.planner.rules.check import rule_of
@@ -34,30 +34,32 @@ def made(n=6, m=7, patients=5, seed=0):
 
 
 def grid(bundle, cohort, rules, gain="cmi", schedules=("every",), patients=None, seeds=(0, 1)):
-    gains = GAINS if gain is None else (gain,)
+    gains = GRID_GAINS if gain is None else (gain,)
     settings = Allocation(rules=tuple(rules), gains=gains, schedules=tuple(schedules), seeds=seeds)
     chosen = range(len(cohort.patients)) if patients is None else patients
     return run(bundle, cohort, chosen, allocation=settings, top_k=2, inference=Inference(), threads=1)
 
 
 def test_the_grid_is_every_rule_by_gain_and_schedule_and_nothing_twice():
-    cells = cells_of(list(RULES), GAINS, tuple(SCHEDULES))
+    cells = cells_of(list(RULES), GRID_GAINS, tuple(SCHEDULES))
     assert cells[:3] == [
         GridCell("random", "", "every"),
         GridCell("largest_unary", "", "every"),
         GridCell("largest_unary", "", "paper"),
     ]
     without, others = len(WITHOUT_GAIN), len(RULES) - len(WITHOUT_GAIN)
-    gains = [gain for gain in GAINS for _ in range(2 * others)]
+    gains = [gain for gain in GRID_GAINS for _ in range(2 * others)]
     assert [cell.gain for cell in cells[3:]] == [""] * 2 * (without - 2) + gains
     assert len(set(cells)) == len(cells)
-    assert cells_of(["random"], GAINS, ["paper"]) == [GridCell("random", "", "every")]
+    assert cells_of(["random"], GRID_GAINS, ["paper"]) == [GridCell("random", "", "every")]
 
 
 @pytest.mark.parametrize("rules", [["random"], ["largest_unary", "random"], ["greedy"], ["mine:Rule"], list(RULES)])
 def test_the_workflow_has_jobs_for_the_parts_of_the_grid_that_have_cells(rules):
     parts = Allocation(rules=tuple(rules)).parts
-    assert list(parts) == list(dict.fromkeys(cell.gain or "none" for cell in cells_of(rules, GAINS, tuple(SCHEDULES))))
+    assert list(parts) == list(
+        dict.fromkeys(cell.gain or "none" for cell in cells_of(rules, GRID_GAINS, tuple(SCHEDULES)))
+    )
 
 
 @pytest.mark.parametrize("rules", [["random"], ["greedy"], list(RULES)])
@@ -98,7 +100,7 @@ def test_precisions_by_hand():
     labels = pd.DataFrame([[0, 1, 1]], index=["p0"], columns=list(bundle.entities), dtype="Int8")
     cohort = Cohort("made", bundle.features, ("p0",), np.array([[1, 1]], dtype=np.int8), labels)
     tables = grid(bundle, cohort, ["largest_unary"])
-    assert clinical_k(labels_of(bundle, cohort), 2) == 1
+    assert clinical_k(label_matrix(bundle, cohort), 2) == 1
     wald = tables["rounds"].query("method == 'wald'").set_index("t")
     # before any observation all three tie: the top 2 holds 2 x 2/3 of the right ones, the top 1 a positive in 2 of 3
     assert wald["p_at_k"].tolist() == pytest.approx([2 / 3, 1, 1])

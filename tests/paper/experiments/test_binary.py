@@ -9,10 +9,10 @@ from cohorts import cohort_of
 
 from afa.cohort.cohort import Cohort
 from afa.paper.experiments import binary
-from afa.paper.experiments.binary import ORDERS, static_order, summarise
-from afa.paper.experiments.settings import Bootstrap, Closure, Inference, RandomOrder
+from afa.paper.experiments.binary import TASK_ORDERS, static_order, summarise
+from afa.paper.experiments.settings import Bootstrap, ClosureSettings, Inference, RandomOrder
 
-READ = {"random_order": RandomOrder(seeds=(0, 1)), "inference": Inference(), "closure": Closure()}
+READ = {"random_order": RandomOrder(seeds=(0, 1)), "inference": Inference(), "closure": ClosureSettings()}
 KEYS = ["allocation", "gain", "guide", "target", "metric", "method"]
 
 
@@ -48,7 +48,7 @@ def test_threads_change_no_byte(bundle_tiny, cohort, tables):
 def test_every_task_is_there_under_every_order(bundle_tiny, tables):
     steps = tables["steps"]
     runs = steps[steps["step"] == 0].groupby(["entity", "allocation", "gain", "guide"]).size()
-    assert len(runs) == 3 * len(ORDERS)
+    assert len(runs) == 3 * len(TASK_ORDERS)
     assert set(runs.xs("random", level="allocation")) == {18}
     assert set(runs.drop("random", level="allocation")) == {9}
     support = {name: len(bundle_tiny.support(name)) for name in bundle_tiny.entities}

@@ -15,11 +15,11 @@ from afa.model.closure import half_potentials
 from afa.model.orders import random_order
 from afa.paper.experiments import binary
 from afa.paper.experiments.calibration import reliability, run, summarise
-from afa.paper.experiments.settings import Bootstrap, Calibration, Closure, Inference, RandomOrder
+from afa.paper.experiments.settings import Bootstrap, Calibration, ClosureSettings, Inference, RandomOrder
 from afa.planner import BinaryPlanner
 
-READ = {"random_order": RandomOrder(seeds=(0, 1)), "inference": Inference(), "closure": Closure()}
-SETTINGS = {"calibration": Calibration(rounds=(2,)), "inference": Inference(), "closure": Closure()}
+READ = {"random_order": RandomOrder(seeds=(0, 1)), "inference": Inference(), "closure": ClosureSettings()}
+SETTINGS = {"calibration": Calibration(rounds=(2,)), "inference": Inference(), "closure": ClosureSettings()}
 
 
 @pytest.fixture(scope="module")

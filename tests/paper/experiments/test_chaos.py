@@ -23,7 +23,7 @@ from afa.model.bundle import Bundle
 from afa.model.orders import random_order
 from afa.paper.experiments import chaos as chaos_module
 from afa.paper.experiments import sign
-from afa.paper.experiments.chaos import EARLY, count_flips, magnitudes
+from afa.paper.experiments.chaos import LAST_EARLY_ROUND, count_flips, magnitudes
 from afa.paper.experiments.settings import Chaos, Inference, RandomOrder
 from afa.planner import TopKPlanner
 
@@ -143,10 +143,10 @@ def test_the_winners_are_those_of_sign_convergence(
 
 def late_and_early() -> tuple[Bundle, np.ndarray, np.ndarray]:
     """Two entities on 60 features, a patient of ones, and where its first order puts each feature."""
-    unary = np.random.default_rng(0).choice([-1.0, 1.0], (2, EARLY + 10))
-    bundle = bundle_of(unary, np.zeros((2, EARLY + 10, EARLY + 10)))
+    unary = np.random.default_rng(0).choice([-1.0, 1.0], (2, LAST_EARLY_ROUND + 10))
+    bundle = bundle_of(unary, np.zeros((2, LAST_EARLY_ROUND + 10, LAST_EARLY_ROUND + 10)))
     order = random_order(bundle.features, patient="p0", seed=0)
-    return bundle, np.ones((1, EARLY + 10)), order
+    return bundle, np.ones((1, LAST_EARLY_ROUND + 10)), order
 
 
 def cells_of(bundle: Bundle, values: np.ndarray) -> pd.DataFrame:
@@ -157,7 +157,7 @@ def cells_of(bundle: Bundle, values: np.ndarray) -> pd.DataFrame:
 def test_what_is_known_at_round_50_does_not_depend_on_what_comes_after() -> None:
     bundle, values, order = late_and_early()
     before = cells_of(bundle, values)
-    values[0, order[EARLY:]] *= -1
+    values[0, order[LAST_EARLY_ROUND:]] *= -1
     after = cells_of(bundle, values)
     assert before.loc["early_50"].tolist() == after.loc["early_50"].tolist()
     assert before.loc["wald_50", "flips"] == after.loc["wald_50", "flips"]
@@ -166,11 +166,11 @@ def test_what_is_known_at_round_50_does_not_depend_on_what_comes_after() -> None
 
 def test_the_fiftieth_observation_is_the_last_that_the_early_definitions_see() -> None:
     _, values, order = late_and_early()
-    for place, changes in ((EARLY - 1, True), (EARLY, False)):
+    for place, changes in ((LAST_EARLY_ROUND - 1, True), (LAST_EARLY_ROUND, False)):
         # v0 less v1 is then 0 but for one feature, at this place in the order
-        unary = np.zeros((2, EARLY + 10))
+        unary = np.zeros((2, LAST_EARLY_ROUND + 10))
         unary[0, order[place]] = 1.0
-        only = bundle_of(unary, np.zeros((2, EARLY + 10, EARLY + 10)))
+        only = bundle_of(unary, np.zeros((2, LAST_EARLY_ROUND + 10, LAST_EARLY_ROUND + 10)))
         assert (cells_of(only, values).loc["early_50", "magnitude"] > 0) == changes
 
 

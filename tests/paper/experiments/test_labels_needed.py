@@ -12,8 +12,16 @@ from threadpoolctl import threadpool_limits
 from afa.cohort.cohort import Cohort
 from afa.engine.run import MISSING
 from afa.errors import CohortError, ConfigError
-from afa.evaluate.accuracy import accuracies, ranking
-from afa.evaluate.classifiers import METHODS, SCREENED, Trained, conditionals, information, shown_shares, train
+from afa.evaluate.accuracy import accuracies, ranking_metrics
+from afa.evaluate.classifiers import (
+    CLASSIFIERS,
+    SCREENED,
+    Trained,
+    conditionals,
+    mutual_information,
+    shown_shares,
+    train,
+)
 from afa.model.orders import generator_of, random_order
 from afa.paper.experiments.base import chosen
 from afa.paper.experiments.label_tasks import LabelSetting, LabelTask
@@ -104,7 +112,7 @@ def test_boosting_looks_at_the_features_that_tell_most_and_none_at_one_that_has_
     values = random.integers(-1, 2, (40, 100)).astype(np.int8)
     values[:, 7], values[:, 60] = 1, np.where(np.arange(40) < 20, -1, 1)
     positive = np.arange(40) < 20
-    columns = {method: train(method, values, positive, generator_of("any")).columns for method in METHODS}
+    columns = {method: train(method, values, positive, generator_of("any")).columns for method in CLASSIFIERS}
     assert len(columns["boosting"]) == SCREENED
     assert 60 in columns["boosting"]
     assert columns["logistic"].tolist() == [j for j in range(100) if j != 7]
@@ -116,7 +124,7 @@ def test_boosting_looks_at_the_features_that_tell_most_and_none_at_one_that_has_
 def test_information_by_hand():
     """A feature that tells the class is worth its entropy, one that does not 0, one that may half of it."""
     chances = np.array([[[1, 0, 0], [0.2, 0.3, 0.5], [0.5, 0.5, 0]], [[0, 0, 1], [0.2, 0.3, 0.5], [0, 0.5, 0.5]]])
-    gain = information(np.array([[0.5, 0.5], [0.25, 0.75]]), chances)
+    gain = mutual_information(np.array([[0.5, 0.5], [0.25, 0.75]]), chances)
     entropy = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))
     np.testing.assert_allclose(gain, [[np.log(2), 0, np.log(2) / 2], [entropy, 0, entropy / 2]], atol=1e-12)
 
@@ -132,7 +140,7 @@ def test_a_classifier_goes_for_what_tells_most_and_then_by_name():
     assert found[1].tolist() == [0, 0, -1, -2, -3, -3]
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", CLASSIFIERS)
 def test_what_is_hidden_says_nothing(method):
     random = np.random.default_rng(0)
     values = random.integers(-1, 2, (30, 4)).astype(np.int8)
@@ -292,7 +300,7 @@ def test_of_one_repeat_the_metrics_are_those_of_the_stage_labels():
     scores, positive = random.integers(-2, 3, 12).astype(float), np.arange(12) % 2 == 0
     weights = random.integers(0, 3, (20, 12)).astype(float)
     told = RepeatedTests(np.ones((1, 12), dtype=bool), positive, weights)
-    np.testing.assert_allclose(told.auroc(scores[None]), ranking(scores, positive, weights)[0])
+    np.testing.assert_allclose(told.auroc(scores[None]), ranking_metrics(scores, positive, weights)[0])
     np.testing.assert_allclose(told.balanced_accuracy(scores[None]), accuracies(scores, positive, weights)[1])
 
 
@@ -309,16 +317,16 @@ def test_both_sides_of_a_gap_are_measured_on_the_same_patients(tables, rows):
         part.set_index(["metric", "method", "level"])["value"]
         for part in (chosen[chosen["entity"].isna()], chosen[chosen["entity"] == "fever"])
     )
-    for method in METHODS:
+    for method in CLASSIFIERS:
         gap = values["auroc", method, 10] - values["auroc", "posterior", 10]
         assert values["gap", method, 10] == pytest.approx(gap)
         assert values["auroc", method, 10] == of_fever["auroc", method, 10]
     held = tables["zero_shot"].query("reference == 'cohort' and allocation == 'random' and t == 100 and seed == 0")
     told = tables["predictions"].query("size == 10 and repeat == 0")["patient"].unique()
     part = held[held["patient"].isin(told)]
-    by_hand = ranking(part["calibrated"].to_numpy(), part["label"].to_numpy() == 1, np.ones((1, 14)))[0][0]
+    by_hand = ranking_metrics(part["calibrated"].to_numpy(), part["label"].to_numpy() == 1, np.ones((1, 14)))[0][0]
     second = held[held["patient"].isin(tables["predictions"].query("size == 10 and repeat == 1")["patient"])]
-    other = ranking(second["calibrated"].to_numpy(), second["label"].to_numpy() == 1, np.ones((1, 14)))[0][0]
+    other = ranking_metrics(second["calibrated"].to_numpy(), second["label"].to_numpy() == 1, np.ones((1, 14)))[0][0]
     assert values["auroc", "posterior", 10] == pytest.approx((by_hand + other) / 2)
 
 
@@ -331,7 +339,7 @@ def test_chance_is_the_mean_over_shuffles_and_its_interval_is_over_them(bundle, 
     for name, value in {**keys, "permuted": True}.items():
         part = part[part[name] == value]
     each = [
-        ranking(run["log_odds"].to_numpy(), labels[run["patient"]].to_numpy() == 1, np.ones((1, 14)))[0][0]
+        ranking_metrics(run["log_odds"].to_numpy(), labels[run["patient"]].to_numpy() == 1, np.ones((1, 14)))[0][0]
         for _, run in part.groupby("repeat")
     ]
     for name, value in {**keys, "metric": "auroc", "variant": "permuted", "level": 10}.items():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from afa.cohort.cohort import Cohort
 from afa.errors import CohortError, ConfigError
-from afa.evaluate.accuracy import accuracies, ranking
+from afa.evaluate.accuracy import accuracies, ranking_metrics
 from afa.evaluate.inputs import amounts, shuffled_genes
 from afa.inference.class_odds import two_elbo
 from afa.model.closure import contrast
@@ -147,7 +147,7 @@ def test_a_bundle_with_shuffled_genes_is_the_bundle_on_shuffled_values(bundle, c
     score = contrast(bundle.mrf("fever"))
     energies = np.array([score.energy(profile[place]) for profile in cohorts[0].values[known]])
     positive = (cohorts[0].labels["fever"][known] == 1).to_numpy()
-    expected = ranking(energies, positive, np.ones((1, 11)))[0][0]
+    expected = ranking_metrics(energies, positive, np.ones((1, 11)))[0][0]
     null = tables["null"].set_index(["reference", "coupling", "allocation", "t", "permutation"])
     for allocation in ("random", "greedy"):
         assert null.loc[("controls", "differential", allocation, 100, 2), "auroc"] == pytest.approx(expected)
@@ -172,7 +172,7 @@ def test_before_any_observation_nobody_is_told_apart(rows):
 def test_a_p_value_counts_the_shuffled_bundles_that_do_no_worse(tables, rows):
     ended = tables["scores"].query("t == 100 and variant == '' and allocation == 'greedy' and reference == 'cohort'")
     part = ended[ended["coupling"] == "shared"]
-    own = ranking(part["raw"].to_numpy(), part["label"].to_numpy() == 1, np.ones((1, 11)))[0][0]
+    own = ranking_metrics(part["raw"].to_numpy(), part["label"].to_numpy() == 1, np.ones((1, 11)))[0][0]
     null = tables["null"].query(
         "t == 100 and allocation == 'greedy' and reference == 'cohort' and coupling == 'shared'"
     )
@@ -189,7 +189,7 @@ def test_the_rank_of_a_score_is_its_place_among_all(tables, rows):
     areas = {}
     for entity, part in whole.groupby("entity"):
         scores = part.set_index("patient")["score"].loc[labels.index]
-        areas[entity] = ranking(scores.to_numpy(), labels.to_numpy() == 1, np.ones((1, 11)))[0][0]
+        areas[entity] = ranking_metrics(scores.to_numpy(), labels.to_numpy() == 1, np.ones((1, 11)))[0][0]
     chosen = rows[(rows["table"] == "specificity") & (rows["reference"] == "controls") & (rows["coupling"] == "shared")]
     values = chosen.fillna({"variant": ""}).set_index(["metric", "entity", "variant"])["value"]
     assert values["rank", "fever", ""] == (1 if areas["fever"] > areas["chill"] else 2)
@@ -256,7 +256,7 @@ def test_another_cohort_in_the_second_code_is_refused(bundle, cohorts):
 def test_ranking_by_hand():
     """Two of two positive pairs in order, one tied: (1 + 1 + 1/2 + 0) / 4; and precision at each threshold."""
     scores, positive = np.array([3.0, 1.0, 1.0, 2.0]), np.array([True, True, False, False])
-    area, precision = ranking(scores, positive, ONCE)
+    area, precision = ranking_metrics(scores, positive, ONCE)
     assert area[0] == pytest.approx((2 + 0.5) / 4)
     assert precision[0] == pytest.approx(0.5 * 1 + 0.5 * 2 / 4)
 
@@ -273,7 +273,7 @@ def test_a_tie_is_half_right_and_a_constant_answer_has_balanced_accuracy_one_hal
 def test_a_resample_of_one_class_has_no_value():
     weights = np.array([[1.0, 1.0, 0.0, 0.0]])
     scores, positive = np.arange(4.0), np.array([True, True, False, False])
-    assert all(np.isnan(value[0]) for value in ranking(scores, positive, weights))
+    assert all(np.isnan(value[0]) for value in ranking_metrics(scores, positive, weights))
     assert np.isnan(accuracies(scores, positive, weights)[1][0])
 
 
@@ -284,8 +284,8 @@ def test_weights_are_patients_repeated(cases):
     whole = np.repeat(scores, counts).astype(float), np.repeat(positive, counts)
     if not counts.sum():
         return
-    weighted = ranking(scores.astype(float), positive, counts[None].astype(float))
-    plain = ranking(*whole, np.ones((1, len(whole[0]))))
+    weighted = ranking_metrics(scores.astype(float), positive, counts[None].astype(float))
+    plain = ranking_metrics(*whole, np.ones((1, len(whole[0]))))
     np.testing.assert_allclose(weighted, plain)
     pairs = [(a > b) + (a == b) / 2 for a in whole[0][whole[1]] for b in whole[0][~whole[1]]]
     assert weighted[0][0] == pytest.approx(np.mean(pairs) if pairs else np.nan, nan_ok=True)

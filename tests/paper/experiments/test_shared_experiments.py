@@ -11,7 +11,7 @@ from afa.model.closure import shared_potentials
 from afa.model.orders import random_order
 from afa.paper.experiments import binary
 from afa.paper.experiments.calibration import run
-from afa.paper.experiments.settings import Calibration, Closure, Inference, RandomOrder
+from afa.paper.experiments.settings import Calibration, ClosureSettings, Inference, RandomOrder
 
 ONE = {"random_order": RandomOrder(seeds=(0,)), "inference": Inference()}
 SHARED = {"coupling": "shared", "strength": 0.6}
@@ -29,7 +29,7 @@ def cohort(bundle):
 
 @pytest.fixture(scope="module")
 def tasks(bundle, cohort):
-    return binary.run(bundle, cohort, **ONE, closure=Closure(**SHARED))
+    return binary.run(bundle, cohort, **ONE, closure=ClosureSettings(**SHARED))
 
 
 def test_the_target_is_the_sign_of_the_unary_contrast_and_every_score_ends_there(bundle, cohort, tasks):
@@ -55,7 +55,12 @@ def test_nothing_is_said_before_any_observation(tasks):
 
 def test_exact_log_odds_are_those_of_enumeration(bundle, cohort, tasks):
     tables = run(
-        bundle, cohort, tasks, calibration=Calibration(rounds=(2,)), inference=Inference(), closure=Closure(**SHARED)
+        bundle,
+        cohort,
+        tasks,
+        calibration=Calibration(rounds=(2,)),
+        inference=Inference(),
+        closure=ClosureSettings(**SHARED),
     )
     odds = tables["odds"].set_index(["inference", "patient", "entity", "seed", "t"])["raw"]
     for entity in bundle.entities:

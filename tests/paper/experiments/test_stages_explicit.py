@@ -21,7 +21,7 @@ from afa.paper.experiments.labels_needed import summarise as summarise_labels_ne
 from afa.paper.experiments.settings import (
     Bootstrap,
     Calibration,
-    Closure,
+    ClosureSettings,
     Inference,
     Labels,
     LabelsNeeded,
@@ -55,7 +55,7 @@ def case():
 def stopped(bundle, cohort, coupling, **levels):
     """The tables of the stage `stopping`; nothing of the allocation grid is followed again."""
     asked = Stopping(**({"rules": ("random",)} | levels))
-    options = {"stopping": asked, "top_k": 1, "inference": Inference(), "closure": Closure(coupling=coupling)}
+    options = {"stopping": asked, "top_k": 1, "inference": Inference(), "closure": ClosureSettings(coupling=coupling)}
     return stopping.run(bundle, cohort, StageTables("no grid"), range(8), **options)
 
 
@@ -91,14 +91,14 @@ def test_the_binary_task_and_its_calibration_decide_by_the_log_odds(case):
         cohort,
         random_order=RandomOrder(seeds=(0,)),
         inference=Inference(),
-        closure=Closure(coupling="explicit"),
+        closure=ClosureSettings(coupling="explicit"),
     )
     targets = tables["targets"].set_index(["entity", "patient"])
     for (entity, name), row in targets.iterrows():
         values = cohort.values[cohort.patients.index(name)]
         assert row["score"] == pytest.approx(log_odds(found.bundle, entity, values), abs=1e-6)
     assert set(tables["steps"]["gain"]) == {"", "cmi"}
-    made = run(found.bundle, cohort, tables, **ASKED, closure=Closure(coupling="explicit"))
+    made = run(found.bundle, cohort, tables, **ASKED, closure=ClosureSettings(coupling="explicit"))
     explicit = made["odds"].query("coupling == 'explicit'")
     assert set(explicit["inference"]) == {"mean_field"}
     assert made["left_out"].set_index("coupling")["reason"].to_dict() == {"explicit": NOT_COMPILED}
@@ -111,7 +111,7 @@ def test_one_run_shows_the_closures_beside_each_other_in_calibration_and_stoppin
     bundle, shown = found.bundle, ["differential", "shared", "explicit"]
     made = {}
     for own in shown:
-        closure = Closure(coupling=own)
+        closure = ClosureSettings(coupling=own)
         tables = binary.run(bundle, cohort, **ONE, closure=closure)
         made[own] = run(bundle, cohort, tables, **ASKED, closure=closure)
         assert list(made[own]["odds"]["coupling"].unique()) == [own, *(name for name in shown if name != own)]
@@ -200,7 +200,7 @@ def test_a_bundle_of_directions_alone_is_refused(bundle_tiny):
             cohort,
             random_order=RandomOrder(seeds=(0,)),
             inference=Inference(),
-            closure=Closure(coupling="explicit"),
+            closure=ClosureSettings(coupling="explicit"),
         )
 
 
@@ -214,7 +214,7 @@ def test_a_group_is_one_variable_in_the_binary_task_its_calibration_and_where_it
         cohort,
         random_order=RandomOrder(seeds=(0,)),
         inference=Inference(),
-        closure=Closure(coupling="explicit"),
+        closure=ClosureSettings(coupling="explicit"),
     )
     whole = {
         (entity, name): log_odds(bundle, entity, row)
@@ -226,7 +226,7 @@ def test_a_group_is_one_variable_in_the_binary_task_its_calibration_and_where_it
     ends = tables["steps"].groupby(["entity", "patient", "allocation", "gain"], observed=True)["two_elbo"].last()
     for (entity, name, *_), odds in ends.items():
         assert odds == pytest.approx(whole[entity, name], abs=1e-6)
-    odds = run(bundle, cohort, tables, **ASKED, closure=Closure(coupling="explicit"))["odds"].query("t == 6")
+    odds = run(bundle, cohort, tables, **ASKED, closure=ClosureSettings(coupling="explicit"))["odds"].query("t == 6")
     for row in odds.itertuples():
         assert row.calibrated == pytest.approx(whole[row.entity, row.patient], abs=1e-6)
     stops = stopped(bundle, cohort, "explicit")

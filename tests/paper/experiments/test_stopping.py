@@ -20,7 +20,7 @@ from afa.errors import ConfigError, SanityError
 from afa.evaluate.long_tables import StageTables, gather_tables, write_tables
 from afa.model.bundle import Bundle
 from afa.paper.experiments import stopping
-from afa.paper.experiments.settings import Bootstrap, Closure, Inference, Stopping
+from afa.paper.experiments.settings import Bootstrap, ClosureSettings, Inference, Stopping
 from afa.paper.experiments.stopping import check_certain, stored_orders, summarise
 
 LEVELS = Stopping(rules=("greedy",), probabilities=(0.8, 0.99), gains=(0.0,), budgets=(0.0, 0.5))
@@ -62,7 +62,7 @@ def run(bundle: Bundle, cohort: Cohort, order: tuple[int, ...], patients: Any = 
     features = [bundle.features[j] for j in order]
     with TemporaryDirectory() as folder:
         allocation = StageTables(choices_of(Path(folder) / "allocation", features, cohort.patients))
-        options = {"stopping": LEVELS, "top_k": 1, "inference": Inference(), "closure": Closure(), "threads": 1}
+        options = {"stopping": LEVELS, "top_k": 1, "inference": Inference(), "closure": ClosureSettings(), "threads": 1}
         return stopping.run(bundle, cohort, allocation, chosen, **options)
 
 

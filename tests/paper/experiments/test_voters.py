@@ -15,9 +15,9 @@ from afa.elicit.tables import write_stage
 from afa.errors import ElicitationError
 from afa.model.study import load_study
 from afa.paper.experiments import binary, chaos, gauge, voters
-from afa.paper.experiments.base import check_tables, columns_of, named
+from afa.paper.experiments.base import check_tables, columns_of, with_declared_columns
 from afa.paper.experiments.declared import STAGES
-from afa.paper.experiments.settings import Bootstrap, Chaos, Closure, Gauge, Inference, RandomOrder
+from afa.paper.experiments.settings import Bootstrap, Chaos, ClosureSettings, Gauge, Inference, RandomOrder
 
 RECORDED = Path(__file__).parents[3] / "resources" / "elicitation"
 SETTINGS = {"inference": Inference(), "chaos": Chaos(selecting_seeds=(0,), measuring_seeds=(1,))}
@@ -52,7 +52,7 @@ def tables(tmp_path_factory, stages, consensus, cohort):
         pairwise=folder / "pairwise",
         random_order=RandomOrder(seeds=(0, 1)),
         top_k=5,
-        closure=Closure(),
+        closure=ClosureSettings(),
         bootstrap=Bootstrap(resamples=100),
         threads=1,
         **SETTINGS,
@@ -120,7 +120,12 @@ def test_informed_orders_and_gauges_are_those_of_the_whole_stages(tmp_path, stag
     whole = {
         "binary": binary.summarise(
             binary.run(
-                made, people, random_order=RandomOrder(seeds=(0,)), inference=Inference(), closure=Closure(), threads=1
+                made,
+                people,
+                random_order=RandomOrder(seeds=(0,)),
+                inference=Inference(),
+                closure=ClosureSettings(),
+                threads=1,
             ),
             bootstrap=bootstrap,
         ),
@@ -146,4 +151,4 @@ def test_every_voter_has_the_rows_of_the_effects_and_the_tables_are_as_declared(
     effects = {"sign_accuracy_random", "chaos_gap", "allocation_sign", "binary", "gauge_agreement"}
     assert all(effects <= found for found in per_voter)
     expected = columns_of("voters", STAGES["voters"].tables)
-    check_tables("voters", named(tables, expected, cohort="made", bundle="b"), expected)
+    check_tables("voters", with_declared_columns(tables, expected, cohort="made", bundle="b"), expected)

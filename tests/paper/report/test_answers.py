@@ -12,9 +12,16 @@ from afa.errors import ConfigError
 from afa.evaluate.summary import KEYS, METRICS, TABLES
 from afa.io.yamlfile import load_model
 from afa.paper.report.comparison import UNITS, load_printed
-from afa.paper.report.paper_tables import TABLES as PRINTED_TABLES
-from afa.paper.report.paper_tables import TEXT_COLUMNS
-from afa.paper.report.verdicts import END, READ, ClaimAnswer, ClaimAnswers, is_number, relation_of, scaled_reading
+from afa.paper.report.paper_tables import PRINTED_TABLES, TEXT_COLUMNS
+from afa.paper.report.verdicts import (
+    COMPARED_KINDS,
+    END,
+    ClaimAnswer,
+    ClaimAnswers,
+    is_number,
+    relation_of,
+    scaled_reading,
+)
 
 ROOT = Path(__file__).parents[3]
 PAPER = ROOT / "resources" / "paper"
@@ -33,10 +40,10 @@ CELLS = {
 def faults_of(claim, answers=ANSWERS):
     """What a claim's answer lacks of what it needs, or has beside it."""
     given = [key for key in ("cell", "line", "fact", "holds") if getattr(claim, key)]
-    needed = (1,) if claim.answer in READ else (0, 1) if claim.answer.startswith("not_") else (0,)
+    needed = (1,) if claim.answer in COMPARED_KINDS else (0, 1) if claim.answer.startswith("not_") else (0,)
     if len(given) not in needed:
         yield f"{claim.answer} with {', '.join(given) or 'nothing to read'}"
-    if claim.answer not in READ and claim.why is None:
+    if claim.answer not in COMPARED_KINDS and claim.why is None:
         yield f"{claim.answer} without a reason"
     if claim.answer in ("erratum", "decision") and not claim.see:
         yield f"{claim.answer} without an id"
@@ -55,7 +62,7 @@ def faults_of(claim, answers=ANSWERS):
 
 
 def read_claims():
-    return {name: answer for name, answer in ANSWERS.claims.items() if answer.answer in READ}
+    return {name: answer for name, answer in ANSWERS.claims.items() if answer.answer in COMPARED_KINDS}
 
 
 def test_every_claim_is_answered_once_and_in_the_papers_order():

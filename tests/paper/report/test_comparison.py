@@ -12,24 +12,24 @@ from afa.cohort.cohort import Cohort, write_cohort
 from afa.evaluate.summary import summary_rows, write_summary
 from afa.io.yamlfile import load_model
 from afa.paper.report.comparison import CELL, COLUMNS, Reader, compare, count_verdicts, load_printed, write_comparison
-from afa.paper.report.paper_tables import TABLES, TEXT_COLUMNS, SummaryLines
+from afa.paper.report.paper_tables import PRINTED_TABLES, TEXT_COLUMNS, SummaryLines
 from afa.paper.report.verdicts import (
-    ALIKE,
-    CLOSE,
-    DIRECTIONS,
+    DIRECTION_VERDICTS,
     HOLDS,
     IDENTITY,
-    NEAR,
     NONE_HERE,
     NOT_COMPARABLE,
     NOT_RUN,
-    NOTHING,
+    NOTHING_TO_REPRODUCE,
     OTHER_SIZE,
     REVERSES,
     SIMULATED,
-    SIZES,
+    SIZE_VERDICTS,
     UNCLEAR,
     UNJUDGED,
+    WITHIN_2_POINTS,
+    WITHIN_5_POINTS,
+    WITHIN_FACTOR_1_25,
     ClaimAnswers,
 )
 
@@ -106,28 +106,28 @@ def test_every_printed_number_and_every_claim_has_one_line(small):
     cells = small[small["kind"] == CELL]
     printed = [
         (name, row, column, value)
-        for name in TABLES
+        for name in PRINTED_TABLES
         for row, column, value in PRINTED[name][["row", "column", "value"]].itertuples(index=False)
         if column not in TEXT_COLUMNS
     ]
     assert sorted(cells[["table", "row", "column", "paper"]].itertuples(index=False, name=None)) == sorted(printed)
     assert small.loc[small["kind"] != CELL, "id"].tolist() == PRINTED["claims"]["id"].tolist()
-    assert set(small["verdict"]) <= {"", *DIRECTIONS, *UNJUDGED}
-    assert set(small["size"]) <= {"", *SIZES}
+    assert set(small["verdict"]) <= {"", *DIRECTION_VERDICTS, *UNJUDGED}
+    assert set(small["size"]) <= {"", *SIZE_VERDICTS}
     assert ((small["verdict"] != "") | (small["size"] != "")).all()
-    assert (small.loc[small["verdict"] != NOTHING, "reason"] != "").all()
+    assert (small.loc[small["verdict"] != NOTHING_TO_REPRODUCE, "reason"] != "").all()
     assert list(small.columns) == COLUMNS
 
 
 def test_a_share_has_a_size_and_no_direction(small):
     near, far = (cell(small, "tab_m2_random_sign", method, "t=10") for method in ("linearity", "wald"))
-    assert (near["verdict"], near["size"], near["difference"]) == ("", CLOSE, pytest.approx(0.034))
+    assert (near["verdict"], near["size"], near["difference"]) == ("", WITHIN_5_POINTS, pytest.approx(0.034))
     assert (far["verdict"], far["size"], far["paper_n"]) == ("", OTHER_SIZE, 167)
 
 
 def test_kl_is_judged_without_its_zero_votes_and_shows_both_readings(small):
     found = cell(small, "tab_m2_random_sign", "kl", "t=216")
-    assert (found["ours"], found["size"], found["also"]) == (0.93, NEAR, "zero votes counted: 0.5")
+    assert (found["ours"], found["size"], found["also"]) == (0.93, WITHIN_2_POINTS, "zero votes counted: 0.5")
 
 
 def test_a_gap_is_judged_by_its_interval_and_its_ratio(small):
@@ -135,7 +135,7 @@ def test_a_gap_is_judged_by_its_interval_and_its_ratio(small):
     found = [cell(small, "tab_chaos", f"t={t}", "All patients (pp)") for t in (2, 5, 10, 50)]
     assert [(line["verdict"], line["size"]) for line in found] == [
         (HOLDS, OTHER_SIZE),
-        (HOLDS, ALIKE),
+        (HOLDS, WITHIN_FACTOR_1_25),
         (NONE_HERE, ""),
         (REVERSES, ""),
     ]
@@ -203,7 +203,7 @@ def test_language_models_are_not_run_and_say_why(small):
 
 
 def test_a_claim_about_other_work_asks_for_nothing(small):
-    assert claim(small, "c014")["verdict"] == NOTHING
+    assert claim(small, "c014")["verdict"] == NOTHING_TO_REPRODUCE
 
 
 def test_on_a_simulated_cohort_every_number_has_that_verdict(small):
@@ -212,17 +212,22 @@ def test_on_a_simulated_cohort_every_number_has_that_verdict(small):
     has_number = small["ours"].notna()
     assert set(found.loc[has_number & (small["verdict"] != NOT_RUN), "verdict"]) == {SIMULATED}
     pd.testing.assert_series_equal(found.loc[~has_number, "verdict"], small.loc[~has_number, "verdict"])
-    assert not set(found["verdict"]) & set(DIRECTIONS)
+    assert not set(found["verdict"]) & set(DIRECTION_VERDICTS)
     assert set(found["size"]) == {""}
 
 
 def test_counts_are_of_every_line_by_table_and_kind_of_claim(small):
     counts = count_verdicts(small).set_index("source")
-    assert list(counts.index) == [*TABLES, "claims: comparisons", "claims: numbers"]
-    assert counts[[*DIRECTIONS, *UNJUDGED]].sum(axis=None) == (small["verdict"] != "").sum()
-    assert counts[list(SIZES)].sum(axis=None) == (small["size"] != "").sum()
+    assert list(counts.index) == [*PRINTED_TABLES, "claims: comparisons", "claims: numbers"]
+    assert counts[[*DIRECTION_VERDICTS, *UNJUDGED]].sum(axis=None) == (small["verdict"] != "").sum()
+    assert counts[list(SIZE_VERDICTS)].sum(axis=None) == (small["size"] != "").sum()
     assert len(small) == 266 + 332
-    assert counts.loc["tab_m2_random_sign", [NEAR, CLOSE, OTHER_SIZE, IDENTITY]].tolist() == [1, 1, 1, 1]
+    assert counts.loc["tab_m2_random_sign", [WITHIN_2_POINTS, WITHIN_5_POINTS, OTHER_SIZE, IDENTITY]].tolist() == [
+        1,
+        1,
+        1,
+        1,
+    ]
 
 
 def test_facts_are_counted_in_the_cohort():
@@ -257,7 +262,7 @@ def test_where_every_target_is_alike_a_language_model_that_is_right_is_not_judge
 
 def test_a_contrast_of_two_groups_is_judged_against_the_contrast_that_is_printed():
     """c112: 34.1 less 5.4 points are printed at t = 2."""
-    for value, size in ((0.032, OTHER_SIZE), (0.25, ALIKE)):
+    for value, size in ((0.032, OTHER_SIZE), (0.25, WITHIN_FACTOR_1_25)):
         between = chaos(2, value, value - 0.01, value + 0.01, stratum="chaotic_minus_non_chaotic")
         later = chaos(10, 0.02, 0.01, 0.03, stratum="chaotic_minus_non_chaotic")
         found = claim(compared(rows("chaos_gap", between, later)), "c112")

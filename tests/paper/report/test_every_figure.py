@@ -31,7 +31,7 @@ from afa.cli import app
 from afa.cohort.cohort import Cohort, load_cohort, write_codes, write_cohort
 from afa.errors import ReportError
 from afa.evaluate.figures import METHOD_STYLE, new_figure
-from afa.evaluate.method_names import NAMES
+from afa.evaluate.method_names import METHOD_NAMES
 from afa.evaluate.summary import summary_rows, write_summary
 from afa.model.bundle import save_bundle
 from afa.paper.experiments.declared import STAGES
@@ -346,7 +346,7 @@ def test_a_figure_with_several_panels_has_a_letter_on_each_in_order(figures, nam
 def test_a_figure_names_scores_gains_and_rules_in_words(figures, name):
     figures[name].draw_without_rendering()
     drawn = [text.get_text() for text in texts(figures[name])]
-    assert [text for text in drawn if any(re.search(rf"\b{code}\b", text) for code in NAMES)] == []
+    assert [text for text in drawn if any(re.search(rf"\b{code}\b", text) for code in METHOD_NAMES)] == []
 
 
 def test_a_notebook_that_is_opened_by_hand_in_its_folder_shows_a_caption_without_gaps(run, tmp_path):

@@ -15,7 +15,7 @@ from afa.evaluate.explorer import write_explorer
 from afa.evaluate.long_tables import write_tables
 from afa.paper.experiments.league import LeagueSettings, follow_field
 from afa.paper.report.league import write_league
-from afa.paper.report.page import report_page
+from afa.paper.report.page import report_html
 
 pytestmark = NEEDS_BROWSER
 ROOT = Path(__file__).parents[3]
@@ -36,17 +36,17 @@ def field(tmp_path_factory):
 
 def series(folder, _):
     run, texts = finished_run(folder)
-    return written(run / "report.html", report_page(run, PARTS, *texts, {}))
+    return written(run / "report.html", report_html(run, PARTS, *texts, {}))
 
 
 def table(folder, _):
     run, texts = finished_run(folder)
-    return written(run / "report.html", report_page(run, PARTS, *texts, NO_PAPER))
+    return written(run / "report.html", report_html(run, PARTS, *texts, NO_PAPER))
 
 
 def of_field(folder, request):
     run, texts = finished_run(folder)
-    return written(run / "report.html", report_page(run, PARTS, *texts, NO_PAPER, request.getfixturevalue("field")))
+    return written(run / "report.html", report_html(run, PARTS, *texts, NO_PAPER, request.getfixturevalue("field")))
 
 
 def league(folder, request):

@@ -33,7 +33,7 @@ from afa.paper.report.tables import (
     rules_under,
     schedules_of,
     verdict,
-    with_interval,
+    with_interval_text,
 )
 
 ROOT = Path(__file__).parents[3]
@@ -166,7 +166,7 @@ def test_a_table_by_another_column_shows_the_text_where_there_is_one():
         accuracy("random", None, "every", quantity="q75", value=7.0, low=5.0, high=8.0),
         accuracy("random", None, "every", quantity="q25", value=2.0, low=1.0, high=3.0),
     )
-    table = by_cell(with_interval(rows), "quantity", index=["allocation"])
+    table = by_cell(with_interval_text(rows), "quantity", index=["allocation"])
     assert table.to_dict("index") == {"random": {"q75": "7 [5, 8]", "q25": "2 [1, 3]"}}
 
 
@@ -183,7 +183,7 @@ def test_a_table_by_another_column_shows_the_text_where_there_is_one():
 )
 def test_an_interval_is_written_with_its_sign_and_a_dash_for_what_is_missing(numbers, form, text):
     rows = pd.DataFrame([numbers], columns=["value", "low", "high"])
-    assert with_interval(rows, **form)["shown"].tolist() == [text]
+    assert with_interval_text(rows, **form)["shown"].tolist() == [text]
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from afa.evaluate.long_tables import write_tables
 from afa.paper.experiments import binary
 from afa.paper.experiments.base import meaning_of
 from afa.paper.experiments.binary import summarise
-from afa.paper.experiments.settings import Bootstrap, Closure, Inference, RandomOrder
-from afa.paper.report.paper_tables import TABLES
+from afa.paper.experiments.settings import Bootstrap, ClosureSettings, Inference, RandomOrder
+from afa.paper.report.paper_tables import PRINTED_TABLES
 from afa.paper.report.publish import DICTIONARY, dictionary_of, publish
 
 PAPER = Path(__file__).parents[3] / "resources" / "paper"
@@ -29,7 +29,7 @@ def published(bundle_tiny, tmp_path_factory):
     values = np.random.default_rng(2).integers(-1, 2, (5, len(bundle_tiny.features))).astype(np.int8)
     names = tuple(f"p{i}" for i in range(5))
     cohort = Cohort("tiny", bundle_tiny.features, names, values, pd.DataFrame(index=list(names)))
-    tables = binary.run(bundle_tiny, cohort, **ONE, closure=Closure())
+    tables = binary.run(bundle_tiny, cohort, **ONE, closure=ClosureSettings())
     write_tables(tables, folder / "binary")
     rows = summarise(tables, bootstrap=Bootstrap(resamples=100, confidence=0.9))
     publish(rows, paper_tables(PAPER), [folder / "binary"], folder / "out", n_features=len(bundle_tiny.features))
@@ -38,7 +38,7 @@ def published(bundle_tiny, tmp_path_factory):
 
 def test_the_papers_tables_and_the_dictionary_are_there_once_and_the_summary_is_not_written_again(published):
     folder, rows = published
-    assert {path.name for path in folder.iterdir()} == {f"{name}.csv" for name in (*TABLES, DICTIONARY)}
+    assert {path.name for path in folder.iterdir()} == {f"{name}.csv" for name in (*PRINTED_TABLES, DICTIONARY)}
     assert "binary" in set(rows["table"])
     assert "binary" in set(pd.read_csv(folder / f"{DICTIONARY}.csv")["table"])
 

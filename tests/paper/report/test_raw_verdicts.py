@@ -10,7 +10,7 @@ from test_screen import ANSWERS, PAPER, PRINTED, STATEMENTS
 
 from afa.cohort.cohort import Cohort
 from afa.paper.experiments import allocation, allocation_truth, binary, chaos
-from afa.paper.experiments.settings import Bootstrap, Chaos, Closure, Inference, RandomOrder
+from afa.paper.experiments.settings import Bootstrap, Chaos, ClosureSettings, Inference, RandomOrder
 from afa.paper.experiments.voters import INFORMED
 from afa.paper.report.comparison import Reader, compare
 from afa.paper.report.screen import screen_table
@@ -35,7 +35,9 @@ def run_of(bundle, share):
     everyone, once = range(PATIENTS), Bootstrap(resamples=500)
     raw = {
         "chaos": chaos.run(bundle, cohort, everyone, chaos=Chaos(**ORDERS), **SETTINGS),
-        "binary": binary.run_along(INFORMED, bundle, cohort, RandomOrder(seeds=(0,)), closure=Closure(), **SETTINGS),
+        "binary": binary.run_along(
+            INFORMED, bundle, cohort, RandomOrder(seeds=(0,)), closure=ClosureSettings(), **SETTINGS
+        ),
         "allocation": allocation.run(bundle, cohort, everyone, allocation=RULES, top_k=5, **SETTINGS),
     }
     truth = allocation_truth.run(bundle, cohort, top_k=5, inference=Inference())

@@ -10,7 +10,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-from afa.paper.report.page import report_page
+from afa.paper.report.page import report_html
 
 pytestmark = NEEDS_BROWSER
 REAL = os.environ.get("AFA_REPORT")
@@ -20,7 +20,7 @@ REAL = os.environ.get("AFA_REPORT")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("a page")
     run, texts = finished_run(folder)
-    (run / "report.html").write_text(report_page(run, PARTS, *texts, {}), encoding="utf-8")
+    (run / "report.html").write_text(report_html(run, PARTS, *texts, {}), encoding="utf-8")
     return run / "report.html"
 
 

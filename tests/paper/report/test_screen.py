@@ -16,7 +16,7 @@ from afa.io.yamlfile import load_model
 from afa.paper.config import RunConfig
 from afa.paper.experiments.voters import GAUGE_PATIENTS
 from afa.paper.report.comparison import Reader, compare, load_printed
-from afa.paper.report.paper_tables import TABLES, SummaryLines
+from afa.paper.report.paper_tables import PRINTED_TABLES, SummaryLines
 from afa.paper.report.screen import (
     COLUMNS,
     VOTER_COLUMNS,
@@ -29,7 +29,7 @@ from afa.paper.report.screen import (
     stale,
     stored_effects_of,
 )
-from afa.paper.report.sections import figure, sentences, spread, tallies, title_of, voters_said
+from afa.paper.report.sections import figure, sentences, tallies, title_of, voter_ranges, voters_said
 from afa.paper.report.verdicts import ClaimAnswers
 
 PAPER = Path(__file__).parents[3] / "resources" / "paper"
@@ -103,8 +103,8 @@ def test_the_text_says_which_effects_hang_on_a_voter():
     lead, said = voters_said(whole, apart)
     assert lead.startswith("Four of five effects get the same verdict")
     assert said[1] == "Early lead of linearity changes: reverses with r2; with the consensus: reproduced."
-    assert spread(apart)["lead_all_2"] == pytest.approx((-12.1, 12.1))
-    assert spread(alike)["lead_all_2"] == pytest.approx((12.1, 12.1))
+    assert voter_ranges(apart)["lead_all_2"] == pytest.approx((-12.1, 12.1))
+    assert voter_ranges(alike)["lead_all_2"] == pytest.approx((12.1, 12.1))
 
 
 def test_an_effect_that_no_voter_has_is_named_and_no_voters_say_nothing():
@@ -249,7 +249,9 @@ def test_the_patients_of_one_voters_gauges_are_those_of_the_stage():
 
 def test_every_effect_is_read_from_one_place_that_the_comparison_has():
     cells = {
-        f"{name} | {row} | {column}" for name in TABLES for row, column in PRINTED[name][["row", "column"]].to_numpy()
+        f"{name} | {row} | {column}"
+        for name in PRINTED_TABLES
+        for row, column in PRINTED[name][["row", "column"]].to_numpy()
     }
     for each in STATEMENTS:
         assert [each.claim, each.cell, each.less].count(None) == 2, each.id

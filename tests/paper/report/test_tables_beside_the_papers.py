@@ -11,7 +11,7 @@ from afa.cohort.cohort import Cohort
 from afa.errors import ReportError
 from afa.evaluate.figures import draw_paper_points
 from afa.evaluate.summary import summary_rows
-from afa.paper.report.paper_tables import TABLES, TEXT_COLUMNS, SummaryLines, beside_paper, binary_form
+from afa.paper.report.paper_tables import PRINTED_TABLES, TEXT_COLUMNS, SummaryLines, beside_paper, binary_form
 from afa.paper.report.paper_tables import paper_table as table_of_lines
 
 PAPER = Path(__file__).parents[3] / "resources" / "paper"
@@ -85,7 +85,7 @@ def test_the_papers_numbers_do_not_stand_beside_a_field_of_its_own(origin, shown
     assert bool(axes.lines) == bool(shown)
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", PRINTED_TABLES)
 def test_every_printed_cell_is_kept_whether_or_not_this_run_answers_it(name):
     empty = summary("binary", WALD | {"t": 1})
     table = paper_table(name, printed(name), empty, n_features=253)

@@ -5,22 +5,22 @@ import math
 import pytest
 
 from afa.paper.report.verdicts import (
-    ALIKE,
-    CLOSE,
     HOLDS,
     IDENTITY,
-    NEAR,
     NONE_HERE,
     NOT_RUN,
     ONLY_HERE,
     OTHER_SIZE,
     REPRODUCED,
     REVERSES,
-    TWOFOLD,
     UNCLEAR,
-    Number,
+    WITHIN_2_POINTS,
+    WITHIN_5_POINTS,
+    WITHIN_FACTOR_1_25,
+    WITHIN_FACTOR_2,
     Printed,
     Relation,
+    RunNumber,
     judge,
     judge_statement,
     outcome,
@@ -31,11 +31,11 @@ POINTS = "percentage points"
 
 
 def test_the_papers_error_is_ours_at_its_number_of_patients():
-    ours = Number(0.5, 0.45, 0.55)
+    ours = RunNumber(0.5, 0.45, 0.55)
     assert Printed("0.5", "share", 50).error(ours, 200) == pytest.approx(0.1)
     assert Printed("0.5", "share", 200).error(ours, 200) == pytest.approx(0.05)
     assert Printed("0.5", "share").error(ours, 200) == 0
-    assert Printed("0.5", "share", 50).error(Number(0.5), 200) == 0
+    assert Printed("0.5", "share", 50).error(RunNumber(0.5), 200) == 0
 
 
 @pytest.mark.parametrize(("text", "rounding"), [("0.53", 0.005), ("1.000", 0.0005), ("40", 0.5), ("1/3", 0.0)])
@@ -50,19 +50,19 @@ def test_a_fraction_is_read_as_one():
 @pytest.mark.parametrize(
     ("unit", "printed", "apart", "size"),
     [
-        ("share", "0.9", 0.02, NEAR),
-        ("share", "0.9", 0.021, CLOSE),
-        ("percent", "90", 5.0, CLOSE),
+        ("share", "0.9", 0.02, WITHIN_2_POINTS),
+        ("share", "0.9", 0.021, WITHIN_5_POINTS),
+        ("percent", "90", 5.0, WITHIN_5_POINTS),
         ("percent", "90", 5.1, OTHER_SIZE),
         # a rate below a tenth is judged by its ratio, unless it is half a point away
         ("percent", "4.0", -4.0, OTHER_SIZE),
-        ("percent", "4.0", 3.9, TWOFOLD),
-        ("percent", "0.08", -0.08, NEAR),
-        ("correlation", "0.9", 0.03, CLOSE),
-        ("count", "200", 4.0, NEAR),
+        ("percent", "4.0", 3.9, WITHIN_FACTOR_2),
+        ("percent", "0.08", -0.08, WITHIN_2_POINTS),
+        ("correlation", "0.9", 0.03, WITHIN_5_POINTS),
+        ("count", "200", 4.0, WITHIN_2_POINTS),
         ("count", "200", 11.0, OTHER_SIZE),
         ("count", "0", 1.0, OTHER_SIZE),
-        ("count", "0", 0.0, NEAR),
+        ("count", "0", 0.0, WITHIN_2_POINTS),
     ],
 )
 def test_the_size_of_a_level_is_in_points_and_of_other_numbers_in_per_cent(unit, printed, apart, size):
@@ -72,22 +72,22 @@ def test_the_size_of_a_level_is_in_points_and_of_other_numbers_in_per_cent(unit,
 @pytest.mark.parametrize(
     ("printed", "ours", "direction", "size"),
     [
-        ("4.7", Number(4.0, 3.0, 5.0), HOLDS, ALIKE),
-        ("4.7", Number(9.0, 8.0, 10.0), HOLDS, TWOFOLD),
-        ("4.7", Number(12.0, 11.0, 13.0), HOLDS, OTHER_SIZE),
-        ("28.7", Number(3.2, 1.5, 4.8), HOLDS, OTHER_SIZE),
-        ("-4.7", Number(-2.0, -2.5, -1.5), HOLDS, OTHER_SIZE),
-        ("-4.7", Number(-2.5, -3.0, -2.0), HOLDS, TWOFOLD),
-        ("4.7", Number(-2.0, -3.0, -1.0), REVERSES, ""),
+        ("4.7", RunNumber(4.0, 3.0, 5.0), HOLDS, WITHIN_FACTOR_1_25),
+        ("4.7", RunNumber(9.0, 8.0, 10.0), HOLDS, WITHIN_FACTOR_2),
+        ("4.7", RunNumber(12.0, 11.0, 13.0), HOLDS, OTHER_SIZE),
+        ("28.7", RunNumber(3.2, 1.5, 4.8), HOLDS, OTHER_SIZE),
+        ("-4.7", RunNumber(-2.0, -2.5, -1.5), HOLDS, OTHER_SIZE),
+        ("-4.7", RunNumber(-2.5, -3.0, -2.0), HOLDS, WITHIN_FACTOR_2),
+        ("4.7", RunNumber(-2.0, -3.0, -1.0), REVERSES, ""),
         # our interval holds 0: no effect here, however near in points
-        ("4.7", Number(-0.1, -0.3, 0.2), NONE_HERE, ""),
-        ("8.8", Number(-0.1, -1.7, 1.6), NONE_HERE, ""),
+        ("4.7", RunNumber(-0.1, -0.3, 0.2), NONE_HERE, ""),
+        ("8.8", RunNumber(-0.1, -1.7, 1.6), NONE_HERE, ""),
         # an interval that holds 0 and the printed effect tells neither
-        ("4.7", Number(3.0, -1.0, 7.0), UNCLEAR, ""),
+        ("4.7", RunNumber(3.0, -1.0, 7.0), UNCLEAR, ""),
         # what the paper prints is within its own error of 0: half of our interval at as many patients
-        ("-0.7", Number(13.6, 12.9, 14.3), ONLY_HERE, ""),
-        ("-0.7", Number(0.1, -1.0, 1.2), HOLDS, ""),
-        ("0.5", Number(1.2, 0.2, 2.2), HOLDS, ""),
+        ("-0.7", RunNumber(13.6, 12.9, 14.3), ONLY_HERE, ""),
+        ("-0.7", RunNumber(0.1, -1.0, 1.2), HOLDS, ""),
+        ("0.5", RunNumber(1.2, 0.2, 2.2), HOLDS, ""),
     ],
 )
 def test_an_effect_is_judged_by_its_interval_and_its_ratio_and_not_in_points(printed, ours, direction, size):
@@ -98,15 +98,15 @@ def test_an_effect_is_judged_by_its_interval_and_its_ratio_and_not_in_points(pri
 def test_ten_times_the_points_give_the_same_verdict():
     for printed, low, value, high in ((4.0, 2.0, 3.0, 4.0), (4.0, 1.0, 1.5, 2.0), (4.0, -0.5, 0.1, 0.7)):
         small, large = (
-            judge(Printed(f"{k * printed:.2f}", POINTS, 100), Number(k * value, k * low, k * high), 100)
+            judge(Printed(f"{k * printed:.2f}", POINTS, 100), RunNumber(k * value, k * low, k * high), 100)
             for k in (1, 10)
         )
         assert (small.direction, small.size) == (large.direction, large.size)
 
 
 def test_few_patients_of_the_paper_make_its_effect_no_contradiction_of_ours():
-    ours = Number(3.0, 2.0, 4.0)
-    assert judge(Printed("2.5", POINTS, 100), ours, 100).size == ALIKE
+    ours = RunNumber(3.0, 2.0, 4.0)
+    assert judge(Printed("2.5", POINTS, 100), ours, 100).size == WITHIN_FACTOR_1_25
     few = judge(Printed("2.5", POINTS, 10), ours, 100)
     assert (few.direction, few.size) == (HOLDS, "")
 
@@ -114,10 +114,10 @@ def test_few_patients_of_the_paper_make_its_effect_no_contradiction_of_ours():
 @pytest.mark.parametrize(
     ("verdict", "size", "word"),
     [
-        (HOLDS, ALIKE, REPRODUCED),
+        (HOLDS, WITHIN_FACTOR_1_25, REPRODUCED),
         (HOLDS, OTHER_SIZE, OTHER_SIZE),
         (HOLDS, "", REPRODUCED),
-        ("", CLOSE, REPRODUCED),
+        ("", WITHIN_5_POINTS, REPRODUCED),
         ("", OTHER_SIZE, OTHER_SIZE),
         (NONE_HERE, "", NONE_HERE),
         (REVERSES, "", REVERSES),
@@ -130,42 +130,42 @@ def test_each_verdict_counts_under_one_word(verdict, size, word):
 
 
 def test_a_level_has_a_size_and_no_direction_and_says_what_both_errors_come_to():
-    verdict = judge(Printed("0.864", "share", 100), Number(0.953, 0.943, 0.963), 400)
+    verdict = judge(Printed("0.864", "share", 100), RunNumber(0.953, 0.943, 0.963), 400)
     assert (verdict.direction, verdict.size) == ("", OTHER_SIZE)
     assert verdict.reason == "0.089 apart; further apart than the error of both, 0.0228"
-    near = judge(Printed("0.94", "share", 100), Number(0.953, 0.943, 0.963), 400)
-    assert (near.size, near.reason.startswith("0.013 apart; no further apart")) == (NEAR, True)
+    near = judge(Printed("0.94", "share", 100), RunNumber(0.953, 0.943, 0.963), 400)
+    assert (near.size, near.reason.startswith("0.013 apart; no further apart")) == (WITHIN_2_POINTS, True)
 
 
 def test_nothing_on_either_side_counts_for_nothing():
-    verdict = judge(Printed("0.0", POINTS, 167), Number(0.0, 0.0, 0.0), 100)
+    verdict = judge(Printed("0.0", POINTS, 167), RunNumber(0.0, 0.0, 0.0), 100)
     assert (verdict.direction, verdict.size, verdict.reason) == (IDENTITY, "", "0 = 0")
 
 
 @pytest.mark.parametrize(
     ("bound", "ours", "size"),
     [
-        ("at most", 2, NEAR),
+        ("at most", 2, WITHIN_2_POINTS),
         ("at most", 14, OTHER_SIZE),
-        ("at least", 14, NEAR),
-        ("at least", 4.6, NEAR),
-        (None, 9, TWOFOLD),
+        ("at least", 14, WITHIN_2_POINTS),
+        ("at least", 4.6, WITHIN_2_POINTS),
+        (None, 9, WITHIN_FACTOR_2),
     ],
 )
 def test_a_bound_is_no_distance_on_its_right_side(bound, ours, size):
-    assert judge(Printed("5", "percent", bound=bound), Number(ours), 100).size == size
+    assert judge(Printed("5", "percent", bound=bound), RunNumber(ours), 100).size == size
 
 
 def test_the_complement_turns_the_interval_round():
-    assert Number(0.2, 0.1, 0.4).complement() == Number(0.8, 0.6, 0.9)
+    assert RunNumber(0.2, 0.1, 0.4).complement() == RunNumber(0.8, 0.6, 0.9)
 
 
 def relation(left, operator, right, text="x"):
-    as_number = [side if isinstance(side, Number) else Number(side) for side in (left, right)]
+    as_number = [side if isinstance(side, RunNumber) else RunNumber(side) for side in (left, right)]
     return Relation(as_number[0], operator, as_number[1], text)
 
 
-ABOVE, BELOW, ASTRIDE = Number(2.0, 1.0, 3.0), Number(-2.0, -3.0, -1.0), Number(0.5, -1.0, 2.0)
+ABOVE, BELOW, ASTRIDE = RunNumber(2.0, 1.0, 3.0), RunNumber(-2.0, -3.0, -1.0), RunNumber(0.5, -1.0, 2.0)
 
 
 @pytest.mark.parametrize(
@@ -175,14 +175,14 @@ ABOVE, BELOW, ASTRIDE = Number(2.0, 1.0, 3.0), Number(-2.0, -3.0, -1.0), Number(
         (BELOW, ">", 0, False, True),
         (ASTRIDE, ">", 0, False, False),
         (BELOW, "<", 0, True, False),
-        (ABOVE, ">", Number(0.5, 0.0, 0.9), True, False),
-        (ABOVE, ">", Number(0.5, 0.0, 1.0), False, False),
+        (ABOVE, ">", RunNumber(0.5, 0.0, 0.9), True, False),
+        (ABOVE, ">", RunNumber(0.5, 0.0, 1.0), False, False),
         (ABOVE, "=", 2.5, True, False),
         (ABOVE, "=", 3.5, False, True),
-        (ABOVE, "=", Number(2.0, 1.5, 2.5), True, False),
-        (ABOVE, "=", Number(2.1, 1.5, 2.5), False, True),
-        (Number(0.0), "=", 0, True, False),
-        (Number(math.nan), ">", 0, False, False),
+        (ABOVE, "=", RunNumber(2.0, 1.5, 2.5), True, False),
+        (ABOVE, "=", RunNumber(2.1, 1.5, 2.5), False, True),
+        (RunNumber(0.0), "=", 0, True, False),
+        (RunNumber(math.nan), ">", 0, False, False),
     ],
 )
 def test_a_relation_holds_by_the_intervals(left, operator, right, holds, reversed_):
@@ -200,11 +200,11 @@ def test_a_relation_holds_by_the_intervals(left, operator, right, holds, reverse
         ([relation(1.0, "=", 2, "first")], REVERSES, "first"),
         # a whole interval within half a point of 0 is no effect, and not unclear
         (
-            [relation(Number(0.1, -0.3, 0.4, POINTS), ">", 0, "first"), relation(ASTRIDE, ">", 0, "x")],
+            [relation(RunNumber(0.1, -0.3, 0.4, POINTS), ">", 0, "first"), relation(ASTRIDE, ">", 0, "x")],
             NONE_HERE,
             "first",
         ),
-        ([relation(Number(0.1, -0.3, 0.6, POINTS), ">", 0, "first")], UNCLEAR, "first"),
+        ([relation(RunNumber(0.1, -0.3, 0.6, POINTS), ">", 0, "first")], UNCLEAR, "first"),
     ],
 )
 def test_a_statement_holds_where_all_its_parts_do_and_names_those_that_do_not(parts, direction, reason):

@@ -13,7 +13,17 @@ from bundles import bundle_of
 from afa.errors import SanityError
 from afa.inference.meanfield import Solver
 from afa.paper.experiments.sanity import GATES
-from afa.paper.sanity import FEW, Failure, Gate, Outcome, Subject, paths, run_gates, scores, synthetic_subjects
+from afa.paper.sanity import (
+    MOST_DESCRIBED,
+    CheckResult,
+    Failure,
+    Gate,
+    Subject,
+    paths,
+    run_gates,
+    scores,
+    synthetic_subjects,
+)
 
 SYNTHETIC = synthetic_subjects(threads=1)
 BY_NAME = {gate.name: gate for gate in GATES}
@@ -21,7 +31,7 @@ BROKEN = [(gate.name, i) for gate in GATES for i in range(len(gate.perturbed))]
 
 
 def over(check, subjects=SYNTHETIC):
-    return sum((check(subject) for subject in subjects), Outcome())
+    return sum((check(subject) for subject in subjects), CheckResult())
 
 
 def chain_subject() -> Subject:
@@ -43,7 +53,7 @@ def test_a_gate_passes_on_healthy_models(name: str) -> None:
 def test_a_gate_fails_on_each_copy_broken_on_purpose(name: str, which: int) -> None:
     outcome = over(BY_NAME[name].perturbed[which])
     assert outcome.failures > 0
-    assert 0 < len(outcome.failing) <= FEW
+    assert 0 < len(outcome.failing) <= MOST_DESCRIBED
     assert all(failure.case and failure.found != failure.expected for failure in outcome.failing)
 
 
@@ -132,8 +142,8 @@ def test_a_gate_whose_broken_copy_passes_is_itself_a_failure() -> None:
 
 
 def test_of_several_broken_copies_the_one_noticed_least_counts() -> None:
-    def failing(n: int, subject: Subject) -> Outcome:
-        return Outcome(5, n, (Failure("case", "found", "expected"),) * min(n, FEW))
+    def failing(n: int, subject: Subject) -> CheckResult:
+        return CheckResult(5, n, (Failure("case", "found", "expected"),) * min(n, MOST_DESCRIBED))
 
     gates = [Gate("two", partial(failing, 0), (partial(failing, 4), partial(failing, 2)), "nothing")]
     table = run_gates(gates, SYNTHETIC[0], SYNTHETIC[:2])
@@ -159,7 +169,7 @@ def test_a_failing_gate_is_raised_with_its_name_its_first_case_and_what_to_do() 
 
 def test_outcomes_add_up_and_keep_the_first_few_cases() -> None:
     wrong = np.array([[True, False], [True, True]])
-    one = Outcome.of(wrong, lambda i, j: Failure(f"{i},{j}", "f", "e"))
-    both = one + Outcome(10, 2, (Failure("late", "f", "e"),) * 2)
+    one = CheckResult.of(wrong, lambda i, j: Failure(f"{i},{j}", "f", "e"))
+    both = one + CheckResult(10, 2, (Failure("late", "f", "e"),) * 2)
     assert (both.cases, both.failures) == (14, 5)
     assert [failure.case for failure in both.failing] == ["0,0", "1,0", "1,1"]

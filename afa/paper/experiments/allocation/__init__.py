@@ -23,16 +23,16 @@ from afa.evaluate.accuracy import (
     precisions_by_prevalence,
 )
 from afa.evaluate.inputs import rounds_up_to
-from afa.evaluate.long_tables import Complete, axis_among, axis_of
+from afa.evaluate.long_tables import CompleteTable, axis_among, axis_of
 from afa.evaluate.resampling import first_where, quartiles_of_rounds, table_of_rounds
 from afa.evaluate.summary import Labelled, count_rows, labelled, summary_rows
-from afa.evaluate.targets import label_counts
+from afa.evaluate.targets import target_label_counts
 from afa.model.arrays import Bools, Floats
 from afa.model.orders import PAPER_ROUNDS
 from afa.paper.experiments.allocation.cells import (
     CLINICAL,
     CLINICAL_R,
-    DUELS,
+    CORRECT_DUEL_COLUMNS,
     LIKELIHOOD,
     PRECISIONS,
     GridCell,
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from afa.paper.experiments.settings import Bootstrap
 
 
-RANDOM = GridCell("random", "", "every")
+RANDOM_CELL = GridCell("random", "", "every")
 SAME_GAIN = ("greedy", "clustered")
 """The paper's baselines. All other rules are compared with them at the same gain and schedule."""
-OURS, EXISTING = "priority_clusters", ("random", "greedy", "clustered", "lucb")
+PAPER_RULE, EXISTING_RULES = "priority_clusters", ("random", "greedy", "clustered", "lucb")
 """The paper's rule, and the rules that the paper's rule should beat on the hardest patients."""
 GROUPS = {"chaotic": True, "non_chaotic": False}
 LEVELS = (0.9, 0.95, 0.99)
@@ -58,7 +58,7 @@ QUANTITIES = (
     ("p_at_k", "likelihood", LIKELIHOOD),
     ("p_at_k", "clinical", CLINICAL),
 )
-FRONTIER_COMPARED = {"random": RANDOM, "priority_all": GridCell("priority_all", "cmi", "every")}
+FRONTIER_COMPARED = {"random": RANDOM_CELL, "priority_all": GridCell("priority_all", "cmi", "every")}
 """Cells of the grid with which the rule `frontier` is compared."""
 FRONTIER_QUANTITIES = {
     "right": ("accuracy", "likelihood"),
@@ -122,7 +122,7 @@ def _sign_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
             label = {**cell.label, "method": method, "target": "likelihood"}
             accuracy = resampled.mean([grid.part("right", cell, method)])
             yield by_t(accuracy), {"metric": "accuracy", **label}
-            every, first, wrong = (grid.part(column, cell, method, shown) for column in DUELS)
+            every, first, wrong = (grid.part(column, cell, method, shown) for column in CORRECT_DUEL_COLUMNS)
             balanced = resampled.mean([first, (every[0] - first[0], every[1] - first[1])])
             yield balanced.assign(t=shown), {"metric": "balanced_accuracy", **label}
             if wrong[1].any():
@@ -142,7 +142,7 @@ def _sign_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def hardest_rows(grid: Grid, resampled: Resampled, chaotic: Bools) -> Iterator[Labelled]:
-    """Yield the lead of the paper's rule over each rule in `EXISTING`, for chaotic and for non-chaotic patients.
+    """Yield the lead of the paper's rule over each rule in `EXISTING_RULES`, for chaotic and for non-chaotic patients.
 
     Rows are given for each gain and schedule, at the paper's rounds. `accuracy` is the sign accuracy of `linearity`
     when `priority_clusters` chooses the features. `gap` is the accuracy with `priority_clusters` minus the accuracy
@@ -155,8 +155,8 @@ def hardest_rows(grid: Grid, resampled: Resampled, chaotic: Bools) -> Iterator[L
     """
     rounds = rounds_up_to(PAPER_ROUNDS, grid.last_round)
     for cell in grid.runs:
-        others = {rule: RANDOM if rule == "random" else cell._replace(allocation=rule) for rule in EXISTING}
-        for stratum, side in GROUPS.items() if cell.allocation == OURS else ():
+        others = {rule: RANDOM_CELL if rule == "random" else cell._replace(allocation=rule) for rule in EXISTING_RULES}
+        for stratum, side in GROUPS.items() if cell.allocation == PAPER_RULE else ():
             among = (chaotic == side)[:, None]
             if not among.any():
                 continue
@@ -185,7 +185,7 @@ def _precision_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
             for rows, named in gaps(grid, column, method, resampled):
                 yield _in_shares(rows), {**named, "method": method, "target": target}
     yield from _constant_answers(grid, resampled)
-    yield count_rows(label_counts(grid.labels, grid.k, grid.k_clinical)), {"target": "clinical"}
+    yield count_rows(target_label_counts(grid.labels, grid.k, grid.k_clinical)), {"target": "clinical"}
 
 
 def _in_shares(table: pd.DataFrame) -> pd.DataFrame:
@@ -251,8 +251,10 @@ def saved_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
                 n = int(parts[cell][1][:, 0].sum())
                 own = table_of_rounds(rounds, grid.last_round, confidence=resampled.confidence)
                 yield own.assign(level=LEVELS, n=n), label
-                if RANDOM in needed and cell != RANDOM:
-                    saved = table_of_rounds(needed[RANDOM] - rounds, grid.last_round, confidence=resampled.confidence)
+                if RANDOM_CELL in needed and cell != RANDOM_CELL:
+                    saved = table_of_rounds(
+                        needed[RANDOM_CELL] - rounds, grid.last_round, confidence=resampled.confidence
+                    )
                     yield saved.assign(level=LEVELS, n=n), {**label, "reference": "random"}
 
 
@@ -286,7 +288,7 @@ def frontier_rows(table: pd.DataFrame, grid: Grid, patients: Sequence[str], resa
         "patient": axis_among(table["patient"], patients),
         "t": axis_among(table["t"], [str(t) for t in range(grid.last_round + 1)]),
     }
-    whole = Complete.of("table frontier", table.select_dtypes(["number", "bool"]), axes)
+    whole = CompleteTable.of("table frontier", table.select_dtypes(["number", "bool"]), axes)
     rounds = rounds_up_to(PAPER_ROUNDS, grid.last_round)
     for column, (metric, target) in FRONTIER_QUANTITIES.items():
         if not grid.totals[column].any():
@@ -338,9 +340,9 @@ def references(cell: GridCell) -> dict[str, GridCell]:
     `largest_unary` at the same schedule. A strategy with the paper's schedule is also compared with `every`: the same
     rule and gain, with scores computed at every round.
     """
-    if cell == RANDOM:
+    if cell == RANDOM_CELL:
         return {}
-    others = {"random": RANDOM}
+    others = {"random": RANDOM_CELL}
     if cell.gain:
         others |= {rule: GridCell(rule, cell.gain, cell.schedule) for rule in SAME_GAIN}
     others["largest_unary"] = GridCell("largest_unary", "", cell.schedule)

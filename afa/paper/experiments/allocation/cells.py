@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-DUELS = ("right", "right_first", "right_prior_wrong")
+CORRECT_DUEL_COLUMNS = ("right", "right_first", "right_prior_wrong")
 """Columns that count duels with a correct decision."""
 LIKELIHOOD, CLINICAL, CLINICAL_R = PRECISIONS = ("p_at_k", "clinical_p_at_k", "clinical_r_precision")
 

@@ -20,7 +20,7 @@ from afa.engine.rounds import Outcomes, right_by_kind
 from afa.evaluate.long_tables import by_patient, rows_of
 from afa.evaluate.targets import Targets
 from afa.model.bundle import Bundle
-from afa.paper.experiments.allocation.cells import DUELS
+from afa.paper.experiments.allocation.cells import CORRECT_DUEL_COLUMNS
 from afa.scores.belief import Background, ScoreTable
 
 
@@ -82,6 +82,6 @@ def _rows(
     return rows_of(patient=names, t=np.arange(chosen.shape[1], dtype=np.int16)).assign(
         feature=chosen.ravel(),
         fallback=fallback.ravel(),
-        **{name: right[name].astype(np.float32) for name in DUELS},
+        **{name: right[name].astype(np.float32) for name in CORRECT_DUEL_COLUMNS},
         **precisions,
     )

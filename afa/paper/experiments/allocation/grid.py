@@ -13,12 +13,19 @@ import pandas as pd
 
 from afa.errors import ConfigError, Fault, SanityError
 from afa.evaluate.accuracy import UNIT, Part
-from afa.evaluate.long_tables import AGAIN, Axis, Complete, Singles, axis_among, axis_of
+from afa.evaluate.long_tables import RERUN_STAGE, Axis, CompleteTable, Singles, axis_among, axis_of
 from afa.model.arrays import Codes, Floats
-from afa.paper.experiments.allocation.cells import CLINICAL, CLINICAL_R, DUELS, LIKELIHOOD, PRECISIONS, GridCell
+from afa.paper.experiments.allocation.cells import (
+    CLINICAL,
+    CLINICAL_R,
+    CORRECT_DUEL_COLUMNS,
+    LIKELIHOOD,
+    PRECISIONS,
+    GridCell,
+)
 
-RUN = ["allocation", "gain", "schedule", "seed"]
-CHOICES = ("fallback", "resolved", "resolved_wrong", "certified")
+RUN_COLUMNS = ["allocation", "gain", "schedule", "seed"]
+CHOICE_COLUMNS = ("fallback", "resolved", "resolved_wrong", "certified")
 SINGLE = 1e-6
 """Shares that differ by at most this much are equal, because numbers are stored in single precision."""
 
@@ -80,8 +87,8 @@ def read_grid(tables: Mapping[str, pd.DataFrame], truth: Mapping[str, pd.DataFra
     """
     duels, targets = truth["duels"], truth["targets"]
     patients = [str(name) for name in pd.unique(duels["patient"])]
-    pairs = Complete.of("table duels", duels, _by_patient(duels, patients, ["entity_a", "entity_b"]))
-    entities = Complete.of("table targets", targets, _by_patient(targets, patients, ["entity"]))
+    pairs = CompleteTable.of("table duels", duels, _by_patient(duels, patients, ["entity_a", "entity_b"]))
+    entities = CompleteTable.of("table targets", targets, _by_patient(targets, patients, ["entity"]))
     winners, labels = pairs.column("winner"), entities.column("label", may_miss=True)
     k, k_clinical = (int(targets[name].iloc[0]) for name in ("k", "k_clinical"))
     clinical = (labels == 1).any(axis=1, keepdims=True) & (k_clinical > 0)
@@ -99,11 +106,11 @@ def read_grid(tables: Mapping[str, pd.DataFrame], truth: Mapping[str, pd.DataFra
     last_round = rounds.shape[-1] - 1
     choices = _by_run("choices", tables["choices"], patients, [], last_round)
     if set(choices.axes["run"].labels) != set(rounds.axes["run"].labels):
-        raise ConfigError(Fault("table choices", "other runs than in the table rounds", "the same", AGAIN))
+        raise ConfigError(Fault("table choices", "other runs than in the table rounds", "the same", RERUN_STAGE))
     counted = dict[tuple[str, str, GridCell], Floats]()
-    for name in (*DUELS, *PRECISIONS):
+    for name in (*CORRECT_DUEL_COLUMNS, *PRECISIONS):
         counted |= _sums(rounds, name, rounds.column(name, may_miss=name in (CLINICAL, CLINICAL_R)))
-    for name in CHOICES:
+    for name in CHOICE_COLUMNS:
         counted |= _sums(choices, name, _checked_choice(choices, name))
     return Grid(
         last_round=last_round,
@@ -125,7 +132,7 @@ def _by_patient(table: pd.DataFrame, patients: Sequence[str], keys: Sequence[str
 
 def _by_run(
     name: str, table: pd.DataFrame, patients: Sequence[str], more: Sequence[str], last_round: int | None = None
-) -> Complete:
+) -> CompleteTable:
     """Return a table as an array with the axes `run`, the keys in `more`, `patient` and `t`.
 
     Text columns of the table are dropped to save memory.
@@ -137,11 +144,11 @@ def _by_run(
     """
     rounds = [str(t) for t in range((int(table["t"].max()) if last_round is None else last_round) + 1)]
     place = {"patient": axis_among(table["patient"], patients), "t": axis_among(table["t"], rounds)}
-    axes = {"run": axis_of(table, RUN), **{key: axis_of(table, [key]) for key in more}, **place}
-    return Complete.of(f"table {name}", table.select_dtypes(["number", "bool"]), axes)
+    axes = {"run": axis_of(table, RUN_COLUMNS), **{key: axis_of(table, [key]) for key in more}, **place}
+    return CompleteTable.of(f"table {name}", table.select_dtypes(["number", "bool"]), axes)
 
 
-def _members(whole: Complete) -> dict[GridCell, list[int]]:
+def _members(whole: CompleteTable) -> dict[GridCell, list[int]]:
     """Return, for each grid cell, the indices of its runs on the axis `run`."""
     members: dict[GridCell, list[int]] = {}
     for i, (allocation, gain, schedule, _) in enumerate(whole.axes["run"].labels):
@@ -149,7 +156,7 @@ def _members(whole: Complete) -> dict[GridCell, list[int]]:
     return members
 
 
-def _checked_choice(choices: Complete, column: str) -> Singles:
+def _checked_choice(choices: CompleteTable, column: str) -> Singles:
     """Return one column of `choices`.
 
     Raise a `SanityError` if a resolved duel has the wrong winner or a certificate is withdrawn.
@@ -164,7 +171,7 @@ def _checked_choice(choices: Complete, column: str) -> Singles:
     return cube
 
 
-def _sums(whole: Complete, column: str, cube: Singles) -> dict[tuple[str, str, GridCell], Floats]:
+def _sums(whole: CompleteTable, column: str, cube: Singles) -> dict[tuple[str, str, GridCell], Floats]:
     """Return the sum of a column over the runs of each grid cell, for each method.
 
     Missing values count as 0.

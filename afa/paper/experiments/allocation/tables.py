@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from afa.cohort.cohort import Cohort
 from afa.engine.patient import Patient
 from afa.engine.ranks import is_certified, name_places, ranks_of
-from afa.engine.rounds import READOUTS, Outcomes, RulePaths, follow_rule, full_observation, judged
+from afa.engine.rounds import READOUTS, Outcomes, RulePaths, compare_rounds, follow_rule, full_observation
 from afa.engine.rules import COMPILED
 from afa.errors import Fault, PlannerError
-from afa.evaluate.inputs import labels_of, note, top_k_size
+from afa.evaluate.inputs import label_matrix, note, top_k_size
 from afa.evaluate.long_tables import by_patient, rows_of
 from afa.evaluate.targets import Targets, clinical_k
 from afa.inference.meanfield import Solver
@@ -33,7 +33,7 @@ from afa.model.arrays import Codes
 from afa.model.bundle import Bundle
 from afa.model.orders import PAPER_ROUNDS, random_orders
 from afa.model.rule_names import WITHOUT_GAIN
-from afa.paper.experiments.allocation.cells import DUELS, GridCell
+from afa.paper.experiments.allocation.cells import CORRECT_DUEL_COLUMNS, GridCell
 from afa.paper.experiments.allocation.frontier import frontier_table
 from afa.planner.cluster import Clustering
 from afa.planner.rules import RULES, Rule
@@ -43,7 +43,7 @@ from afa.planner.rules.check import rule_of
 if TYPE_CHECKING:
     from afa.paper.experiments.settings import Allocation, Inference
 
-GAINS = ("wald_magnitude", "cmi", "f_target")
+GRID_GAINS = ("wald_magnitude", "cmi", "f_target")
 SCHEDULES: dict[str, Sequence[int] | None] = {"every": None, "paper": PAPER_ROUNDS}
 
 
@@ -97,7 +97,7 @@ def run(
     names = [cohort.patients[p] for p in patients]
     values, k, solver = cohort.values[list(patients)], top_k_size(bundle, top_k), Solver(**dict(inference))
     truth = full_observation(bundle, values, solver=solver)
-    labels = labels_of(bundle, cohort)
+    labels = label_matrix(bundle, cohort)
     targets = Targets.of(truth, labels[list(patients)], k, clinical_k(labels, k))
     parts: dict[str, list[pd.DataFrame]] = {"rounds": [], "choices": []}
     for cell in cells_of(allocation.rules, allocation.gains, allocation.schedules):
@@ -177,11 +177,11 @@ def follow_own_rule(
             seen[bundle.features[choice.feature]] = value
             state.observe(choice.feature, value)
     every = (np.stack(parts).reshape(n_patients, n_rounds + 1, *parts[0].shape) for parts in zip(*rounds, strict=True))
-    return judged(truth, order, fallback, *every)
+    return compare_rounds(truth, order, fallback, *every)
 
 
 def _answered(state: Patient, bundle: Bundle, k: int) -> tuple[NDArray[Any], ...]:
-    """Return the results of one patient and round, in the order of the last arguments of `judged`."""
+    """Return the results of one patient and round, in the order of the last arguments of `compare_rounds`."""
     pairs, n, tie = state.pairs, len(bundle.entities), state.packed.tie
     tables = [state.scores(score) for score in READOUTS]
     ranked = [ranks_of(table, np.arange(n), name_places(bundle.entities), tie) for table in tables]
@@ -210,7 +210,9 @@ def _rounds(paths: RulePaths, targets: Targets, names: Sequence[str], threads: i
     n_patients, n_rounds, n_readouts = right.shape[:3]
     place = paths.place.reshape(n_patients, n_rounds * n_readouts, paths.place.shape[3])
     table = rows_of(patient=names, t=np.arange(n_rounds, dtype=np.int16), method=READOUTS)
-    counts = dict(zip(DUELS, np.moveaxis(right, -1, 0).reshape(len(DUELS), -1), strict=True))
+    counts = dict(
+        zip(CORRECT_DUEL_COLUMNS, np.moveaxis(right, -1, 0).reshape(len(CORRECT_DUEL_COLUMNS), -1), strict=True)
+    )
     return table.assign(**counts, **{name: each.ravel() for name, each in targets.precisions(place, threads).items()})
 
 

@@ -82,7 +82,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     resampled = Resampled.of(tables["patients"]["patient"].unique(), **dict(bootstrap), purpose="layer0_synthetic")
     firing = layer0.assign(fired=layer0["clusters_out"] > 0).groupby(on_bundle.ELIMINATION, sort=False)["fired"]
     fired = firing.agg(value="sum", n="size").reset_index().assign(metric="count", quantity="configurations")
-    rows: list[Labelled] = [(on_bundle.named(fired), {})]
+    rows: list[Labelled] = [(on_bundle.with_summary_columns(fired), {})]
     configs = {config: on_bundle.where(tables, "bundle", config) for config in dict.fromkeys(layer0["bundle"])}
     for config, chosen in {None: tables, **configs}.items():
         label = {"stratum": config}

@@ -28,7 +28,7 @@ from afa.model.bundle import Bundle
 from afa.model.bundle.format import Potentials
 from afa.model.bundle.model import packed_couplings
 from afa.model.orders import generator_of
-from afa.paper.experiments.base import Name
+from afa.paper.experiments.base import NamePart
 from afa.planner.cluster import parameters
 
 
@@ -68,7 +68,7 @@ class Configuration(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    name: Name
+    name: NamePart
     letter: str = Field(pattern=r"^[A-Z]$")
     story: str
     separation: PositiveFloat
@@ -224,7 +224,7 @@ N_PATIENTS = 200
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class PortfolioModel:
     """The potentials of N entities. The couplings of all entities have the same list of edges.
 
     Parameters
@@ -240,7 +240,7 @@ class Model:
     weight: Floats
 
 
-def drug_family(config: SharedBlocks, draw: np.random.Generator) -> Model:
+def drug_family(config: SharedBlocks, draw: np.random.Generator) -> PortfolioModel:
     """Return a model whose entities are drugs, in families with separate targets and a common stress response.
 
     Each drug family changes `block` target features of its own. Each change has a random sign and a size proportional
@@ -254,7 +254,7 @@ def drug_family(config: SharedBlocks, draw: np.random.Generator) -> Model:
     return _coupled(config, centre[config.home] + off_target, coherent)
 
 
-def pathway_enrichment(config: Blocks, draw: np.random.Generator) -> Model:
+def pathway_enrichment(config: Blocks, draw: np.random.Generator) -> PortfolioModel:
     """Return a model whose entities are gene sets. Each gene set is enriched in one pathway module.
 
     A gene set has strong effects on the features of its module. The effects of gene sets of the same module differ only
@@ -266,7 +266,7 @@ def pathway_enrichment(config: Blocks, draw: np.random.Generator) -> Model:
     return _coupled(config, centre[config.home] + differences, np.sign(centre))
 
 
-def strain_identification(config: StrainIdentification, draw: np.random.Generator) -> Model:
+def strain_identification(config: StrainIdentification, draw: np.random.Generator) -> PortfolioModel:
     """Return a model whose entities are strains of lineages. All strains of a lineage have the same alleles.
 
     Markers are independent. At `private` random markers, a strain has a weaker or stronger effect than its lineage.
@@ -276,10 +276,10 @@ def strain_identification(config: StrainIdentification, draw: np.random.Generato
     for strain in range(len(unary)):
         private = draw.choice(config.markers, config.private, replace=False)
         unary[strain, private] += config.spread * draw.choice([-1.0, 1.0], config.private)
-    return Model(unary, np.empty((0, 2), dtype=np.int64), np.empty((len(unary), 0)))
+    return PortfolioModel(unary, np.empty((0, 2), dtype=np.int64), np.empty((len(unary), 0)))
 
 
-def hierarchy(config: SharedBlocks, draw: np.random.Generator) -> Model:
+def hierarchy(config: SharedBlocks, draw: np.random.Generator) -> PortfolioModel:
     """Return a model with families of entities, which are grouped into two orders as in a taxonomy.
 
     The first half of the families (rounded up) belongs to the first order. The second half belongs to the second order.
@@ -299,7 +299,7 @@ def hierarchy(config: SharedBlocks, draw: np.random.Generator) -> Model:
     return _coupled(config, unary, coherent)
 
 
-def composition(config: Composition, draw: np.random.Generator) -> Model:
+def composition(config: Composition, draw: np.random.Generator) -> PortfolioModel:
     """Return a model whose entities are mixtures of common components.
 
     The entities fill a simplex and form no clusters.
@@ -315,10 +315,10 @@ def composition(config: Composition, draw: np.random.Generator) -> Model:
     strengths = config.coupling * draw.uniform(-1, 1, (n_components, len(edges)))
     rest = draw.dirichlet(np.ones(n_components), len(config.home))
     share = (1 - config.spread) * np.eye(n_components)[config.home] + config.spread * rest
-    return Model(share @ components, edges, share @ strengths)
+    return PortfolioModel(share @ components, edges, share @ strengths)
 
 
-def blob_and_outliers(config: BlobAndOutliers, draw: np.random.Generator) -> Model:
+def blob_and_outliers(config: BlobAndOutliers, draw: np.random.Generator) -> PortfolioModel:
     """Return the paper's adversarial geometry: one large cluster of entities (the blob) and single outliers.
 
     All members of the blob have the same support. Their unary potentials are `effect` with probability
@@ -342,10 +342,10 @@ def blob_and_outliers(config: BlobAndOutliers, draw: np.random.Generator) -> Mod
     blob = (config.home == 0)[:, None]
     unary += config.spread * draw.standard_normal(unary.shape) * (blob & (unary != 0))
     weight += config.spread * draw.standard_normal(weight.shape) * (blob & (weight != 0))
-    return Model(unary, edges, weight)
+    return PortfolioModel(unary, edges, weight)
 
 
-STORIES: dict[str, tuple[type[Configuration], Callable[[Any, np.random.Generator], Model]]] = {
+STORIES: dict[str, tuple[type[Configuration], Callable[[Any, np.random.Generator], PortfolioModel]]] = {
     "drug-family": (SharedBlocks, drug_family),
     "pathway-enrich": (Blocks, pathway_enrichment),
     "strain-id": (StrainIdentification, strain_identification),
@@ -420,7 +420,7 @@ def _own_blocks(config: Blocks, draw: np.random.Generator, *, shared: int = 0) -
     return centre
 
 
-def _coupled(config: Blocks, unary: Floats, coherent: Floats) -> Model:
+def _coupled(config: Blocks, unary: Floats, coherent: Floats) -> PortfolioModel:
     """Return a model with couplings between neighbouring features in each block.
 
     A cluster has couplings only in its own block.
@@ -436,7 +436,7 @@ def _coupled(config: Blocks, unary: Floats, coherent: Floats) -> Model:
     blocks = np.arange(len(config.sizes) * config.block).reshape(len(config.sizes), config.block)
     edges = np.concatenate([_ring(block, config.reach) for block in blocks])
     weight = config.coupling * coherent[:, edges[:, 0]] * coherent[:, edges[:, 1]]
-    return Model(unary, edges, weight[config.home])
+    return PortfolioModel(unary, edges, weight[config.home])
 
 
 def _ring(block: Ints, reach: int) -> Ints:
