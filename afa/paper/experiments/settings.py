@@ -36,7 +36,7 @@ class Inference(Section):
 
 
 class ClosureSettings(Section):
-    """The choice of the two class models of a binary task (`afa.model.closure`). The paper uses `differential`.
+    """How the two class models of a binary task are made (`afa.model.closure`); the paper uses `differential`.
 
     The closure `explicit` needs a bundle that states probabilities.
     """
