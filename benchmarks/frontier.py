@@ -18,7 +18,6 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -68,7 +67,7 @@ def strategies_of(
 ) -> Iterator[tuple[str, Callable[[int], Background], Choose, bool]]:
     """Name, background of each patient, choice, and whether the covariance is exact."""
     values = np.asarray(cohort.values)
-    everybody = replace(Background.of_patients(bundle, values), intensity=0)
+    everybody = Background.of_patients(bundle, values).independent()
     halves = [Background.of_patients(bundle, values[half::2]) for half in (1, 0)]
     each = [Background.of_patients(bundle, values, without=p) for p in range(len(values))]
     order = random_orders(bundle.features, cohort.patients, [0])[:, 0]
@@ -82,10 +81,10 @@ def strategies_of(
     yield "sketch: all patients, first order", lambda _: everybody, frontier, False
     yield "other patients", lambda p: each[p], frontier, True
     yield "the other half", lambda p: halves[p % 2], frontier, True
-    apart = [replace(half, intensity=0) for half in halves]
-    yield "the same intensity for all, the other half", lambda p: apart[p % 2], frontier, True
+    apart = [half.independent() for half in halves]
+    yield "independent, the other half", lambda p: apart[p % 2], frontier, True
     for name, other in others.items():
-        of_other = Background.of_patients(bundle, other.values, name=f"patients of {name}")
+        of_other = Background.of_patients(bundle, other.values, name=f"patients of {name}", dependence=False)
         yield f"patients of {name}", lambda _, b=of_other: b, frontier, True  # type: ignore[misc]
     if elicited is not None:
         stated = Background.elicited(elicited.restrict(bundle.features))

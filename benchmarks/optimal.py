@@ -50,7 +50,7 @@ def problem(seed: int, n: int = N, m: int = M) -> tuple[Bundle, Background]:
     packed = PackedCouplings(pointer, row.astype(np.int32), column.astype(np.int32), dense[entity, row, column])
     names = [tuple(f"{letter}{i}" for i in range(size)) for letter, size in (("v", n), ("f", m))]
     bundle = Bundle("sampled", "1", *names, unary, packed, np.zeros(n))
-    return bundle, Background(random.dirichlet(np.ones(3), m), "patients", "sampled frequencies", intensity=0)
+    return bundle, Background(random.dirichlet(np.ones(3), m), "patients", "sampled frequencies")
 
 
 class Problem:

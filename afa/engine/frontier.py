@@ -2,7 +2,7 @@
 
 The plain Python definition is the class `Belief` in `afa.scores.belief`, and a test compares the kernels with it. The
 kernels require that each score is linear in each feature, as in bundles without probabilities, and that there are no
-exclusive groups.
+exclusive groups. If the background has no covariance matrix, the features are treated as independent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from afa.engine.ranks import name_places
 from afa.engine.rules import NONE
 from afa.model.arrays import Bools, Codes, Floats, Ints
 from afa.model.mrf import RELATIVE_TIE
-from afa.scores.belief import Background, Belief, ScoreTable
+from afa.scores.belief import VALUE_ARRAY, Background, ScoreTable, variances_of
 
 
 class FrontierPaths(NamedTuple):
@@ -48,11 +48,12 @@ class _Scores(NamedTuple):
     pair_features : (2, D) int64, features of each distinct pair of coupled features
     by_pair, pair_start : (C,) and (D + 1,) int64, couplings sorted by pair of features, and position of the first
         coupling of each pair
-    middle, own, loading : (M,) float64, mean, own variance and loading of each feature (`Belief`)
-    intensity_variance : float, variance of the patients' intensity
+    middle : (M,) float64, mean of each feature
+    joint : (M, M) float64, covariance of the features
     slots_of : (N + 1,) int64, first slot of each entity
     entity_rank, feature_rank : (N,), (M,) int64, positions in the order of names
     tie : float, largest difference between two scores that counts as rounding error, nats
+    joined : False if `joint` is diagonal
 
     """
 
@@ -68,13 +69,12 @@ class _Scores(NamedTuple):
     by_pair: Ints
     pair_start: Ints
     middle: Floats
-    own: Floats
-    loading: Floats
-    intensity_variance: float
+    joint: Floats
     slots_of: Ints
     entity_rank: Ints
     feature_rank: Ints
     tie: float
+    joined: bool
 
 
 def frontier_paths(
@@ -91,7 +91,7 @@ def frontier_paths(
 
     """
     n_patients, m = values.shape
-    start, (by_pair, pair_start) = Belief(table, background), table.by_pair
+    p, covariance, (by_pair, pair_start) = background.probabilities, background.covariance, table.by_pair
     scores = _Scores(
         constant=laid_out(table.constant),
         entity=laid_out(table.entity),
@@ -104,14 +104,13 @@ def frontier_paths(
         pair_features=laid_out(table.distinct_pairs[0]),
         by_pair=laid_out(by_pair),
         pair_start=laid_out(pair_start),
-        middle=start.middle,
-        own=start.own,
-        loading=start.loading,
-        intensity_variance=start.intensity_variance,
+        middle=p @ VALUE_ARRAY,
+        joint=laid_out(np.diag(variances_of(p)) if covariance is None else covariance),
         slots_of=laid_out(table.pointer),
         entity_rank=laid_out(name_places(table.entities)),
         feature_rank=laid_out(name_places(table.features)),
         tie=table.tie,
+        joined=covariance is not None,
     )
     order, fallback = np.empty((n_patients, m), dtype=np.int64), np.empty((n_patients, m), dtype=np.bool_)
     mean = np.empty((n_patients, m + 1, len(table.entities)))
@@ -122,17 +121,15 @@ def frontier_paths(
 class _Work(NamedTuple):
     """Working memory of one thread, for one patient at a time.
 
-    The columns of `through` and the entries of `gain` are those of the unobserved features. Column i belongs to the
-    feature `at[i]`.
+    The matrix `joint` contains only unobserved features: row i and column i belong to the feature `at[i]`.
 
     Attributes
     ----------
-    middle, own, loading, spread : (M,) float64, as in `Belief`
-    intensity_variance : (1,) float64, variance of the patient's intensity
-    at : (M,) int64, feature of each column
-    place : (M,) int64, column of each feature, or -1 if observed
+    middle : (M,) float64, mean of each feature
+    joint : (M, M) float64, covariance of the unobserved features
+    at : (M,) int64, feature of each row of `joint`
+    place : (M,) int64, row of each feature in `joint`, or -1 if observed
     slope : (S,) float64, slopes c_vj, nats (`Belief.slope`)
-    of_intensity : (N,) float64, change of each score's mean if the intensity increases by 1, nats
     through : (N, M) float64, covariance of each score with each unobserved feature, to first order
     shared : (N, N) float64, covariance of the scores; only variances and the rows of the top k are complete
     weights : (k, N - k) float64, as in `Differences.weights`
@@ -142,14 +139,10 @@ class _Work(NamedTuple):
     """
 
     middle: Floats
-    own: Floats
-    loading: Floats
-    spread: Floats
-    intensity_variance: Floats
+    joint: Floats
     at: Ints
     place: Ints
     slope: Floats
-    of_intensity: Floats
     through: Floats
     shared: Floats
     weights: Floats
@@ -173,14 +166,10 @@ def _follow(
     n, m = len(scores.constant), len(scores.middle)
     work = _Work(
         np.empty(m),
-        np.empty(m),
-        np.empty(m),
-        np.empty(m),
-        np.empty(1),
+        np.empty((m, m)),
         np.empty(m, dtype=np.int64),
         np.empty(m, dtype=np.int64),
         np.empty(len(scores.slope)),
-        np.empty(n),
         np.empty((n, m)),
         np.empty((n, n)),
         np.empty((k, n - k)),
@@ -204,11 +193,10 @@ def _follow_patient(
 ) -> None:
     """Write the chosen features and the expected scores of one patient."""
     m = len(order)
-    work.intensity_variance[0] = scores.intensity_variance
     for j in range(m):
         work.middle[j], work.at[j], work.place[j] = scores.middle[j], j, j
-        work.own[j], work.loading[j] = scores.own[j], scores.loading[j]
-        work.spread[j] = work.own[j] + work.loading[j] ** 2 * work.intensity_variance[0]
+        for i in range(m):
+            work.joint[j, i] = scores.joint[j, i]
     for t in range(m):
         size = m - t
         _expect(scores, work, size, mean[t])
@@ -230,16 +218,18 @@ def _follow_patient(
                 if chosen == NONE or rank < scores.feature_rank[chosen]:
                     chosen = work.at[i]
         order[t] = chosen
-        _observe(work, chosen, float(values[chosen]), size)
+        _observe(scores, work, chosen, float(values[chosen]), size)
     _expect(scores, work, INT(0), mean[m])
 
 
 @kernel(borrows=True)
 def _expect(scores: _Scores, work: _Work, size: int, mean: Floats) -> None:
     """Write the slopes, the expected scores (`Belief.mean`), and the covariances of scores with unobserved features."""
-    slope, middle, place, of_intensity = work.slope, work.middle, work.place, work.of_intensity
+    slope, middle, place = work.slope, work.middle, work.place
     for v in range(len(mean)):
-        mean[v], of_intensity[v] = scores.constant[v], 0.0
+        mean[v] = scores.constant[v]
+        for i in range(size):
+            work.through[v, i] = 0.0
     for s in range(len(slope)):
         slope[s] = scores.slope[s]
         mean[scores.entity[s]] += slope[s] * middle[scores.feature[s]]
@@ -249,14 +239,14 @@ def _expect(scores: _Scores, work: _Work, size: int, mean: Floats) -> None:
         slope[scores.second[c]] += psi * middle[one]
         mean[scores.owner[c]] += psi * middle[one] * middle[other]
     for s in range(len(slope)):
-        of_intensity[scores.entity[s]] += slope[s] * work.loading[scores.feature[s]]
-    for v in range(len(mean)):
-        for i in range(size):
-            work.through[v, i] = of_intensity[v] * work.intensity_variance[0] * work.loading[work.at[i]]
-    for s in range(len(slope)):
         i = place[scores.feature[s]]
         if i != NONE:
-            work.through[scores.entity[s], i] += slope[s] * work.own[scores.feature[s]]
+            through, joint, c = work.through[scores.entity[s]], work.joint[i], slope[s]
+            if not scores.joined:
+                through[i] = c * joint[i]
+                continue
+            for f in range(size):
+                through[f] += c * joint[f]
 
 
 @kernel(borrows=True)
@@ -306,11 +296,12 @@ def _share(scores: _Scores, work: _Work, k: int) -> None:
 @kernel(borrows=True)
 def _share_pairs(scores: _Scores, work: _Work) -> None:
     """Add the contributions of coupled pairs of features to the variances and covariances of the scores."""
-    shared = work.shared
+    shared, place = work.shared, work.place
     for d in range(scores.pair_features.shape[1]):
-        product = work.spread[scores.pair_features[0, d]] * work.spread[scores.pair_features[1, d]]
-        if product == 0.0:
+        one, other = place[scores.pair_features[0, d]], place[scores.pair_features[1, d]]
+        if NONE in (one, other):
             continue
+        product = work.joint[one, one] * work.joint[other, other]
         for i in range(scores.pair_start[d], scores.pair_start[d + 1]):
             c = scores.by_pair[i]
             for j in range(scores.pair_start[d], scores.pair_start[d + 1]):
@@ -345,8 +336,7 @@ def _gains(work: _Work, size: int, mean: Floats) -> float:
                     gain[f] += weight * step * step
     largest = 0.0
     for f in range(size):
-        spread = work.spread[work.at[f]]
-        gain[f] = gain[f] / spread if spread > 0.0 else 0.0
+        gain[f] = gain[f] / work.joint[f, f] if work.joint[f, f] > 0.0 else 0.0
         largest = max(largest, gain[f])
     for f in range(size):
         if gain[f] <= RELATIVE_TIE * largest:
@@ -355,19 +345,24 @@ def _gains(work: _Work, size: int, mean: Floats) -> float:
 
 
 @kernel(borrows=True)
-def _observe(work: _Work, feature: int, value: float, size: int) -> None:
-    """Condition the means and variances of the features on one observed value, and remove the feature's column."""
-    middle, own, loading, spread, at, place = work.middle, work.own, work.loading, work.spread, work.at, work.place
-    rho = work.intensity_variance
-    if rho[0] * loading[feature] != 0.0:
-        step = loading[feature] * rho[0] / spread[feature] * (value - middle[feature])
-        rho[0] *= own[feature] / spread[feature]
-        for f in range(len(middle)):
-            middle[f] += loading[f] * step
-            spread[f] = own[f] + loading[f] ** 2 * rho[0]
-    middle[feature] = value
-    own[feature] = loading[feature] = spread[feature] = 0.0
+def _observe(scores: _Scores, work: _Work, feature: int, value: float, size: int) -> None:
+    """Condition the features' means and covariances on one observed value, and remove the feature from `joint`."""
+    middle, joint, at, place = work.middle, work.joint, work.at, work.place
     i, last = place[feature], size - 1
+    own, step, column = joint[i, i], value - middle[feature], joint[i]
+    if own > 0.0:
+        for f in range(size):
+            slope = column[f] / own
+            middle[at[f]] += slope * step
+            if scores.joined and f != i:
+                row = joint[f]
+                for other in range(size):
+                    row[other] -= slope * column[other]
+    middle[feature] = value
+    for f in range(size):
+        joint[i, f] = joint[last, f]
+    for f in range(size):
+        joint[f, i] = joint[f, last]
     at[i] = at[last]
     place[at[i]] = i
     place[feature] = NONE

@@ -25,7 +25,6 @@ from afa.planner import Action, BinaryPlanner, Planner, Stop, TopKPlanner
 from afa.planner.menu import ActionKind, action_of
 from afa.planner.rules import Rule
 from afa.planner.values import ReadValue, code_of, number_with_unit, read_number, same_unit, scale_of, word_of
-from afa.scores.belief import INTENSITY
 
 FORMAT = 1
 REPLAY_ADVICE = "take its values again (--replay, afa.replay_session)"
@@ -63,9 +62,9 @@ class _StopUsed(Strict):
 
 class _BackgroundUsed(Strict):
     probabilities: list[tuple[float, float, float]]
-    kind: Literal["patients", "elicited", "mixture", "uniform"]
+    kind: Literal["patients", "elicited", "mixture"]
     words: str
-    intensity: float = Field(INTENSITY, ge=0)
+    covariance: list[str] | None = None
 
 
 class _Settings(Strict):

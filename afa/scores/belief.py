@@ -1,10 +1,10 @@
 """Compute the mean and covariance of one patient's scores S_v, and the gain of each measurement (docs/frontier.md).
 
-The background is the distribution of each feature among all patients, estimated without labels. Patients differ in
-their intensity, which shifts all features together. An observation therefore also changes the expected values of the
-other features. Given the observations, the scores at full observation are random. Their mean and covariance are sums
-over features and coupled pairs of features, which need no mean-field inference, and are exact if all patients have the
-same intensity.
+The background is the distribution of each feature among all patients, estimated without labels, and the covariance of
+the features. Features go together, because some patients are more severely ill than others. An observation therefore
+also changes the expected values of the other features, by linear regression. Given the observations, the scores at full
+observation are random. Their mean and covariance are sums over features and coupled pairs of features, which need no
+mean-field inference, and are exact if features are independent.
 
 `Background` contains the distributions of the features. `ScoreTable` contains the arrays that define the scores of a
 bundle. `Belief` is the state of one patient. A planner calls the methods of `Belief` in this order: `order`,
@@ -22,6 +22,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import solve_triangular
 from scipy.special import ndtr
 
 from afa.errors import Fault, PlannerError
@@ -44,12 +45,22 @@ NEAR = 100
 entities.
 """
 VALUE_ARRAY = np.array(VALUES, dtype=np.float64)
+TOGETHER = ", and how their features go together"
+"""Last words of `Background.words` if correlations were estimated from the patients."""
+MOST_FEATURES = 500
+"""Largest number of features for which a background has a covariance."""
 INTENSITY = 0.5
-"""Default standard deviation of the patients' intensity f. At f = 0 a feature has its background probabilities, and at
-f = -1 its values -1 and +1 are equally probable.
+"""Standard deviation of the patients' intensity f. At f = 0 a feature has its background probabilities, and at f = -1
+its values -1 and +1 are equally probable.
 """
 RAREST = 0.005
 """Number that is added to a probability before its logarithm is taken."""
+SHRINKAGE = np.linspace(0.1, 1.0, 10)
+"""Candidate weights of the correlations that one shared intensity explains. The rest is the patients' correlations."""
+FOLDS = 5
+"""Number of folds of the cross-validation that chooses the shrinkage."""
+DIGITS = 6
+"""Number of decimals of a covariance. The rounding ensures that a saved and reloaded session has the same numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +75,9 @@ class Background:
         `patients`, `elicited`, `mixture` or `uniform`.
     words : str
         Source of the background. The text is shown next to each number that depends on the background.
-    intensity : float
-        Standard deviation of the patients' intensity, at least 0 (docs/frontier.md). 0 treats features as independent.
+    covariance : (n_features, n_features) float64 or None
+        Covariance of the features; the diagonal contains the variances under `probabilities`. None if features are
+        treated as independent.
 
     Examples
     --------
@@ -81,7 +93,7 @@ class Background:
     probabilities: Floats
     kind: Kind
     words: str
-    intensity: float = INTENSITY
+    covariance: Floats | None = None
 
     def __post_init__(self) -> None:
         p = np.asarray(self.probabilities, dtype=np.float64)
@@ -93,9 +105,13 @@ class Background:
             )
         p.flags.writeable = False
         object.__setattr__(self, "probabilities", p)
-        if not 0 <= self.intensity < np.inf:
-            expected = "a standard deviation, 0 or more"
-            raise PlannerError(Fault("intensity of a background", repr(self.intensity), expected, "correct it"))
+        if self.covariance is not None:
+            s = _symmetric(self.covariance)
+            if s.shape != (len(p), len(p)) or not (np.abs(np.diag(s) - variances_of(p)) <= 10.0**-DIGITS).all():
+                expected = "(n_features, n_features), its diagonal the variances"
+                raise PlannerError(Fault("covariance of a background", f"shape {s.shape}", expected, "correct it"))
+            s.flags.writeable = False
+            object.__setattr__(self, "covariance", s)
 
     @classmethod
     def given(cls, bundle: Bundle, background: Background | Mapping[str, Any] | str | None) -> Background:
@@ -129,25 +145,17 @@ class Background:
 
     def plain(self) -> str | dict[str, Any]:
         """Return the background as strings, numbers and lists. `given` converts the result back to a `Background`."""
-        if self.kind in ("elicited", "uniform") and self.intensity == INTENSITY:
+        rebuilt = self.covariance is not None or len(self.probabilities) > MOST_FEATURES
+        if self.kind == "uniform" or (self.kind == "elicited" and rebuilt):
             return self.kind
-        found: dict[str, Any] = {"probabilities": self.probabilities.tolist(), "kind": self.kind, "words": self.words}
-        return found | ({} if self.intensity == INTENSITY else {"intensity": self.intensity})
+        found = {"probabilities": self.probabilities.tolist(), "kind": self.kind, "words": self.words}
+        if self.covariance is not None:
+            found["covariance"] = [" ".join(map(str, row[: i + 1].tolist())) for i, row in enumerate(self.covariance)]
+        return found
 
-    @property
-    def loadings(self) -> Floats:
-        """Return the derivative of each feature's mean with respect to the intensity, at intensity 0.
-
-        With intensity f, feature j has the probabilities b_j(s) exp(f theta_j s), scaled to sum 1, where theta_j is
-        half the log ratio of b_j(+1) and b_j(-1). The derivative is theta_j times the variance of the feature.
-
-        Returns
-        -------
-        loadings : (n_features,) float64
-
-        """
-        theta = 0.5 * np.log((self.probabilities[:, 2] + RAREST) / (self.probabilities[:, 0] + RAREST))
-        return np.asarray(theta * variances_of(self.probabilities))
+    def independent(self) -> Background:
+        """Return a copy of the background without its covariance."""
+        return Background(self.probabilities, self.kind, self.words.removesuffix(TOGETHER))
 
     @classmethod
     def uniform(cls, bundle: Bundle) -> Background:
@@ -183,7 +191,8 @@ class Background:
             found = np.where(np.isnan(own), found, own)
         known = np.isfinite(found[:, 0])
         found = floored(np.where(known[:, None], found, 1.0), bundle.possible, ROUNDING)
-        return cls(found, "elicited", f"what the bundle states of {known.sum()} of {len(known)} features")
+        words = f"what the bundle states of {known.sum()} of {len(known)} features"
+        return cls(found, "elicited", words, intensity_covariance(found))
 
     @classmethod
     def of_patients(
@@ -193,11 +202,13 @@ class Background:
         *,
         without: int | None = None,
         name: str = "patients",
+        dependence: bool = True,
     ) -> Background:
         """Return the background that is estimated from patients without labels.
 
         The probabilities are the shares of the values among the patients. If no patient has a value of a feature, all
-        possible values of this feature are equally probable.
+        possible values of this feature are equally probable. The covariance is that of `shrunk_covariance`. For bundles
+        with more than 500 features, the background has no covariance.
 
         Parameters
         ----------
@@ -207,6 +218,9 @@ class Background:
             Row of the patient to plan for. This patient is excluded. None if the patient is not in the table.
         name : str
             Name of the group of patients in `words`.
+        dependence : bool
+            True to estimate how features go together among the patients. False for patients of another population: the
+            covariance is then that of `intensity_covariance`.
 
         """
         values = np.asarray(values, dtype=np.float64)
@@ -217,7 +231,11 @@ class Background:
         total = counts.sum(axis=1, keepdims=True)
         alike = cls.uniform(bundle).probabilities
         shares = np.divide(counts, total, out=alike.copy(), where=total > 0)
-        return cls(shares, "patients", f"{len(values)} {name}")
+        words, covariance = f"{len(values)} {name}", intensity_covariance(shares)
+        if dependence and covariance is not None:
+            estimated = shrunk_covariance(values, shares, covariance)
+            covariance, words = (covariance, words) if estimated is None else (estimated, words + TOGETHER)
+        return cls(shares, "patients", words, covariance)
 
     @classmethod
     def mixture(cls, bundle: Bundle, values: Floats | Codes, *, prior: float = PRIOR_PATIENTS) -> Background:
@@ -235,7 +253,8 @@ class Background:
         expected = cls.elicited(bundle) if bundle.has_probabilities else cls.uniform(bundle)
         counts = counts_of(bundle, values) + prior * expected.probabilities
         shares = counts / counts.sum(axis=1, keepdims=True)
-        return cls(shares, "mixture", f"{len(values)} patients, and as {prior:g} patients {expected.words}")
+        words = f"{len(values)} patients, and as {prior:g} patients {expected.words}"
+        return cls(shares, "mixture", words, intensity_covariance(shares))
 
 
 def counts_of(bundle: Bundle, values: Floats | Codes) -> Floats:
@@ -275,6 +294,119 @@ def variances_of(probabilities: Floats) -> Floats:
     """
     p = probabilities
     return np.where(p.max(axis=1) == 1, 0.0, np.maximum(p @ VALUE_ARRAY**2 - (p @ VALUE_ARRAY) ** 2, 0.0))
+
+
+def _symmetric(covariance: Any) -> Floats:
+    """Convert an array, or the strings of `Background.plain`, to a covariance matrix (M, M).
+
+    Parameters
+    ----------
+    covariance : a matrix, or M strings. String i contains row i of the lower triangle: i + 1 numbers with blanks
+        between them. If a string has a wrong number of numbers, its row becomes NaN
+
+    """
+    if isinstance(covariance, np.ndarray):
+        return np.array(covariance, dtype=np.float64)
+    lower = np.zeros((len(covariance), len(covariance)))
+    for i, row in enumerate(covariance):
+        numbers = row.split()
+        lower[i, : i + 1] = numbers if len(numbers) == i + 1 else np.nan
+    return np.asarray(lower + np.tril(lower, -1).T)
+
+
+def intensity_covariance(probabilities: Floats) -> Floats | None:
+    """Return the covariance of features that share the intensity f of a patient, or None for more than 500 features.
+
+    At intensity f, feature j has the probabilities b_j(s) exp(f theta_j s), scaled to sum 1, where theta_j is half the
+    log ratio of b_j(+1) and b_j(-1). To first order, the mean of feature j then changes by theta_j s_j f, where s_j is
+    its variance. The covariance is diag(s) + `INTENSITY`^2 (theta s)(theta s)', scaled to the variances s.
+
+    Parameters
+    ----------
+    probabilities : (n_features, 3) float64
+        Probabilities b_j of -1, 0 and +1.
+
+    Returns
+    -------
+    covariance : (n_features, n_features) float64
+        Symmetric. The diagonal contains the variances of the features.
+
+    """
+    if len(probabilities) > MOST_FEATURES:
+        return None
+    spread = variances_of(probabilities)
+    theta = 0.5 * np.log((probabilities[:, 2] + RAREST) / (probabilities[:, 0] + RAREST))
+    loading = INTENSITY * theta * spread / np.sqrt(1 + INTENSITY**2 * theta**2 * spread)
+    covariance = np.round(np.outer(loading, loading), DIGITS)
+    np.fill_diagonal(covariance, spread)
+    return covariance
+
+
+def shrunk_covariance(values: Floats, probabilities: Floats, target: Floats) -> Floats | None:
+    """Return the covariance of features among patients, shrunk towards a target, or None if the target is better.
+
+    Cross-validation with `FOLDS` folds chooses the shrinkage: the value in `SHRINKAGE` for which held-out patients have
+    the largest log-likelihood under a normal distribution. The result is None if the shrinkage is 1, if there are fewer
+    than 2 `FOLDS` patients, or if fewer than two features vary.
+
+    Parameters
+    ----------
+    values : (n_patients, n_features) float64
+        -1, 0, +1, or NaN if not measured. NaN is replaced by the mean of the feature.
+    probabilities : (n_features, 3) float64
+        Shares of -1, 0 and +1 among these patients.
+    target : (n_features, n_features) float64
+        Covariance that corresponds to a shrinkage of 1.
+
+    Returns
+    -------
+    covariance : (n_features, n_features) float64
+        Symmetric. The diagonal contains the variances of the features.
+
+    """
+    spread = variances_of(probabilities)
+    varies, n = spread > 0, len(values)
+    if n < 2 * FOLDS or varies.sum() < 2:
+        return None
+    scale = np.sqrt(spread[varies])
+    z = np.nan_to_num((values - probabilities @ VALUE_ARRAY)[:, varies] / scale)
+    expected = target[np.ix_(varies, varies)] / np.outer(scale, scale)
+    # in the coordinates `whitened`, the target is the identity matrix
+    whitened = solve_triangular(np.linalg.cholesky(expected), z.T, lower=True).T
+    part, total = np.arange(n) % FOLDS, np.zeros(len(SHRINKAGE))
+    for fold in range(FOLDS):
+        total += _held_out(whitened[part != fold], whitened[part == fold])
+    lost = float(SHRINKAGE[np.argmax(total)])
+    if lost == 1:
+        return None
+    correlation = (1 - lost) * (z.T @ z) / n + lost * expected
+    np.fill_diagonal(correlation, 1.0)
+    covariance = np.zeros((len(spread), len(spread)))
+    covariance[np.ix_(varies, varies)] = np.round(correlation * np.outer(scale, scale), DIGITS)
+    np.fill_diagonal(covariance, spread)
+    return covariance
+
+
+def _held_out(z: Floats, left_out: Floats) -> Floats:
+    """Return for each shrinkage the normal log-likelihood of held-out patients, up to a constant.
+
+    With shrinkage t, the correlation matrix is (1 - t) z'z / n + t I.
+
+    Parameters
+    ----------
+    z : (n, m) float64, standardised values of the patients from whom the correlations are estimated
+    left_out : (n_left_out, m) float64, standardised values of the held-out patients
+
+    """
+    _, size, axes = np.linalg.svd(z, full_matrices=False)
+    along = left_out @ axes.T
+    rest = (left_out**2).sum() - (along**2).sum()
+    found = np.zeros(len(SHRINKAGE))
+    for i, share in enumerate(SHRINKAGE):
+        eigenvalues = (1 - share) * size**2 / len(z) + share
+        log_det = np.log(eigenvalues).sum() + (z.shape[1] - len(size)) * np.log(share)
+        found[i] = -0.5 * (len(left_out) * log_det + (along**2 / eigenvalues).sum() + rest / share)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -553,8 +685,8 @@ class Belief:
     table : ScoreTable
         The scores.
     background : Background
-        Distribution of the unobserved features. All patients are taken to have the same intensity if there are
-        exclusive groups, or if a score is not linear in a feature (bundles with probabilities).
+        Distribution of the unobserved features. The covariance of the background is ignored if there are exclusive
+        groups, or if a score is not linear in a feature (bundles with probabilities).
     exact : bool
         True to include the second-order terms of coupled pairs in the covariance of the scores; False to ignore them.
 
@@ -564,14 +696,10 @@ class Belief:
         Expected score E S_v = S_v(m) of each entity, nats, where m is `middle`.
     middle, spread : (n_features,) float64
         Mean and variance of each feature. The mean of an observed feature is its value, and the variance is 0.
-    own, loading : (n_features,) float64
-        Variance of each feature at a known intensity, and change of its mean if the intensity increases by 1. Both are
-        0 for observed features.
-    intensity_variance : float
-        Variance of the patient's intensity, given the observed features. The covariance of two unobserved features is
-        this variance times both loadings.
+    joint : (n_features, n_features) float64 or None
+        Covariance of the features. Entries of observed features are 0. None if features are treated as independent.
     background : Background
-        The given background.
+        The given background. Its words do not mention correlations of patients if the covariance is ignored.
     observed : (n_features,) bool
         True for each observed feature, and for a feature that must be 0 because another member of its exclusive group
         is +1.
@@ -595,18 +723,15 @@ class Belief:
         self._linear = np.divide(self._linear, np.sqrt(self.spread[at]), out=slope, where=self.spread[at] > 0)
         self._bend = (of * _curve(p)[at] * table.terms).sum(axis=1)
         self._bend[np.abs(self._bend) <= table.tie] = 0.0
-        self.background, self.intensity_variance, self.loading = background, 0.0, np.zeros(len(p))
-        self.own = self.spread.copy()
-        if not table.groups and not self._bend.any():
-            self.intensity_variance = float(background.intensity) ** 2
-            shared = self.intensity_variance * np.divide(
-                background.loadings**2, self.spread, out=np.zeros(len(p)), where=self.spread > 0
-            )
-            self.loading, self.own = background.loadings / np.sqrt(1 + shared), self.spread / (1 + shared)
+        apart = bool(table.groups) or bool(self._bend.any())
+        covariance = None if apart else background.covariance
+        self.joint: Floats | None = None if covariance is None else covariance.copy()
+        self.background = background.independent() if apart and background.kind == "patients" else background
         self._add_up()
 
     def _add_up(self) -> None:
         """Compute `mean`, and the contribution of couplings to each slope, from the means of the features."""
+        self._products: Floats | None = None
         table, (first, second) = self.table, self.table.pair_features
         self._pull = np.zeros(len(table.feature))
         for here, there in (table.ends, table.ends[::-1]):
@@ -629,8 +754,9 @@ class Belief:
     def copy(self) -> Belief:
         """Return an independent copy of the belief."""
         other = copy(self)
-        for name in ("middle", "spread", "own", "loading", "observed", "mean", "_value", "_expected", "_pull"):
+        for name in ("middle", "spread", "observed", "mean", "_value", "_expected", "_pull"):
             setattr(other, name, getattr(self, name).copy())
+        other.joint = None if self.joint is None else self.joint.copy()
         return other
 
     def __deepcopy__(self, _: object) -> Belief:
@@ -639,12 +765,12 @@ class Belief:
     def observe(self, feature: int, value: int) -> None:
         """Update the belief with one observed value.
 
-        If patients differ in their intensity, the observed value changes the expected intensity, and thereby the means
-        of all other features. If a member of an exclusive group is observed as 0, the probabilities of the other
-        members increase. If it is observed as +1, the other members are set to 0.
+        If the background has a covariance, the means of all other features change by linear regression on the observed
+        feature. If a member of an exclusive group is observed as 0, the probabilities of the other members increase. If
+        it is observed as +1, the other members are set to 0.
         """
-        if self.loading[feature] * self.intensity_variance != 0:
-            self._observe_intensity(feature, value)
+        if self.joint is not None:
+            self._observe_jointly(feature, value)
             return
         others = [group for group in self.table.groups if feature in group]
         chance = {int(j): self.middle[j] for group in others for j in group if j != feature and not self.observed[j]}
@@ -656,22 +782,28 @@ class Belief:
             self._set(j, p, p * (1.0 - p), None)
             self.observed[j] = value == 1
 
-    def _observe_intensity(self, feature: int, value: int) -> None:
-        """Update the belief with the value of a feature that depends on the intensity. Scores must be linear in x."""
-        regression = self.loading[feature] * self.intensity_variance / self.spread[feature]
-        self.middle = self.middle + self.loading * regression * (value - self.middle[feature])
+    def _observe_jointly(self, feature: int, value: int) -> None:
+        """Update a belief that has a covariance of features with one observed value. All scores must be linear in x."""
+        self.middle = self.middle + self._regression(feature) * (value - self.middle[feature])
         self.middle[feature], self._value[feature], self.observed[feature] = value, value, True
         self._settle(feature)
         self._expected = self._linear * self.middle[self.table.feature]
         self._add_up()
 
+    def _regression(self, feature: int) -> Floats:
+        """Return the change of the mean of each feature if the value of `feature` increases by 1."""
+        assert self.joint is not None
+        own = self.spread[feature]
+        return self.joint[feature] / own if own > 0 else np.zeros(len(self.spread))
+
     def _settle(self, feature: int) -> None:
-        """Set the variance of a feature to 0, and reduce the variance of the intensity as if it had been observed."""
-        if self.loading[feature] != 0:
-            self.intensity_variance *= self.own[feature] / self.spread[feature]
-            self.loading[feature] = 0.0
-            self.spread = self.own + self.loading**2 * self.intensity_variance
-        self.own[feature] = self.spread[feature] = 0.0
+        """Set the variance of a feature to 0, and condition the covariance of all other features on this feature."""
+        if self.joint is not None:
+            self._products = None
+            self.joint -= np.outer(self._regression(feature), self.joint[feature])
+            self.joint[feature] = self.joint[:, feature] = 0.0
+            self.spread = np.maximum(np.diag(self.joint), 0.0)
+        self.spread[feature] = 0.0
 
     def _set(self, feature: int, middle: float, spread: float, value: int | None) -> None:
         """Set the mean and the variance of a feature. If `value` is not None, also set the value of the feature."""
@@ -688,8 +820,7 @@ class Belief:
         there, psi, begin = table.neighbours
         part = slice(begin[feature], begin[feature + 1])
         self._pull[there[part]] += psi[part] * step
-        self.middle[feature], self.spread[feature], self.own[feature] = middle, spread, spread
-        self.loading[feature] = 0.0
+        self.middle[feature], self.spread[feature] = middle, spread
 
     def order(self) -> Ints:
         """Return all entities, sorted by decreasing expected score. Ties are sorted by `ScoreTable.places`.
@@ -703,24 +834,35 @@ class Belief:
         places = np.arange(len(rounded)) if self.table.places is None else self.table.places
         return np.asarray(np.lexsort((places, -rounded)), dtype=np.int64)
 
-    def _parts(self) -> list[tuple[sp.csr_array, Floats]]:
-        """Return pairs (c, s): slopes (N, M) of the scores, and variances (M,) of independent parts of the features."""
-        parts = [(self.table.matrix(self.slope), self.own)]
+    @property
+    def _through(self) -> Floats:
+        """Return the matrix product c Sigma (N, M): the first-order covariance of each score with each feature."""
+        if self._products is None:
+            self._products = np.asarray(self.table.matrix(self.slope) @ self.joint)
+        return self._products
+
+    def _loadings(self) -> list[tuple[Any, Floats]]:
+        """Return pairs (loadings, scales), which give the reduction of a score's variance if a feature is measured.
+
+        Loadings have the shape (N, M), and scales have the shape (M,). If features are independent, a measurement of
+        feature j reduces the variance of a score by c_j^2 s_j, and the pair is (c, s). If features have a covariance
+        Sigma, the reduction is (c Sigma)_j^2 / s_j, and the pair is (c Sigma, 1 / s).
+        """
+        if self.joint is not None:
+            inverse = np.divide(1.0, self.spread, out=np.zeros_like(self.spread), where=self.spread > 0)
+            return [(self._through, inverse)]
+        parts = [(self.table.matrix(self.slope), self.spread)]
         if self._bend.any():
             parts.append((self.table.matrix(self._bend), (~self.observed & (self.spread > 0)).astype(np.float64)))
         return parts
 
-    def _of_intensity(self) -> Floats:
-        """Return the change of each score's mean if the intensity increases by 1, (N,) float64, to first order."""
-        return self.table.by_entity(self.slope * self.loading[self.table.feature])
-
     def covariance(self, entities: Ints | None = None) -> Floats:
         """Return the covariance of each score with the score of each given entity.
 
-        The covariance of S_v and S_w is sum_j c_vj c_wj d_j + rho L_v L_w + sum_{j<l} psi_vjl psi_wjl s_j s_l, where
-        d_j is `own`, s_j is `spread`, rho is `intensity_variance`, and L_v is the sum of c_vj times `loading` of j. To
-        it come terms for exclusive groups and for the non-linear scores of the closure `explicit`. The result is exact
-        if rho is 0, and otherwise an approximation.
+        For independent features, the covariance of S_v and S_w is sum_j c_vj c_wj s_j + sum_{j<l} psi_vjl psi_wjl s_j
+        s_l, plus terms for exclusive groups and for the non-linear scores of the closure `explicit`. This result is
+        exact. If features have a covariance Sigma, the first sum is replaced by c_v Sigma c_w, and the second sum is an
+        approximation.
 
         Parameters
         ----------
@@ -732,12 +874,15 @@ class Belief:
 
         """
         chosen = np.arange(len(self.mean)) if entities is None else entities
-        of_intensity, parts = self._of_intensity(), self._parts()
-        total = self.intensity_variance * np.outer(of_intensity, of_intensity[chosen])
-        for matrix, s in parts:
+        if self.joint is not None:
+            total = self._through @ _rows(self.table.matrix(self.slope), chosen).T
+            return total + self._covariance_of_pairs(chosen) if self.exact else total
+        total = np.zeros((len(self.mean), len(chosen)))
+        loadings = self._loadings()
+        for matrix, s in loadings:
             total += matrix @ (_rows(matrix, chosen) * s).T
         for group in self._open_groups():
-            own = parts[0][0][:, group].toarray() * self.middle[group]
+            own = loadings[0][0][:, group].toarray() * self.middle[group]
             total += own @ own[chosen].T - np.outer(own.sum(axis=1), own[chosen].sum(axis=1))
         return total + self._covariance_of_pairs(chosen) if self.exact else total
 
@@ -770,12 +915,15 @@ class Belief:
 
         """
         table = self.table
-        total = table.by_entity(self.slope**2 * self.own[table.feature])
-        total += self.intensity_variance * self._of_intensity() ** 2
+        if self.joint is None:
+            total = table.by_entity(self.slope**2 * self.spread[table.feature])
+        else:
+            shared = self._through[table.entity, table.feature]
+            total = np.maximum(table.by_entity(self.slope * shared), 0.0)
         if self._bend.any():
             total += table.by_entity(self._bend**2 * (~self.observed & (self.spread > 0))[table.feature])
         for group in self._open_groups():
-            part = self._parts()[0][0][:, group].toarray() * self.middle[group]
+            part = self._loadings()[0][0][:, group].toarray() * self.middle[group]
             total += (part**2).sum(axis=1) - part.sum(axis=1) ** 2
         if self.exact:
             shared = self.spread[table.distinct_pairs[0]].prod(axis=0)[table.distinct_pairs[1]]
@@ -795,9 +943,8 @@ class Belief:
     def frontier(self, k: int) -> Floats:
         """Return the gain of a measurement of each feature, for the current top k.
 
-        A measurement of feature j reduces the variance of D_ab by the squared covariance of D_ab and x_j, divided by
-        the variance s_j of x_j. If features are independent, the reduction is (c_aj - c_bj)^2 s_j. The gain is the sum
-        of these reductions over all entities a inside and b outside the top k, with the weights w_ab of
+        If features are independent, a measurement of feature j reduces the variance of D_ab by (c_aj - c_bj)^2 s_j. The
+        gain is the sum of these reductions over all entities a inside and b outside the top k, with the weights w_ab of
         `Differences.weights`.
 
         Returns
@@ -808,23 +955,10 @@ class Belief:
         return self._settled(self.differences(k))
 
     def _settled(self, of: Differences) -> Floats:
-        """Return the gains of `frontier` for given differences, (M,) float64."""
-        (slopes, own), *bends = self._parts()
-        linear = self._with_groups(slopes)
-        share = np.divide(own, self.spread, out=np.zeros_like(own), where=self.spread > 0)
-        total = _taken_out(of, linear, own * share)
-        if self.intensity_variance > 0:
-            of_intensity, weights = self._of_intensity(), of.weights()
-            steps = weights * (of_intensity[of.inside][:, None] - of_intensity[of.outside])
-            each = np.zeros(len(self.mean))
-            each[of.inside], each[of.outside] = steps.sum(axis=1), -steps.sum(axis=0)
-            rise = self.intensity_variance * self.loading
-            total += 2 * share * rise * (linear.T @ each)
-            squares = (steps * (of_intensity[of.inside][:, None] - of_intensity[of.outside])).sum()
-            total += np.divide(rise**2, self.spread, out=np.zeros_like(own), where=self.spread > 0) * squares
-            total = np.maximum(total, 0.0)
-        for matrix, s in bends:
-            total += _taken_out(of, matrix, s)
+        total = np.zeros(len(self.middle))
+        for matrix, s in self._loadings():
+            linear = self.joint is None and matrix.data is not self._bend
+            total += _taken_out(of, self._with_groups(matrix) if linear else matrix, s)
         # set gains below the rounding error to 0
         return np.where(self.observed | (total <= RELATIVE_TIE * total.max(initial=0.0)), 0.0, total)
 
@@ -970,7 +1104,7 @@ def _rows(matrix: sp.csr_array, rows: Ints) -> Floats:
     return dense
 
 
-def _taken_out(of: Differences, loadings: sp.csr_array, s: Floats) -> Floats:
+def _taken_out(of: Differences, loadings: sp.csr_array | Floats, s: Floats) -> Floats:
     """Return for each feature j the sum of w_ab (c_aj - c_bj)^2 s_j over all entities a inside and b outside the top k.
 
     Parameters
@@ -980,6 +1114,10 @@ def _taken_out(of: Differences, loadings: sp.csr_array, s: Floats) -> Floats:
 
     """
     weights, n = of.weights(), loadings.shape[0]
+    if isinstance(loadings, np.ndarray):
+        inside, outside = loadings[of.inside], loadings[of.outside]
+        single = weights.sum(axis=1) @ inside**2 + weights.sum(axis=0) @ outside**2
+        return np.asarray(np.maximum(single - 2 * ((weights @ outside) * inside).sum(axis=0), 0.0) * s)
     every, against = np.zeros(n), np.zeros((n, len(of.inside)))
     every[of.inside], every[of.outside] = weights.sum(axis=1), weights.sum(axis=0)
     against[of.outside] = weights.T

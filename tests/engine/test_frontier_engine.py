@@ -1,7 +1,5 @@
 """The compiled rule `frontier` against the belief that a planner holds."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from bundles import bundle_of
@@ -26,10 +24,12 @@ def problem(seed, *, whole):
 
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("intensity", [0.0, 0.5])
-def test_patients_are_followed_as_by_the_readable_belief(seed, whole, intensity):
+@pytest.mark.parametrize("dependence", [False, True])
+def test_patients_are_followed_as_by_the_readable_belief(seed, whole, dependence):
     bundle, patients, others = problem(seed, whole=whole)
-    background = replace(Background.of_patients(bundle, others), intensity=intensity)
+    background = Background.of_patients(bundle, others)
+    background = background if dependence else background.independent()
+    assert (background.covariance is not None) == dependence
     table = ScoreTable.of_bundle(bundle)
     found = frontier_paths(table, background, patients, K, threads=2)
     for p, values in enumerate(patients):

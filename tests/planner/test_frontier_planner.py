@@ -117,7 +117,7 @@ def test_undo_copy_and_correct_bring_the_belief_along(ladder: Bundle) -> None:
 @pytest.mark.parametrize("coupling", ["differential", "shared"])
 def test_one_entity_is_the_sign_of_its_expected_score(coupling: str) -> None:
     bundle = load_bundle(TINY)
-    background = Background(np.array([[0.1, 0.3, 0.6]] * 5), "patients", "8 patients", intensity=0)
+    background = Background(np.array([[0.1, 0.3, 0.6]] * 5), "patients", "8 patients")
     chosen = BinaryPlanner(
         bundle,
         entity="bleeding",
@@ -166,7 +166,7 @@ def test_what_is_believed_by_how_findings_repeat_each_other_has_no_background() 
     [
         {"ALPHA": {"p_low": 0.5, "p_high": 0.2}},
         {"probabilities": [["many", 0, 0]], "kind": "patients", "words": "text"},
-        {"probabilities": [[1, 0, 0]], "kind": "patients", "words": "one row", "intensity": "large"},
+        {"probabilities": [[1, 0, 0]], "kind": "patients", "words": "one row", "covariance": 3},
     ],
 )
 def test_a_mapping_that_is_no_background_is_refused_with_the_keys_of_one(ladder: Bundle, given: dict[str, Any]) -> None:

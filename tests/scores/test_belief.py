@@ -1,16 +1,27 @@
 """The belief about all scores: by enumeration of all completions of tiny models, and by hand."""
 
 import json
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 from bundles import bundle_of
 from scipy.special import ndtr
+from scipy.stats import multivariate_normal
 
 from afa.errors import PlannerError
-from afa.scores.belief import INTENSITY, RAREST, Background, Belief, ScoreTable, variances_of
+from afa.scores.belief import (
+    INTENSITY,
+    MOST_FEATURES,
+    RAREST,
+    SHRINKAGE,
+    Background,
+    Belief,
+    ScoreTable,
+    _held_out,
+    intensity_covariance,
+    variances_of,
+)
 
 ROWS = np.array(list(product((-1, 0, 1), repeat=4)))
 
@@ -18,7 +29,7 @@ ROWS = np.array(list(product((-1, 0, 1), repeat=4)))
 def random_problem(seed, n=4, m=4):
     random = np.random.default_rng(seed)
     bundle = bundle_of(random.normal(size=(n, m)), random.normal(size=(n, m, m)), random.normal(size=n))
-    return bundle, Background(random.dirichlet(np.ones(3), m), "patients", "5 patients", intensity=0)
+    return bundle, Background(random.dirichlet(np.ones(3), m), "patients", "5 patients")
 
 
 def belief_of(bundle, background, observed=None):
@@ -98,7 +109,7 @@ def test_the_worked_example_of_the_page():
     couplings = np.zeros((2, 2, 2))
     couplings[0, 0, 1] = 1.0
     bundle = bundle_of([[1.0, 0.0], [0.0, 1.0]], couplings)
-    background = Background(np.array([[0, 0.5, 0.5], [0.25, 0.5, 0.25]]), "patients", "4 patients", intensity=0)
+    background = Background(np.array([[0, 0.5, 0.5], [0.25, 0.5, 0.25]]), "patients", "4 patients")
     belief = belief_of(bundle, background)
     np.testing.assert_allclose(belief.mean, [0.5, 0.0])
     np.testing.assert_allclose(belief.covariance(), [[0.25 + 0.125 + 0.125, 0.25], [0.25, 0.5]])
@@ -115,7 +126,7 @@ def test_the_worked_example_of_the_page():
 def test_the_normal_probability_of_the_top_is_near_the_exact_one_with_many_features():
     random = np.random.default_rng(7)
     bundle = bundle_of(random.normal(size=(5, 9)), 0.3 * random.normal(size=(5, 9, 9)))
-    background = Background(random.dirichlet(np.full(3, 3.0), 9), "patients", "patients", intensity=0)
+    background = Background(random.dirichlet(np.full(3, 3.0), 9), "patients", "patients")
     rows = np.array(list(product((-1, 0, 1), repeat=9)))
     p = np.prod(background.probabilities[np.arange(9), rows + 1], axis=1)
     scores = bundle.energies(rows)
@@ -245,7 +256,7 @@ def test_patients_drawn_from_the_background_have_the_top_as_often_as_is_said(who
     if whole:
         unary, couplings = np.round(unary), np.round(couplings * 2)
     bundle = bundle_of(unary, couplings)
-    background = Background(random.dirichlet(np.full(3, 2.0), 24), "patients", "patients", intensity=0)
+    background = Background(random.dirichlet(np.full(3, 2.0), 24), "patients", "patients")
     table = ScoreTable.of_bundle(bundle)
     drawn = random.random((300, 24, 1)) > background.probabilities.cumsum(axis=1)[:, :2]
     values = drawn.sum(axis=2) - 1
@@ -261,28 +272,20 @@ def test_patients_drawn_from_the_background_have_the_top_as_often_as_is_said(who
     assert np.mean(said) == pytest.approx(np.mean(right), abs=0.06)  # 2 standard errors of 300 patients
 
 
-def shared_problem(seed, couplings=True):
-    """Four entities on four features, and a background of patients whose intensities differ."""
+def dependent_problem(seed, couplings=True):
     random = np.random.default_rng(seed)
+    shared = random.integers(-1, 2, 60)
+    values = np.where(random.random((60, 4)) < 0.6, shared[:, None], random.integers(-1, 2, (60, 4)))
     psi = random.normal(size=(4, 4, 4)) * couplings
     bundle = bundle_of(random.normal(size=(4, 4)), psi, random.normal(size=4))
-    return bundle, Background(random.dirichlet(np.ones(3), 4), "patients", "patients", intensity=0.8)
-
-
-def sigma_of(background):
-    """Covariance of the features: variances on the diagonal, and the variance of the intensity times both loadings."""
-    p, variances = background.probabilities, variances_of(background.probabilities)
-    theta = 0.5 * np.log((p[:, 2] + RAREST) / (p[:, 0] + RAREST))
-    whole = np.diag(variances) + background.intensity**2 * np.outer(variances * theta, variances * theta)
-    scale = np.sqrt(variances / np.diag(whole))
-    return whole * np.outer(scale, scale)
+    return bundle, Background.of_patients(bundle, values)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("observed", OBSERVED)
-def test_features_that_share_an_intensity_are_conditioned_as_in_a_normal_distribution(seed, observed):
-    bundle, background = shared_problem(seed)
-    belief, sigma = belief_of(bundle, background, observed), sigma_of(background)
+def test_features_that_go_together_are_conditioned_as_in_a_normal_distribution(seed, observed):
+    bundle, background = dependent_problem(seed)
+    belief, sigma = belief_of(bundle, background, observed), background.covariance
     here, free = list(observed), [j for j in range(4) if j not in observed]
     mean = background.probabilities @ (-1, 0, 1)
     by = sigma[np.ix_(free, here)] @ np.linalg.inv(sigma[np.ix_(here, here)])
@@ -291,33 +294,16 @@ def test_features_that_share_an_intensity_are_conditioned_as_in_a_normal_distrib
     left = np.zeros((4, 4))
     left[np.ix_(free, free)] = sigma[np.ix_(free, free)] - by @ sigma[np.ix_(here, free)]
     np.testing.assert_allclose(belief.middle, middle, atol=1e-12)
-    np.testing.assert_allclose(belief.spread, np.diag(left), atol=1e-12)
+    np.testing.assert_allclose(belief.joint, left, atol=1e-12)
     pairs = np.outer(middle, middle)
     unary, psi = bundle.unary, [bundle.mrf(name).couplings.toarray() for name in bundle.entities]
     expected = bundle.log_odds + unary @ middle + [0.5 * (part * pairs).sum() for part in psi]
     np.testing.assert_allclose(belief.mean, expected, atol=1e-12)
-    slope = unary + np.array([part @ middle for part in psi])
-    covariance = slope @ left @ slope.T
-    for v, w in np.ndindex(4, 4):
-        covariance[v, w] += 0.5 * (psi[v] * psi[w] * np.outer(np.diag(left), np.diag(left))).sum()
-    np.testing.assert_allclose(belief.covariance(), covariance, atol=1e-12)
-    np.testing.assert_allclose(belief.variances(), np.diag(covariance), atol=1e-12)
-
-
-def test_the_loading_is_the_change_of_the_mean_with_the_intensity():
-    background = Background(np.array([[0.1, 0.3, 0.6], [0.2, 0.8, 0.0], [0.25, 0.5, 0.25]]), "patients", "3")
-    p, step = background.probabilities, 1e-6
-    theta = 0.5 * np.log((p[:, 2] + RAREST) / (p[:, 0] + RAREST))
-    means = []
-    for f in (-step, step):
-        tilted = p * np.exp(f * theta[:, None] * np.array([-1, 0, 1]))
-        means.append(tilted @ (-1, 0, 1) / tilted.sum(axis=1))
-    np.testing.assert_allclose(background.loadings, (means[1] - means[0]) / (2 * step), atol=1e-8)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
-def test_where_features_share_an_intensity_the_value_of_a_set_is_the_fall_of_the_variances(k):
-    bundle, background = shared_problem(5, couplings=False)
+def test_where_features_go_together_the_value_of_a_set_is_the_fall_of_the_variances(k):
+    bundle, background = dependent_problem(5, couplings=False)
     belief = belief_of(bundle, background, {1: 1})
     of = belief.differences(k)
 
@@ -337,35 +323,102 @@ def test_where_features_share_an_intensity_the_value_of_a_set_is_the_fall_of_the
     assert belief.together(2, k) == [first, second]
 
 
-def test_a_patient_like_a_milder_population_is_expected_to_be_milder_elsewhere():
+def test_a_covariance_without_any_is_independence():
+    bundle, background = random_problem(3)
+    apart = Background(background.probabilities, "patients", "5", np.diag(variances_of(background.probabilities)))
+    for observed in OBSERVED:
+        one, other = belief_of(bundle, background, observed), belief_of(bundle, apart, observed)
+        for name in ("mean", "variances", "covariance", "slope"):
+            each = [getattr(belief, name) for belief in (one, other)]
+            np.testing.assert_allclose(*(part() if callable(part) else part for part in each), atol=1e-12)
+        np.testing.assert_allclose(one.frontier(2), other.frontier(2), atol=1e-12)
+
+
+def test_the_shrinkage_of_correlations_is_chosen_by_the_likelihood_of_patients_left_out():
+    random = np.random.default_rng(0)
+    z, left_out = random.normal(size=(12, 5)) @ random.normal(size=(5, 5)), random.normal(size=(4, 5))
+    found = _held_out(z, left_out)
+    for share, value in zip(SHRINKAGE, found, strict=True):
+        whole = multivariate_normal(np.zeros(5), (1 - share) * z.T @ z / len(z) + share * np.eye(5))
+        assert value == pytest.approx(whole.logpdf(left_out).sum() + 0.5 * left_out.size * np.log(2 * np.pi))
+
+
+def test_correlations_of_patients_are_shrunk_towards_those_of_a_shared_intensity():
+    random = np.random.default_rng(0)
     bundle, _ = random_problem(0)
-    background = Background(np.tile([0.1, 0.2, 0.7], (4, 1)), "patients", "patients")
-    belief = belief_of(bundle, background, {0: 0})
+    apart = Background.of_patients(bundle, random.integers(-1, 2, (400, 4)))
+    assert np.abs(np.triu(apart.covariance, 1)).max() < 0.1
+    first = random.integers(-1, 2, 200)
+    values = np.stack([first, first, -first, random.integers(-1, 2, 200)], axis=1)
+    alike = Background.of_patients(bundle, values)
+    correlation = alike.covariance / np.sqrt(np.outer(np.diag(alike.covariance), np.diag(alike.covariance)))
+    np.testing.assert_allclose(correlation[0, 1:3], [0.9, -0.9], atol=0.002)
+    target = intensity_covariance(alike.probabilities)
+    z = values - alike.probabilities @ (-1, 0, 1)
+    off = ~np.eye(4, dtype=bool)
+    np.testing.assert_allclose(alike.covariance[off], (0.9 * z.T @ z / 200 + 0.1 * target)[off], atol=1e-6)
+
+
+def test_the_intensity_changes_every_mean_as_it_tilts_the_probabilities():
+    p, step = np.array([[0.1, 0.3, 0.6], [0.2, 0.8, 0.0], [0.25, 0.5, 0.25]]), 1e-6
+    theta = 0.5 * np.log((p[:, 2] + RAREST) / (p[:, 0] + RAREST))
+    means = []
+    for f in (-step, step):
+        tilted = p * np.exp(f * theta[:, None] * np.array([-1, 0, 1]))
+        means.append(tilted @ (-1, 0, 1) / tilted.sum(axis=1))
+    loading, spread = (means[1] - means[0]) / (2 * step), variances_of(p)
+    whole = np.diag(spread) + INTENSITY**2 * np.outer(loading, loading)
+    scale = np.sqrt(spread / np.diag(whole))
+    np.testing.assert_allclose(intensity_covariance(p), whole * np.outer(scale, scale), atol=1e-6)
+    assert intensity_covariance(np.full((MOST_FEATURES + 1, 3), 1 / 3)) is None
+
+
+def test_a_mild_value_lowers_what_is_expected_of_other_features():
+    bundle, _ = random_problem(0)
+    p = np.tile([0.1, 0.2, 0.7], (4, 1))
+    belief = belief_of(bundle, Background(p, "mixture", "patients", intensity_covariance(p)), {0: 0})
     assert (belief.middle[1:] < 0.6).all()
     assert (belief_of(bundle, Background.uniform(bundle), {0: 0}).middle[1:] == 0).all()
 
 
-def test_the_intensity_is_kept_with_the_background_and_no_patient_counts_twice():
+def test_a_covariance_counts_nobody_twice_and_not_the_patient_himself():
     bundle, _ = random_problem(0)
     values = np.random.default_rng(1).integers(-1, 2, (40, 4)).astype(float)
+    values[:, 1] = values[:, 0]
     values[3, 2] = np.nan
     one = Background.of_patients(bundle, values, without=7)
     other = Background.of_patients(bundle, np.delete(values, 7, axis=0))
-    np.testing.assert_array_equal(one.probabilities, other.probabilities)
-    assert (one.words, one.intensity) == ("39 patients", INTENSITY)
-    alike = replace(Background.uniform(bundle), intensity=0.0)
-    for background in (one, replace(one, intensity=0.25), Background.uniform(bundle), alike):
-        again = Background.given(bundle, json.loads(json.dumps(background.plain())))
-        np.testing.assert_array_equal(again.probabilities, background.probabilities)
-        assert (again.words, again.intensity) == (background.words, background.intensity)
-    for wrong in (-0.1, np.inf, np.nan):
-        with pytest.raises(PlannerError, match="intensity of a background"):
-            replace(one, intensity=wrong)
+    np.testing.assert_array_equal(one.covariance, other.covariance)
+    assert one.words == "39 patients, and how their features go together"
+    again = Background.given(bundle, json.loads(json.dumps(one.plain())))
+    np.testing.assert_array_equal(again.covariance, one.covariance)
+    assert (again.words, one.independent().words) == (one.words, "39 patients")
+    for few in (Background.of_patients(bundle, values[:9]), Background.of_patients(bundle, values, dependence=False)):
+        np.testing.assert_array_equal(few.covariance, intensity_covariance(few.probabilities))
+        assert few.words in ("9 patients", "40 patients")
+    with pytest.raises(PlannerError, match="its diagonal the variances"):
+        Background(one.probabilities, "patients", "39", 2 * one.covariance)
 
 
-def test_a_value_that_no_patient_had_counts_where_features_share_an_intensity():
-    bundle, _ = shared_problem(0)
+def test_a_value_that_no_patient_had_counts_where_features_go_together():
+    bundle, _ = dependent_problem(0)
     shared = np.random.default_rng(0).integers(-1, 2, 60)
     background = Background.of_patients(bundle, np.stack([shared, shared, shared, np.ones(60)], axis=1))
+    assert background.covariance is not None
     belief = belief_of(bundle, background, {3: -1, 0: 1, 1: 0, 2: 1})
     np.testing.assert_allclose(belief.mean, bundle.energies(np.array([[1, 0, 1, -1]]))[0], atol=1e-12)
+
+
+def test_a_covariance_with_a_row_of_another_length_is_refused():
+    bundle, background = dependent_problem(0)
+    plain = background.plain()
+    plain["covariance"][2] = "0.1 0.2"
+    with pytest.raises(PlannerError, match="its diagonal the variances"):
+        Background.given(bundle, plain)
+
+
+def test_a_background_is_saved_by_its_kind_alone_only_if_the_bundle_gives_all_of_it():
+    p = np.full((4, 3), 1 / 3)
+    assert Background(p, "elicited", "stated", intensity_covariance(p)).plain() == "elicited"
+    assert Background(p, "elicited", "stated").plain()["probabilities"] == p.tolist()
+    assert Background(p, "uniform", "none").plain() == "uniform"
