@@ -87,7 +87,7 @@ class Protocol:
     def patients_of(self, names: Sequence[str]) -> list[str]:
         """Return the names of the evaluated patients, in the order of the cohort.
 
-        Patients are selected by a hash of their name and the seed. The same seed therefore always selects the same
+        Patients are selected by a hash of their name and the seed, so that the same seed always selects the same
         patients.
         """
         drawn = random_order(names, patient="", seed=self.asked.seed, experiment="llm_baselines")

@@ -87,7 +87,7 @@ COLUMN_TYPES = {
 
 
 def typed(columns: Sequence[str], rows: pd.DataFrame | list[dict[str, Any]]) -> pd.DataFrame:
-    """Return a table with the given columns, converted to the types in `COLUMN_TYPES`. The table may have no rows."""
+    """Return a table, possibly without rows, whose columns have the types in `COLUMN_TYPES`."""
     return pd.DataFrame(rows, columns=list(columns)).astype({name: COLUMN_TYPES.get(name, "str") for name in columns})
 
 
@@ -151,7 +151,7 @@ class TopK:
         self._targets, self.order = Targets.of(truth, label_matrix(bundle, cohort), k, k_clinical), self._own.order
 
     def readouts(self, orders: Ints, seen: Ints) -> Mapping[str, Mapping[str, NDArray[Any]]]:
-        """Return the precisions of the k entities that each score ranks highest.
+        """Return the precisions of the top k, for each score.
 
         The scores are computed after the first `seen` features of each order.
 
@@ -313,7 +313,7 @@ def _of_model(setting: BaselineSetting, dialogues: Sequence[TrialDialogue], evid
 
 
 def _places(bundle: Bundle, labels: Sequence[str]) -> list[int]:
-    """Return, for each entity, how many entities a model's answer ranks before it.
+    """Return each entity's rank in a model's answer: the number of entities that are ranked before this entity.
 
     The entities that the answer names are ranked in the order of the answer. All entities that the answer does not name
     share the next rank (decisions.md S10).
@@ -323,7 +323,7 @@ def _places(bundle: Bundle, labels: Sequence[str]) -> list[int]:
 
 
 def _completed(bundle: Bundle, dialogues: Sequence[TrialDialogue]) -> Ints:
-    """Return an order of all M features for each patient, (P, M) int64, which begins with the observed features."""
+    """Return, for each patient, an order of all M features that begins with the observed features, (P, M) int64."""
     index = {name: j for j, name in enumerate(bundle.features)}
     orders = [dict.fromkeys((*dialogue.path, *bundle.features)) for dialogue in dialogues]
     return np.array([[index[name] for name in order] for order in orders], dtype=np.int64)

@@ -27,7 +27,7 @@ class Cut(NamedTuple):
     Parameters
     ----------
     method : a language model or a score
-    evidence : the order along which it is evaluated
+    evidence : the order along which the method is evaluated
 
     """
 
@@ -39,7 +39,7 @@ class Cut(NamedTuple):
 
 
 def credits_of(readouts: pd.DataFrame, targets: pd.DataFrame, resampled: Resampled) -> dict[Cut, list[Part]]:
-    """Return, for every `Cut`, the numbers of correct decisions and of all decisions in arrays (P, T).
+    """Return the numbers of correct decisions and of all decisions, as arrays (P, T), for every key (`Cut`).
 
     Balanced accuracy has one pair of arrays for each class. A target that is missing for all patients is excluded.
     """

@@ -355,7 +355,7 @@ def recorded(store: Record, model: str | None, manner: Manner, prompts: Sequence
 def live(record: Path, endpoint: Endpoint, manner: Manner, terms: Terms, model: str | None = None) -> AnswerSource:
     """Return an answer source that asks the model only questions that have no recorded answer.
 
-    Recorded requests also count towards the caps of `terms`.
+    Recorded requests also count towards the limits in `terms.caps`.
     """
     budget = Budget(Record(record), terms.caps, terms.prices)
     client = Client(replace(endpoint, model=model or endpoint.model), budget, manner)
@@ -367,7 +367,8 @@ def trials_usage_estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Pr
 
     The estimate assumes that the first answer to each turn is valid. If the order of features is given, all prompts are
     known in advance. If the model chooses features, prompts depend on earlier answers, and the estimate for the first
-    patient is multiplied by the number of patients. The assumed answers name the longest labels.
+    patient is multiplied by the number of patients. The assumed answers consist of the longest labels, so that the
+    number of tokens is not underestimated.
     """
     patients = list(dict.fromkeys(trial.patient for trial, _ in trials))
     counted = [each for each in trials if protocol.at_checkpoints or each[0].patient == patients[0]]
@@ -385,7 +386,7 @@ def trials_usage_estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Pr
 
 
 def _stand_in(trial: Trial, briefing: Briefing) -> str:
-    """Return an artificial answer for estimates. It names the longest labels and chooses no feature."""
+    """Return an artificial answer for estimates, with the longest labels and without a choice of a feature."""
     labels = sorted(briefing.labels, key=len)[-briefing.size :]
     answer: dict[str, Any] = {"patient_id": trial.alias, "next_gene_to_measure": None, "top_k_labels": labels}
     if trial.entity:

@@ -3,8 +3,9 @@
 A stage is one module `afa/paper/experiments/NAME.py`, or a folder with that name if one file would be too long. A stage
 computes tables, and summarises these tables in rows of `summary.csv`. A `Stage` in `afa/paper/experiments/declared.py`
 declares the stage: its inputs and settings, whether its patients are split into shards, the columns of its tables, and
-the tables of the summary. Four things are generated from the declarations: the rules of the workflow, the
-configuration, its page, and the data dictionary. The module of a stage has two functions, `run` and `summarise`.
+the tables of the summary. Four things are generated from the declarations: the rules of the workflow,
+`config/config.yaml`, its description `config/README.md`, and the data dictionary. The module of a stage has two
+functions, `run` and `summarise`.
 
 `run(...)` computes the tables. The name of each parameter of `run` determines its argument, as listed below. `run`
 returns one data frame for each table. The columns of a data frame may be in any order. If a table declares the columns
@@ -19,7 +20,8 @@ returns one data frame for each table. The columns of a data frame may be in any
 - `threads`: number of threads that `run` may use; results do not depend on it.
 
 `summarise(tables, ...)` computes the rows of the summary (`afa.evaluate.summary.summary_rows`) from the tables of all
-shards. The other parameters of `summarise` are named after the stages in `beside` and the sections in `summary`.
+shards. `summarise` has one more parameter for each stage in `Stage.beside` and for each section in `Stage.summary`,
+named after this stage or section.
 
 In a folder, `run` and `summarise` may be in separate files, imported as `from afa.paper.experiments.NAME.tables import
 run as run`. The digest of a job's code covers only the function that the job calls, even if both functions are in one
@@ -210,7 +212,7 @@ class Stage:
 def chosen(keys: Iterable[str], known: type[Section], document: Mapping[str, Any]) -> dict[str, Any]:
     """Return {section: settings} for the settings that a job reads.
 
-    Settings that the document lacks have their default values.
+    A setting that is missing in `document` has its default value.
 
     Parameters
     ----------

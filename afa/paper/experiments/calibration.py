@@ -4,7 +4,7 @@ Given the observed values x_obs, the log-odds of class 1 in a task are l-hat = l
 stage computes l-hat in two ways: exactly, and approximately as the difference of two ELBOs. `raw` is l-hat. The paper
 decides by the sign of `raw`. `calibrated` is l-hat minus its value without observations, plus the prior log-odds. The
 predicted probability of class 1 is the logistic function of `calibrated`. The stage uses the run's closure. For a
-bundle with probabilities, it also uses every other closure that the bundle allows.
+bundle with probabilities, the stage also uses every other closure that the bundle allows.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def run(
             truth = pd.concat(
                 [targets_of(bundle, cohort, entity, coupling, tie) for entity, tie in zip(entities, ties, strict=True)]
             )
-        exact = np.full(rough.shape, np.nan)  # l-hat by patient, entity, order, round
+        exact = np.full(rough.shape, np.nan)  # the axes are patient, entity, order and round
         for i, entity in enumerate(entities):
             try:
                 log_odds = _exact(bundle, entity, coupling, closure.strength, states, threads)
@@ -129,7 +129,7 @@ def _exact(
     """
     if coupling == "explicit":
         raise InferenceError(Fault(entity, NOT_COMPILED, "another closure", "leave exact inference out"))
-    # The class models are either the contrast model times 1/2 and times -1/2, or two separate models.
+    # The class models are the contrast model multiplied by 1/2 and by -1/2, or two separate models.
     models, factors = [bundle.contrast(entity)], HALF_FACTORS
     if coupling != "differential" or bundle.packed.scope is not None:
         closed = closed_bundle(bundle, entity, known_coupling(coupling), strength)
@@ -169,7 +169,7 @@ def cases_of(odds: pd.DataFrame, targets: pd.DataFrame) -> Iterator[tuple[dict[s
 
 
 def sums_by(unit: Ints, column: Ints, n_units: int, n_columns: int, values: Floats) -> Floats:
-    """Return the sum of `values` for each unit and column.
+    """Return the sum of `values` for each pair of a unit (for example, a patient) and a column.
 
     Parameters
     ----------

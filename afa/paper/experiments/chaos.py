@@ -3,9 +3,9 @@
 A duel (a comparison of two entities) *flips* when a further observation changes the sign of its score. If the score of
 a duel is 0, the duel keeps its previous sign. A patient is chaotic if the patient's duels flip often. Patients are
 classified as chaotic or not by the flips of the score `wald` along one set of random orders. On the orders along which
-patients are classified, `wald` is at a disadvantage, because patients with many flips of `wald` are selected. The lead
-of `linearity` over `wald` is therefore also measured on a second set of random orders (decisions.md A10). `summarise`
-computes the classification, because it needs all patients of the cohort.
+patients are classified, `wald` is at a disadvantage, because patients with many flips of `wald` are selected. To avoid
+this bias, the lead of `linearity` over `wald` is also measured on a second set of random orders (decisions.md A10).
+`summarise` computes the classification, because it needs all patients of the cohort.
 """
 
 from __future__ import annotations
@@ -196,8 +196,8 @@ def magnitudes(bundle: Bundle, values: Codes, orders: Ints, t: int) -> Floats:
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return the rows of the table `chaos_gap` in `summary.csv`.
 
-    Intervals are computed by resampling patients. Each patient stays in the same group. If no duel of a group has a
-    winner, only the size of the group is reported.
+    Intervals are computed by resampling patients. Each patient is in the same group in all resamples. If no duel of a
+    group has a winner, only the size of the group is reported.
 
     Returns
     -------
@@ -273,11 +273,11 @@ def chaotic_patients(flips: pd.DataFrame, patients: Sequence[str]) -> Bools:
 def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
     """Compare pairs of classifications of the patients, and return the summary rows for all `COMPARISONS`.
 
-    The predicting classification uses the definition in `variant` and the selecting orders. The column `reference`
-    names the definition of the predicted classification: `plain` for the definition `wald`, and `itself` for the
-    definition in `variant`. The predicted classification uses the selecting orders. In the stratum `other_orders`, it
-    uses the measuring orders. Each pair of classifications has one row for each `quantity`. Resampling does not change
-    the group and rank of a patient.
+    The predicting classification uses the definition in `variant` and the selecting orders. The predicted
+    classification uses the definition `wald` if the column `reference` is `plain`, and the definition in `variant` if
+    `reference` is `itself`. The predicted classification uses the measuring orders in the stratum `other_orders`, and
+    the selecting orders in all other rows. Each pair of classifications has one row for each `quantity`. Groups and
+    ranks of patients are the same in all resamples.
 
     Returns
     -------
@@ -332,7 +332,7 @@ def _cell(strata: pd.DataFrame, definition: str, seed_set: str, patients: Sequen
 def _rank_correlation(first: pd.Series, second: pd.Series, resampled: Resampled) -> pd.DataFrame:
     """Return Spearman's rank correlation of two numbers over patients.
 
-    Resampling does not change the ranks of patients.
+    The ranks of patients are the same in all resamples.
     """
     ranks = (np.asarray(values.rank(), dtype=np.float64)[:, None, None] for values in (first, second))
     return resampled.statistic(Moments.of(*ranks).only, len(first))
@@ -356,7 +356,7 @@ def _groups(strata: pd.DataFrame, patients: Sequence[str]) -> Groups:
 
 
 def _by_round(rounds: pd.DataFrame, groups: Groups, resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """Yield the gap and the accuracies of each group at every t, on the measuring and on the selecting orders."""
+    """Yield accuracies and the lead of `linearity` over `wald` in each group, for every t and both sets of orders."""
     for seed_set, quantity in ((MEASURING, None), (SELECTING, SELECTING)):
         tables = rounds[rounds["seed_set"] == seed_set].groupby("method", sort=False)
         parts = {str(method): resampled.part(table, "right", "duels") for method, table in tables}

@@ -66,7 +66,7 @@ def run(
     targets : one row for each (patient, entity_a, entity_b). `likelihood` and `clinical` are +1 if a wins, -1 if b
         wins, and 0 if neither wins. `clinical` is missing if one of the two labels is missing. `conclusive` is True if
         at least 30 patients of the whole cohort have exactly one of the two labels (S12).
-    solves : number and cost of mean-field solves, summed over seeds, for each (patient, model, t).
+    solves : number and cost of mean-field runs, summed over seeds, for each (patient, model, t).
 
     """
     rounds = rounds_up_to(gauge.rounds, len(bundle.features))
@@ -141,8 +141,8 @@ def clinical_winners(bundle: Bundle, cohort: Cohort) -> Floats:
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return the rows of the tables `gauge_agreement`, `gauge_correlation` and `gauge_accuracy` in `summary.csv`.
 
-    Rows with the target `clinical` use only pairs of entities that are `conclusive` in the table `targets`. If no pair
-    is conclusive, the target `clinical` has only rows with counts.
+    Rows with the target `clinical` use only pairs of entities for which the column `conclusive` of the table `targets`
+    is True. If there is no such pair, the target `clinical` has only rows with counts.
 
     Returns
     -------
@@ -207,7 +207,7 @@ def _within_pairs(moments: Moments, resampled: Resampled) -> pd.DataFrame:
 
 
 def _mean_and_quartiles(values: Floats) -> Floats:
-    """Return the mean and the quartiles of the values that are not NaN, for each row, (R, 4).
+    """Return the mean and the three quartiles of each row, (R, 4). NaN values are ignored.
 
     If a row has only NaN, the result is NaN.
 

@@ -217,7 +217,7 @@ def by_model(
 def in_random_order(
     task: LabelTask, values: Codes, percents: Sequence[int], seed: int, solver: Solver | None
 ) -> tuple[Floats, float]:
-    """Return two results: the log-odds F_1 - F_0 along a random order of the support, and the shift.
+    """Return the log-odds F_1 - F_0 along a random order of the support, and the shift of the log-odds.
 
     The shift is F_1 - F_0 without observations minus the prior log-odds.
 
@@ -264,7 +264,7 @@ def random_positions(features: tuple[str, ...], patients: tuple[str, ...], seed:
 def as_greedy_chooses(
     task: LabelTask, values: Codes, percents: Sequence[int], solver: Solver | None, *, to_the_end: bool = True
 ) -> tuple[Floats, float]:
-    """Return log-odds and shift, as `in_random_order` does, in the order that `greedy` chooses by mutual information.
+    """Return the log-odds F_1 - F_0 along the order that `greedy` chooses by mutual information, and their shift.
 
     Results for patients with the same observed values are computed together. If `to_the_end` is False, features are
     observed only up to the largest of `percents`, and the last column is NaN.
@@ -338,9 +338,9 @@ def label_null(
 ) -> list[pd.DataFrame]:
     """Return the metrics of bundles with shuffled genes, one table for each task.
 
-    A shuffled bundle has the potentials and couplings of the real bundle, but for permuted genes. Shuffled bundles
-    contain no knowledge about genes. An elicited bundle should therefore be more accurate than shuffled bundles. The
-    code permutes the values of the genes, which is equivalent to permuting the potentials.
+    In a shuffled bundle, the potentials and couplings of the real bundle are assigned to permuted genes. An elicited
+    bundle should be more accurate than shuffled bundles, which contain no knowledge about genes. The code permutes the
+    values of the genes, which is equivalent to permuting the potentials.
 
     `permutations` shuffled bundles are evaluated at each of `percents`, along the random order of the first seed and
     along the order that `greedy` chooses. At full observation, where the order does not matter, `whole_permutations`

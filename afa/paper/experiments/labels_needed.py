@@ -1,10 +1,10 @@
 """How many labelled patients a classifier needs in training to be as accurate as the zero-shot scores.
 
-The zero-shot scores come from the stage `labels`. They use the paper's encoding and closure, and alternatives to both.
-The classifiers are trained on the same encoded values from which the scores are computed. They are evaluated on
-patients whose labels were not used in training. A patient is resampled together with all predictions about this
-patient, by scores and by classifiers. If labels were shuffled, classifiers are resampled instead of patients, because
-the accuracy depends far more on the shuffle than on the patients.
+The zero-shot scores come from the stage `labels`, for the paper's encoding and closure and for alternatives to both.
+The classifiers are trained on the same encoded values from which the scores are computed, and are evaluated on patients
+whose labels were not used in training. A patient is resampled together with all predictions about this patient, by
+scores and by classifiers. If labels were shuffled, classifiers are resampled instead of patients, because the accuracy
+depends far more on the shuffle than on the patients.
 """
 
 from __future__ import annotations
@@ -225,11 +225,11 @@ def predicted(
 
 @dataclass(frozen=True)
 class RepeatedTests:
-    """The evaluation of K repeats of a training. Each repeat is evaluated on a subset of the P patients.
+    """The evaluation of K repeats. In each repeat, models are evaluated on a subset of the P patients.
 
     Parameters
     ----------
-    tested : (K, P) bool, True for the patients on whom the repeat is evaluated
+    tested : (K, P) bool, True for the patients on whom the models of a repeat are evaluated
     positive : (P,) bool
     weights : (R + 1, P) float64, how often each resample contains each patient
 
@@ -261,8 +261,8 @@ class RepeatedTests:
     def balanced_accuracy(self, scores: Floats) -> Floats:
         """Return the balanced accuracy of decisions by the signs of scores, in each resample.
 
-        A score of 0 counts as half correct. The result is the mean over the repeats that have patients of both classes.
-        It is NaN if there is no such repeat.
+        A score of 0 counts as half correct. The result is the mean over the repeats that have patients of both classes,
+        or NaN if there is no such repeat.
 
         Parameters
         ----------
@@ -284,7 +284,7 @@ class RepeatedTests:
 
     @cached_property
     def repeats(self) -> list[RepeatedTests]:
-        """Return one object for each repeat. In this object, every patient has the weight 1."""
+        """Return one `RepeatedTests` for each repeat, in which every patient has the weight 1."""
         plain = np.ones((1, len(self.positive)))
         return [RepeatedTests(self.tested[[k]], self.positive, plain) for k in range(len(self.tested))]
 
@@ -479,7 +479,7 @@ def _overtaken(found: MetricValues, confidence: float) -> pd.DataFrame:
 def _first_ahead(ahead: Bools, sizes: Sequence[int]) -> Floats:
     """Return, for each resample, the smallest size from which on `ahead` is always True.
 
-    The result has the shape (R,). It is inf if there is no such size.
+    The result has the shape (R,), and is inf if there is no such size.
 
     Parameters
     ----------

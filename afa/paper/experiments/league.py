@@ -4,7 +4,7 @@ Several models are made from the bundle of each data set (`afa.evaluate.entrants
 Features are observed in the planner's order, in random orders and in one fixed order. The answers after each number of
 observations are compared with the labels. The bundle is also compared with shuffled bundles (the null) and with
 classifiers trained on labels. In a shuffled bundle, features with the same possible values exchange their potentials.
-Equal rows of a data set are resampled together. Intervals therefore account for the variation between distinct rows.
+Equal rows of a data set are resampled together, so that intervals account for the variation between distinct rows.
 """
 
 from __future__ import annotations
@@ -211,14 +211,14 @@ class _Question:
         return self.rows(lines, len(values), model="shuffled", allocation=PLANNER_ORDER)
 
     def trained(self, own: Mapping[str, Floats]) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return two tables: metrics for each model and sample of labelled patients; and the ladder.
+        """Return two tables: metrics for each model and sample of labelled patients, and the table `ladder`.
 
-        The ladder contains means over samples.
+        The table `ladder` contains the means of the metrics over samples.
 
         The models are classifiers, the bundle alone, and models updated with the labelled patients (`updated`). All
         models use the same samples of labelled patients, and are evaluated on patients outside the sample. For each
-        pair of models in `MODEL_COMPARISONS`, the ladder also contains the difference of the two models. For the
-        intervals of the ladder, samples and patients are resampled together.
+        pair of models in `MODEL_COMPARISONS`, the table `ladder` also contains the difference between the metrics of
+        the two models. For the intervals of this table, samples and patients are resampled together.
 
         Parameters
         ----------
@@ -282,7 +282,7 @@ class _Question:
         return found
 
     def steps(self, size: int, rounds: list[int], drawn: list[dict[str, Floats]]) -> list[pd.DataFrame]:
-        """Return the rows of the ladder for one number of labelled patients: metrics of models and their differences.
+        """Return the rows of the table `ladder` for one number of labelled patients: metrics and differences.
 
         Parameters
         ----------

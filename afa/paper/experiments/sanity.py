@@ -29,11 +29,18 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Run all acceptance tests on a bundle and a cohort.
 
-    The setting `seeds` determines the random orders. Score bounds (brackets) and mean-field solves are checked along
-    all orders. All other quantities are checked along the first order. The columns of a table are described by the
-    function that makes the table: `run_gates` makes `gates`, `bracket_table` makes `brackets`, `bracket_patients_table`
-    makes `bracket_patients`, `convergence_table` makes `convergence`, `nonconvergence_table` makes `nonconvergence`,
-    `contraction_table` makes `contraction`, and `gauge_change` makes `gauge_change`.
+    The setting `seeds` determines the random orders. Score bounds (brackets) and mean-field runs are checked along all
+    orders. All other quantities are checked along the first order.
+
+    The function that makes a table describes the table's columns:
+
+    - `gates`: `run_gates`;
+    - `brackets`: `bracket_table`;
+    - `bracket_patients`: `bracket_patients_table`;
+    - `convergence`: `convergence_table`;
+    - `nonconvergence`: `nonconvergence_table`;
+    - `contraction`: `contraction_table`;
+    - `gauge_change`: `gauge_change`.
 
     Raises
     ------
@@ -65,9 +72,10 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
         patient and an entity that persistently do not converge
     rate : `called` is the share of decided cases among cases with a winner, and `wrong` is the share of wrong
         decisions. Both shares are given for each bracket and population, over all t with an interval over patients, and
-        for each t without an interval. `capped` is the share of solves that reached the cap, and `gauge_change` is the
-        share of decisions that change if a gauge (the same model) is added to both classes
-    iterations : mean number of damped sweeps in a mean-field solve
+        for each t without an interval. `capped` is the share of mean-field runs that reached the largest number of
+        sweeps, and `gauge_change` is the share of decisions that change if a gauge (the same model) is added to both
+        classes
+    iterations : mean number of damped sweeps in a mean-field run
     contraction : median and largest beta L^2
     nats : mean change of `two_elbo` if a gauge is added
 

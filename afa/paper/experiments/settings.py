@@ -98,7 +98,7 @@ class Allocation(Section):
     def parts(self) -> tuple[str, ...]:
         """Return the names of the parts of the allocation grid. A job computes one part for one shard of the patients.
 
-        The part `none` contains the rules without a gain. Each gain has a part of its own.
+        There is one part for each gain, and the part `none` for the rules that use no gain.
         """
         without = [rule for rule in self.rules if rule in WITHOUT_GAIN]
         gains = self.gains if len(without) < len(self.rules) else ()
@@ -107,7 +107,7 @@ class Allocation(Section):
     def part(self, name: str) -> dict[str, Any]:
         """Return the settings of one part of the allocation grid, as a mapping."""
         rules = [rule for rule in self.rules if (rule in WITHOUT_GAIN) == (name == "none")]
-        gains = ["cmi"] if name == "none" else [name]  # rules of the part `none` use no gain
+        gains = ["cmi"] if name == "none" else [name]  # the gain has no effect on the rules in the part `none`
         return {**self.model_dump(mode="json"), "rules": rules, "gains": gains}
 
 

@@ -43,8 +43,8 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Count the correct decisions of each score about the chosen patients, along one random order for each seed.
 
-    All scores are evaluated with the first mean-field start in the setting `starts` (M6). Only scores that need
-    inference are also evaluated with the other starts.
+    All scores are evaluated with the first mean-field start in the setting `starts` (M6). Scores that need inference
+    are also evaluated with every other start in `starts`.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def run(
         the number of correct decisions, where a tie counts one half. `right_first` and `duels_first` count only duels
         that the first entity wins. `right_prior_wrong` and `duels_prior_wrong` count only duels that `linearity`
         decides wrongly before any observation. `solves`, `iterations`, `capped` and `ascended` are the number and cost
-        of the mean-field solves in this round.
+        of the mean-field runs in this round.
     duels : one row for each (patient, entity_a, entity_b). `winner` is +1 for a, -1 for b, or 0 for a tie.
     orders : one row for each (patient, method), for scores that depend on the order of the features (S4). Decisions at
         full observation are compared between two orders. `compared` is the number of comparisons, and `different` is
@@ -110,7 +110,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     count : number of tied duels
     rate : share of decisions at full observation that differ after another order of the features, with the quantity
         `other_order`
-    iterations : mean number of sweeps in a mean-field solve, for each start, at each t and, without t, over all rounds
+    iterations : mean number of sweeps in a mean-field run, for each start, at each t and, without t, over all rounds
         except the first. Rows with a `reference` contain the difference from the first start
 
     """
@@ -133,11 +133,11 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
 
 def _sweeps(rounds: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
-    """Return the mean number of damped sweeps in a mean-field solve, for each start (decisions.md M6).
+    """Return the mean number of damped sweeps in a mean-field run, for each start (decisions.md M6).
 
-    The mean is over the mean-field solves of all entities. Every start is evaluated on the same states. Starts are
-    compared only after the first round, because a warm start needs the solution of the previous round. If there is no
-    mean-field solve, the table is empty.
+    The mean is over the mean-field runs for all entities. Every start is evaluated on the same states. Starts are
+    compared only after the first round, because a warm start needs the solution of the previous round. If mean-field
+    inference was never run, the table is empty.
     """
     tables: list[pd.DataFrame] = []
     later: dict[str, Part] = {}

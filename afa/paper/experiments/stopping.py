@@ -1,9 +1,9 @@
 """The round at which each stopping rule of `afa.planner.Stop` stops, and the accuracy of the answer at this round.
 
 In the top-k task and in the binary task of each entity, all features of every patient are observed one by one. A
-stopping rule stops at the first round at which its condition holds. The answer at the round of the stop is compared
-with the answer at full observation. The compiled engine computes the answers. Only for the top k under the closure
-`explicit`, the answers are computed by a separate planner for each patient.
+stopping rule stops at the first round at which the rule's condition is met. The answer at the round of the stop is
+compared with the answer at full observation. The compiled engine computes the answers. There is one exception: for the
+top k under the closure `explicit`, a separate planner for each patient computes the answers.
 """
 
 from __future__ import annotations
@@ -63,10 +63,9 @@ def run(
     """Apply every stopping rule to the chosen patients, along every order of observation.
 
     The top-k task uses the orders that the stage `allocation` chose, and a random order. Binary tasks use the order
-    that `greedy` chooses and a random order. Binary tasks use the run's closure. For a bundle with probabilities, they
-    also use every other closure. The top-k task uses only the run's closure. The orders of the stage `allocation` are
-    chosen without probabilities. Under the closure `explicit`, planners therefore use the probabilities to choose new
-    orders.
+    that `greedy` chooses and a random order. The top-k task uses only the run's closure. Binary tasks use the run's
+    closure and, for a bundle with probabilities, every other closure. Under the closure `explicit`, planners choose new
+    orders for the top-k task, because the stage `allocation` chooses features without probabilities.
 
     Parameters
     ----------
@@ -147,15 +146,15 @@ Halt = tuple[str, float]
 def stops(
     levels: settings.Stopping, watched: StoppingQuantities | TaskStoppingQuantities
 ) -> Iterator[tuple[Halt, Ints]]:
-    """Yield pairs of a stopping rule and the first rounds at which its condition holds.
+    """Yield pairs of a stopping rule and the first round at which the rule's condition is met, for each patient.
 
-    The first item of each pair is the rule (`Halt`). The second item has the round of each patient, (P,) int64. If the
-    condition never holds for a patient, the round is M.
+    The first item of each pair is the rule (`Halt`). The second item contains one round for each patient, (P,) int64.
+    If the rule's condition is never met for a patient, the round is M.
     """
     n_patients, last_round = watched.certain.shape[0], watched.certain.shape[1] - 1
     yield ("certain", 1.0), first_where(watched.certain[:, :-1])
     probabilities = {"probability": watched.probability}
-    if isinstance(watched, StoppingQuantities):  # in a binary task, `posterior` would equal `probability`
+    if isinstance(watched, StoppingQuantities):  # binary tasks do not need `posterior`: it would equal `probability`
         probabilities["posterior"] = watched.posterior
     for name, probability in probabilities.items():
         for level in levels.probabilities:
@@ -251,7 +250,8 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstr
 
     There is one row for each method, allocation and stopping rule. The column `method` contains `linearity` for the top
     k and `two_elbo` for binary tasks. The column `coupling` contains the closure of a binary task. The column
-    `reference` contains the stopping rule, and `level` its level. The rule `certain` has no level.
+    `reference` contains the stopping rule, and the column `level` contains the level of this rule. The rule `certain`
+    has no level.
 
     Returns
     -------

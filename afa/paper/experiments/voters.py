@@ -1,10 +1,10 @@
 """Sensitivity of results to the elicited answers: the main results are recomputed with the answers of single voters.
 
-A voter is one of several independent runs of the elicitation. All other stages use the consensus of all voters. Their
-intervals therefore account for variation between patients, but not between voters. This stage runs other stages with
-the bundle of each voter (`afa.elicit.stages.of_one_voter`). Patients, measured genes (the genes of the consensus) and
-couplings are the same for all voters. Couplings are the same because the questions about pairs of genes were asked only
-once, after the consensus.
+A voter is one of several independent runs of the elicitation. All other stages use the consensus of all voters, and the
+intervals of these stages account for variation between patients, but not between voters. This stage runs other stages
+with the bundle of each voter (`afa.elicit.stages.of_one_voter`). Patients, measured genes (the genes of the consensus)
+and couplings are the same for all voters. Couplings are the same because the questions about pairs of genes were asked
+only once, after the consensus.
 
 This stage does not recompute two of the paper's main results. Layer 0 on synthetic entities does not depend on elicited
 answers. Language models as planners are prompted with the potentials of the consensus.

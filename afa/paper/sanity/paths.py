@@ -1,13 +1,14 @@
-"""Two acceptance tests along orders of observation, of rigorous score bounds and of mean-field solves.
+"""Two acceptance tests along orders of observation: one of rigorous score bounds, and one of mean-field runs.
 
 Rigorous score bounds must never be wrong.
 
 Score bounds (a bracket) decide a sign when they exclude 0 (column `called`). A decision by score bounds is wrong if it
-differs from the sign at full observation. A mean-field solve must end within tolerance, and its ELBO must not exceed
-the exact log Z. The tables count the decisions of all score bounds, including heuristic bounds (decisions.md B4). The
-tables also count sweeps, capped solves and cases that do not converge (decisions.md M8). They also contain the
-contraction constants. Three models are solved for each entity: the model of the entity, and the class models `class_1`
-and `class_0`, proportional to exp(S/2) and exp(-S/2).
+differs from the sign at full observation. A mean-field run must end within tolerance, and the run's ELBO must not
+exceed the exact log Z. The tables count the decisions of all score bounds, including heuristic bounds (decisions.md
+B4). The tables also count sweeps, mean-field runs that reach the largest number of sweeps, and cases that do not
+converge (decisions.md M8). A further table contains the contraction constants. For each entity, mean-field inference is
+run on three models: the model of the entity, and the class models `class_1` and `class_0`, proportional to exp(S/2) and
+exp(-S/2).
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ def _counted(subject: Subject, axes: tuple[int, ...], by: str, cells: Sequence[o
 
 
 def solve_log(subject: Subject, solver: Solver | None = None) -> SolvePaths:
-    """Return counts of all mean-field solves along all orders of a subject.
+    """Return counts of all mean-field runs along all orders of a subject.
 
     The first axis of each array is the kind of model, in the order of `CLASS_MODELS`. If `solver` is None, the
     subject's solver is used.
@@ -159,13 +160,13 @@ def solve_log(subject: Subject, solver: Solver | None = None) -> SolvePaths:
 
     counts = []
     for axis, own, *of_tasks in zip((1, 2, 2), *map(paths, (subject.bundle, *subject.closures)), strict=True):
-        classes = np.concatenate(of_tasks, axis=axis)  # class 1 and class 0 of each entity alternate
+        classes = np.concatenate(of_tasks, axis=axis)  # entity 0 class 1, entity 0 class 0, entity 1 class 1, ...
         counts.append(np.stack([own, *(np.take(classes, range(e, 2 * own.shape[axis], 2), axis) for e in (0, 1))]))
     return SolvePaths(*counts)
 
 
 def check_solves(subject: Subject, *, solver: Solver | None = None, entropies: float = 1.0) -> CheckResult:
-    """Check all mean-field solves along the random orders, and the ELBOs of a few states with few unobserved features.
+    """Check all mean-field runs along the random orders, and the ELBOs of a few states with few unobserved features.
 
     Parameters
     ----------
@@ -181,7 +182,7 @@ def check_solves(subject: Subject, *, solver: Solver | None = None, entropies: f
 
 
 def _finished(subject: Subject, log: SolvePaths, solver: Solver) -> CheckResult:
-    """Check that all mean-field solves ended within tolerance, if necessary after coordinate ascent."""
+    """Check that all mean-field runs ended within tolerance, if necessary after coordinate ascent."""
     unfinished, most = log.by_patient[..., UNFINISHED], ASCENT_FACTOR * solver.max_iterations
 
     def describe(i: int, p: int, s: int, v: int) -> Failure:
@@ -225,12 +226,12 @@ def _below_exact(subject: Subject, bundle: Bundle, entropies: float) -> CheckRes
 
 
 def convergence_table(subject: Subject) -> pd.DataFrame:
-    """Return the numbers of mean-field solves and sweeps for each (model, entity, t), summed over patients and seeds.
+    """Return the numbers of mean-field runs and sweeps for each (model, entity, t), summed over patients and seeds.
 
-    Mean-field inference solves a model at t = 0, and whenever a feature of the model's support is observed.
-    `iterations` is the number of damped sweeps in all solves. `capped` is the number of solves that reached the largest
-    number of damped sweeps. `finished` is the number of capped solves that coordinate ascent brought within tolerance.
-    Rounds without a solve are excluded.
+    Mean-field inference is run for a model at t = 0, and whenever a feature of the model's support is observed.
+    `iterations` is the number of damped sweeps in all mean-field runs. `capped` is the number of runs that reached the
+    largest number of damped sweeps. `finished` is the number of these runs that coordinate ascent then brought within
+    tolerance. Rounds without a mean-field run are excluded.
     """
     counts = subject.once(solve_log).by_round
     kinds = {"solves": N_SOLVES, "iterations": ITERATIONS, "capped": CAPPED}
@@ -241,11 +242,11 @@ def convergence_table(subject: Subject) -> pd.DataFrame:
 
 
 def nonconvergence_table(subject: Subject) -> pd.DataFrame:
-    """Return a row for each case (model, patient, entity) in which a solve reached the largest number of damped sweeps.
+    """Return a row for each (model, patient, entity) with a mean-field run that reached the largest number of sweeps.
 
-    `solves` is the number of mean-field solves of a case. `capped` is the number of solves that reached the largest
-    number of sweeps. A case is `persistent` if, for every seed, at least half of the solves are capped. Mean-field
-    results for a persistent case are not reliable (supp:sanity).
+    `solves` is the number of mean-field runs. `capped` is the number of runs that reached the largest number of damped
+    sweeps. `persistent` is True if, for every seed, at least half of the runs reached that number of sweeps. In this
+    case, mean-field results are not reliable (supp:sanity).
     """
     by_patient = subject.once(solve_log).by_patient
     persistent = (2 * by_patient[..., CAPPED] >= by_patient[..., N_SOLVES]).all(axis=2)
@@ -261,8 +262,8 @@ def contraction_table(bundle: Bundle) -> pd.DataFrame:
 
     `contraction` is beta L^2, and `ternary` is 2/3 of `contraction`. The column `model` is `entity`, `duel` (the
     difference of two entities) or `closure` (both classes have the same value). The column `opponent` contains the
-    second entity of a duel. The paper's condition is `contraction` < 1 (eq:mf-contraction). The moment map of a ternary
-    feature has slope at most 2/3. Therefore, `ternary` < 1, or equivalently `contraction` < 3/2, suffices for
+    second entity of a duel. The paper's condition is `contraction` < 1 (eq:mf-contraction). Because the moment map of a
+    ternary feature has slope at most 2/3, the weaker condition `ternary` < 1 (`contraction` < 3/2) is sufficient for
     convergence (erratum 5).
     """
     models = {entity: bundle.mrf(entity) for entity in bundle.entities}

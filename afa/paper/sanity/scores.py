@@ -1,11 +1,11 @@
 """Three acceptance tests of scores: values at full observation, effect of a gauge, and order of the entities.
 
 At full observation, every score equals the energy S(x), however the score is computed (eq:diff-decomposition). A gauge
-is a model G that is added to both class models: p_1 ~ exp(S/2 + G) and p_0 ~ exp(-S/2 + G). The log-ratio of the class
-models does not depend on G. Therefore, `wald`, `l1` and every decision at full observation do not depend on G. Before
-full observation, scores that use inference do depend on G (decisions.md B5, in contrast to supp:sanity). The change of
-scores that use inference is reported, but not tested. Entities are ranked by Copeland's rule, so that ranks and top k
-do not depend on the order of the entities.
+is a model G that is added to both class models: p_1 ~ exp(S/2 + G) and p_0 ~ exp(-S/2 + G). G cancels in the log-ratio
+of the class models. For this reason, `wald`, `l1` and every decision at full observation do not depend on G. Before
+full observation, scores that use inference do depend on G (decisions.md B5, in contrast to supp:sanity). The stage
+reports how much G changes these scores, but no test checks this change. Entities are ranked by Copeland's rule, so that
+ranks and top k do not depend on the order of the entities.
 """
 
 from __future__ import annotations
@@ -153,10 +153,10 @@ def by_position(scores: Floats, names: Sequence[str], *, tie: float = 0.0) -> li
 
 
 def _matrices(subject: Subject, draw: np.random.Generator) -> Iterator[tuple[str, Floats, float]]:
-    """Yield (name, matrix of duel scores, largest magnitude of a tied score).
+    """Yield (name, matrix of duel scores, largest magnitude that counts as a tie).
 
-    The matrices contain `wald` and `linearity` after none, half and all of the features are observed, and random
-    scores.
+    Some matrices contain the score `wald` or `linearity` after no feature, half of the features or all features are
+    observed. The other matrices contain random scores with many ties.
     """
     m, n = len(subject.bundle.features), len(subject.bundle.entities)
     rounds = sorted({0, m // 2, m})
@@ -201,9 +201,10 @@ def gauge_change(subject: Subject) -> pd.DataFrame:
     """Return the changes of `two_elbo`, `stack_a` and the Hanson-Wright interval if a gauge is added, for each t.
 
     `states` is the number of pairs of a patient and a binary task. `changed` is the number of pairs whose decision
-    changes. The decision is the sign of the score. For an interval, it is the sign of the interval, or 0 if the
-    interval contains 0. `mean_change` and `max_change` are the mean and the largest change of the score, in nats for
-    `two_elbo`. The change of an interval is the larger of the changes of its two ends.
+    changes. For a score, the decision is the sign of the score. For an interval, the decision is the sign of the
+    numbers in the interval, or 0 if the interval contains 0. `mean_change` and `max_change` are the mean and the
+    largest change of the score, in nats for `two_elbo`. The change of an interval is the larger of the changes of its
+    two ends.
     """
     compared = subject.once(gauge_differences)
     tables = []

@@ -1,7 +1,7 @@
 """The summary of the allocation grid, which combines every rule with every gain and schedule (tab:m2_alloc).
 
-A row with the metric `gap` is the difference of two rules on the same patients and resamples (tab:m2_alloc,
-tab:m2_phase1_pat5).
+A row with the metric `gap` is the difference between the results of two rules for the same patients and resamples
+(tab:m2_alloc, tab:m2_phase1_pat5).
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def hardest_rows(grid: Grid, resampled: Resampled, chaotic: Bools) -> Iterator[L
 
     Rows are given for each gain and schedule, at the paper's rounds. `accuracy` is the sign accuracy of `linearity`
     when `priority_clusters` chooses the features. `gap` is the accuracy with `priority_clusters` minus the accuracy
-    with the rule in `reference`. Resampling does not move a patient to the other group.
+    with the rule in `reference`. The classification into chaotic and non-chaotic patients is the same in all resamples.
 
     Parameters
     ----------
@@ -337,8 +337,8 @@ def references(cell: GridCell) -> dict[str, GridCell]:
     Some of these strategies may be missing in the grid.
 
     A strategy is compared with `random`, with `greedy` and `clustered` at the same gain and schedule, and with
-    `largest_unary` at the same schedule. A strategy with the paper's schedule is also compared with `every`: the same
-    rule and gain, with scores computed at every round.
+    `largest_unary` at the same schedule. A strategy with the paper's schedule is also compared with the strategy
+    `every`, which has the same rule and gain, but computes scores at every round.
     """
     if cell == RANDOM_CELL:
         return {}

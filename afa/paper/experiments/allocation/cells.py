@@ -1,7 +1,7 @@
-"""The cells of the allocation grid (strategies for choosing features), and names of columns in its tables.
+"""The strategies that are the cells of the allocation grid, and names of columns in the grid's tables.
 
-This module imports no code of `summarise`. A change of the code of the intervals therefore does not repeat the jobs of
-`run`.
+This module imports no code of `summarise`, so that the jobs of `run` are not repeated when the code of `summarise`
+changes.
 """
 
 from __future__ import annotations

@@ -159,7 +159,8 @@ def _members(whole: CompleteTable) -> dict[GridCell, list[int]]:
 def _checked_choice(choices: CompleteTable, column: str) -> Singles:
     """Return one column of `choices`.
 
-    Raise a `SanityError` if a resolved duel has the wrong winner or a certificate is withdrawn.
+    Raise a `SanityError` if a resolved duel has the wrong winner, or if a certified top k is no longer certified at a
+    later round.
     """
     cube, step = choices.column(column), "this is a fault of the program: report the bundle and this patient"
     if column == "resolved_wrong":

@@ -144,9 +144,9 @@ def follow_own_rule(
     Arguments are as for `afa.engine.rounds.follow_rule`.
 
     Between two rounds in `rescoring`, the rule sees the scores of the earlier round and the current set of observed
-    features. Until scores are computed again, the rule therefore chooses candidates in the order in which the earlier
-    round ranked them (decisions.md A6). If no candidate is left, the rule of decisions.md A7 chooses the feature from
-    the current state.
+    features. Until scores are computed again, the rule chooses candidates in the order in which the earlier round
+    ranked them (decisions.md A6). If no candidate is left, the rule of decisions.md A7 chooses the feature from the
+    current state.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
-"""Six simulators of synthetic entities and patients for Layer 0. The paper calls the simulators stories.
+"""Six synthetic scenarios for Layer 0, which simulate entities and patients. The paper calls a scenario a story.
 
-A story generates potentials of entities in clusters. The entities have no priors. Patients are exact samples from
-models with the generated potentials. `config/portfolio.yaml` contains the parameters of each configuration. A comment
-in `config/portfolio.yaml` explains how we chose the parameters. The fields of a story's class are the parameters of the
-story (tab:layer0_synthetic).
+A scenario generates the potentials of entities, which form clusters in all scenarios except `composition`. The entities
+have no priors. Patients are exact samples from models with the generated potentials. `config/portfolio.yaml` contains
+the parameters of each configuration. A comment in `config/portfolio.yaml` explains how we chose the parameters. Each
+scenario has a class whose fields are the parameters of the scenario (tab:layer0_synthetic).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Configuration(BaseModel):
-    """Parameters that all stories have.
+    """The parameters that all synthetic scenarios have.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class Configuration(BaseModel):
 
 
 class Graded(Configuration):
-    """Parameters of stories in which the effects of clusters differ in strength.
+    """Parameters of scenarios in which the effects of clusters differ in strength.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class Graded(Configuration):
 
 
 class Coupled(Configuration):
-    """Parameters of stories with couplings between neighbouring features on a ring.
+    """Parameters of scenarios with couplings between neighbouring features on a ring.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ class Coupled(Configuration):
 
 
 class Blocks(Graded, Coupled):
-    """Parameters of stories in which each cluster has its own block of features.
+    """Parameters of scenarios in which each cluster has its own block of features.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ class Blocks(Graded, Coupled):
 
 
 class SharedBlocks(Blocks):
-    """Parameters of stories in which clusters have separate blocks of features, and some features in common.
+    """Parameters of scenarios in which clusters have separate blocks of features, and some features in common.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ class SharedBlocks(Blocks):
 
 
 class StrainIdentification(Graded):
-    """Parameters of the story of strains, which differ by their alleles at the same markers.
+    """Parameters of the scenario of strains, which differ by their alleles at the same markers.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ class StrainIdentification(Graded):
 
 
 class Composition(Graded, Coupled):
-    """Parameters of the story in which entities are mixtures of components.
+    """Parameters of the scenario in which entities are mixtures of components.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ class Composition(Graded, Coupled):
 
 
 class BlobAndOutliers(Coupled):
-    """Parameters of the story with one large cluster of entities (the blob) and single entities as outliers.
+    """Parameters of the scenario with one large cluster of entities (the blob) and single entities as outliers.
 
     Parameters
     ----------
@@ -306,8 +306,8 @@ def composition(config: Composition, draw: np.random.Generator) -> PortfolioMode
 
     In an entity's mixture, the component of the entity's group has at least the weight 1 - `spread`. The remaining
     weight `spread` is divided among all components at random, by a flat Dirichlet distribution. A component has
-    normally distributed unary potentials on all features. Its couplings, between neighbouring features on a ring, have
-    random strengths.
+    normally distributed unary potentials on all features. The couplings of a component are between neighbouring
+    features on a ring, and have random strengths.
     """
     n_components = len(config.sizes)
     components = config.effect * config.potencies[:, None] * draw.standard_normal((n_components, config.features))
@@ -321,11 +321,11 @@ def composition(config: Composition, draw: np.random.Generator) -> PortfolioMode
 def blob_and_outliers(config: BlobAndOutliers, draw: np.random.Generator) -> PortfolioModel:
     """Return the paper's adversarial geometry: one large cluster of entities (the blob) and single outliers.
 
-    All members of the blob have the same support. Their unary potentials are `effect` with probability
-    `positive_share`, and otherwise -`effect`. Two features at most `reach` apart on a ring have a coupling of
-    `coupling` with probability `positive_share`, and otherwise of -`coupling`. The potentials and couplings of the
-    blob's members differ by normally distributed amounts. Every outlier has its own support. Its potentials and
-    couplings are generated in the same way.
+    All members of the blob have the same support. Each unary potential of the blob is `effect` with probability
+    `positive_share`, and otherwise -`effect`. Two features that are at most `reach` apart on a ring have a coupling,
+    which is `coupling` with probability `positive_share`, and otherwise -`coupling`. The potentials and couplings of
+    the blob's members differ by normally distributed amounts. Every outlier has its own support. The potentials and
+    couplings of outliers are generated in the same way.
     """
     starts = np.concatenate([[0], np.cumsum(config.supports)])
     blocks = [np.arange(first, last) for first, last in pairwise(starts)]
@@ -353,7 +353,7 @@ STORIES: dict[str, tuple[type[Configuration], Callable[[Any, np.random.Generator
     "compositional": (Composition, composition),
     "adversarial": (BlobAndOutliers, blob_and_outliers),
 }
-"""Name of the story in the paper -> class of its parameters, and its generator."""
+"""Name of the scenario (story) in the paper -> class of the scenario's parameters, and generator of its potentials."""
 
 
 def simulated_bundle(config: Configuration) -> Bundle:
@@ -375,9 +375,9 @@ def simulated_cohort(config: Configuration, bundle: Bundle, n_patients: int = N_
     """Return simulated patients. Each patient has `n_true` true entities, which are the patient's labels.
 
     The first true entity of a patient is chosen uniformly at random. With probability `loyalty`, a further true entity
-    is chosen from the cluster of the first true entity. Otherwise, or if this cluster has no other entity, it is chosen
-    from all entities that are not yet true. The patient's profile is an exact sample from p(x) ~ exp(mean of S_v(x)
-    over the true entities v).
+    is chosen from the cluster of the first true entity. Otherwise, or if this cluster has no other entity, the further
+    true entity is chosen from all entities not chosen before. The patient's profile is an exact sample from p(x) ~
+    exp(mean of S_v(x) over the true entities v).
     """
     draw = generator_of("portfolio", config.name, "patients")
     entities = parameters(bundle)
