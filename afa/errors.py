@@ -108,7 +108,9 @@ def check_number(
     fits: Callable[[float], bool],
     step: str = "leave it out, or give such a number",
 ) -> None:
-    """Raise an exception of class `kind` unless `value` is a number, not a bool, for which `fits(value)` is True.
+    """Raise an exception of class `kind` unless `value` is a number and `fits(value)` is True.
+
+    A bool does not count as a number.
 
     Parameters
     ----------

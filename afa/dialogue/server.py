@@ -68,9 +68,10 @@ class Served:
         return {"step": self.step, "kept": kept, "patient": self.patient, "named": planner.patient, **view}
 
     def say(self, step: int, request: dict[str, Any]) -> dict[str, Any]:
-        """Carry out a request that a browser tab sent after the step number `step`.
+        """Carry out a request from a browser tab, unless another tab has made a step in the meantime.
 
-        If another tab has made a later step, the request is refused.
+        The parameter `step` is the number of the last step that the tab has shown. If this is not the conversation's
+        last step, the request is refused.
         """
         if step != self.step:
             found, expected = "a page that is older than the last step", "the present one"
@@ -85,10 +86,11 @@ class Served:
         return {"answer": answer, "state": self.state()}
 
     def _another(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Begin a conversation on the next patient. The request `new` begins with a new patient.
+        """Carry out the request `new` or `open`: begin a conversation about another patient.
 
-        The request `open` reads the patient from a session. The session file of the previous patient is no longer
-        changed. The session of the next patient is saved only on request.
+        The request `new` begins without observations. The request `open` restores the planner from the text of a
+        session. After both requests, the session file of the earlier patient stays unchanged, and the new session is
+        saved only if the user asks for it.
         """
         planner, keeper = self.conversation.planner, SessionFile()
         try:
@@ -104,7 +106,7 @@ class Served:
         return {"ok": True, "changed": keeper.changes}
 
     def _replayable(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the changes that `replay_session` finds in a session that could not be opened.
+        """Try `replay_session` on a session that could not be opened, and return the changes that it lists.
 
         If `replay_session` fails, the result is an empty dict.
         """

@@ -100,8 +100,8 @@ def resumed_planner(
     Parameters
     ----------
     given : value of each option by its name with underscores, None if not given; the value of `panels` is a
-    `PanelDefinitions` changes : list to which the sentences of `replay_session` are appended; None if the bundle must
-    be unchanged
+        `PanelDefinitions`
+    changes : list to which the sentences of `replay_session` are appended; None if the bundle must be unchanged
 
     """
     named = given.get("allocation") or ""
@@ -130,7 +130,7 @@ def resumed_planner(
 
 
 def _said(value: Any) -> str:
-    """Return a setting as text for a message. The text of a background distribution is its description."""
+    """Return a setting as text for a message. For a background distribution, return its description."""
     return str(value["words"] if isinstance(value, Mapping) and "words" in value else value)
 
 
@@ -161,8 +161,8 @@ def _costs(bundle: Bundle, costs: str | None, panels: PanelDefinitions | None) -
 class SessionFile:
     """Object that saves a planner's session in the file `path`, and copies of the session in other files.
 
-    If `path` is None, only copies are saved. If another program has changed the file `path` since this object last read
-    or saved it, the file is not overwritten, even on file systems without locks.
+    If `path` is None, the session is saved only by the method `save_copy`. If another program has changed the file
+    `path` since this object last read or saved it, the file is not overwritten, even on file systems without locks.
     """
 
     def __init__(self, path: Path | None = None) -> None:

@@ -135,15 +135,15 @@ def ending_of(planner: Planner) -> str:
 def answer_of(planner: Planner) -> dict[str, Any]:
     """Return the planner's answer so far, as a dict.
 
-    A planner for the top k entities gives the key `top_k`, and a planner for one entity gives the keys `entity` and
-    `decision`. The other keys are the same for both planners. The value of `ordered_by` is `probability` or `score`,
-    the quantity by which entities are ranked. `probability` is the result of `Planner.answer_probability`. If entities
-    are ranked by score, `ahead` is the answer's lead in score, and another answer can have a higher probability. If
-    entities are ranked by probability, `ahead` is None. `undecided` lists tied entities. `certain` is True if no
-    further measurement can change the answer. `words` is the whole answer as text. `none` is True if all measured
-    values are usual (code 0). For a bundle with class-conditional probabilities, `none` is instead the result of
-    `Planner.none_is_likelier`. For such a bundle, a planner for the top k entities also gives `none_between`, the range
-    of the probability that no entity is present.
+    For a `TopKPlanner`, the dict contains the key `top_k`. For a `BinaryPlanner`, it contains `entity` and `decision`
+    instead. All other keys are the same for both planners, except `none_between`. The value of `ordered_by` is
+    `probability` or `score`, the quantity by which entities are ranked. `probability` is the result of
+    `Planner.answer_probability`. `ahead` is the difference in score by which the answer leads, or None if entities are
+    ranked by probability. `undecided` lists tied entities. `certain` is True if no further measurement can change the
+    answer. `words` is the whole answer as text. `none` is True if at least one value has been measured and all measured
+    values are usual (code 0). Under the `explicit` closure, `none` is instead the result of `Planner.none_is_likelier`.
+    Under the `explicit` closure, the dict of a `TopKPlanner` also contains `none_between`: a lower and an upper bound
+    on the probability that no entity is present.
     """
     answer: dict[str, Any] = {"top_k": planner.answer()}
     if isinstance(planner, BinaryPlanner):
@@ -172,7 +172,7 @@ class RankedEntity(NamedTuple):
 def order_of(planner: Planner, most: int) -> list[RankedEntity]:
     """Return the entities that the planner ranks highest, with their probabilities or mean scores.
 
-    For a planner of the top k entities, at most `most` entities are returned.
+    For a `TopKPlanner`, return at most `most` entities.
     """
     if isinstance(planner, BinaryPlanner):
         shares = sorted(planner.probabilities().items(), key=lambda pair: -round(pair[1], 9))

@@ -170,8 +170,8 @@ class Planner(ABC):
 
         Return None if no feature is left or a stopping rule is met. After the call, the attribute `reason` explains the
         result. Features and panels in the option `first` are suggested first. If there are costs or panels, the rule
-        compares the gain per unit of cost, where the gain of a panel is the sum of the gains of its unobserved
-        features. A free feature with a positive gain is suggested before any feature that costs something.
+        compares gains per unit of cost. The gain of a panel is the sum of the gains of its unobserved features. A free
+        feature with a positive gain is suggested before any feature that costs something.
         """
         if not self._fresh:
             ended = self.stopped()
@@ -225,7 +225,8 @@ class Planner(ABC):
     def certain(self) -> bool:
         """Return True if the answer is certain to be the same after all features have been observed.
 
-        The tight `l1` score bounds show this.
+        The proof uses the tight `l1` score bounds, which are bounds on the scores over all values of the unobserved
+        features (`afa.scores.bracket`).
         """
 
     @abstractmethod
@@ -242,7 +243,7 @@ class Planner(ABC):
 
     @abstractmethod
     def undecided(self) -> list[str]:
-        """Return the names of the entities that are tied for the answer.
+        """Return the names of the entities that are tied, so that the answer is undecided.
 
         If there is no tie, return an empty list.
         """
@@ -260,7 +261,7 @@ class Planner(ABC):
     def none_is_likelier(self) -> bool:
         """Return True if the patient probably has none of the entities.
 
-        The probability of having none must be above 1/2.
+        For a `BinaryPlanner`, the result is always False.
         """
         return False
 
@@ -466,10 +467,10 @@ class Planner(ABC):
         more than 200 entities, only the unresolved duels between an entity in the top k and an entity outside it are
         included. The column `duels_moved` is the number of these duels in which the feature has a positive gain. The
         column `share` is the gain of the feature divided by the sum of the gains of all available features. The column
-        `tells` names the entities that the feature helps to tell apart. If there are costs or panels, the table also
-        has the columns `item`, `cost` and `gain_per_cost`. The three columns describe the panel that contains the
-        feature, or the feature if it is in no panel. If there are costs or panels, the rows are sorted by
-        `gain_per_cost`, else by `gain`.
+        `tells` names the entities that the feature helps to tell apart. The rows are sorted by `gain`. If there are
+        costs or panels, the table also has the columns `item`, `cost` and `gain_per_cost`, and the rows are sorted by
+        `gain_per_cost` instead. The columns `item`, `cost` and `gain_per_cost` describe the panel that contains the
+        feature, or only the feature if it is in no panel.
 
         Parameters
         ----------
@@ -492,9 +493,9 @@ class Planner(ABC):
         """Return a table of how much each observation supports or opposes an entity.
 
         The columns are `feature`, `value`, `number`, `unit` and `share`. The share of an observation is the entity's
-        log-odds, in nats, minus the log-odds without the observation. If entities are ordered by score, the share is
-        computed from the entity's mean score against the other entities instead. The sum of all shares can differ from
-        the log-odds if features are coupled, or if a patient can have at most one entity. The rows are sorted by the
+        log-odds, in nats, minus the log-odds without the observation. If entities are ordered by score, the entity's
+        mean score against the other entities is used instead of its log-odds. The sum of all shares can differ from the
+        log-odds if features are coupled, or if a patient can have at most one entity. The rows are sorted by the
         magnitude of `share`, largest first.
         """
         columns = ["feature", "value", "number", "unit", "share"]
@@ -672,7 +673,7 @@ class Planner(ABC):
             self._belief.observe(self._index[feature], value)
 
     def _score_table(self) -> ScoreTable:
-        """Return the terms of all scores S_v in the form that `Belief` needs.
+        """Return the `ScoreTable` from which the class `Belief` computes expected scores.
 
         The table orders entities with equal scores by name (docs/decisions.md, S6).
         """
@@ -697,9 +698,9 @@ class Planner(ABC):
     def top_probability(self) -> float:
         """Return the probability that the current top k is also the top k when all features have been observed.
 
-        If a tie decides, the current top k counts as right. The probability is valid only for patients from the
-        population that the option `background` describes. How often the answer is wrong must be measured on data
-        (docs/frontier.md). Raise a `PlannerError` if the planner has no background.
+        If entities are tied at the boundary of the top k, the current top k counts as correct. The probability is valid
+        only for patients from the population that the option `background` describes. The error rate of the answer must
+        be measured on data (docs/frontier.md). Raise a `PlannerError` if the planner has no background.
         """
         if self._belief is None:
             step = "give score='background', or allocation='frontier'"

@@ -31,9 +31,9 @@ class BinaryPlanner(Planner):
     """Decide whether one entity is present in a patient, with few measurements.
 
     The planner compares two models: one for patients with the entity, and one for patients without it. An assumption
-    called closure determines these two models (`afa.model.closure`). The difference of their scores is the entity's
-    model S (tab:mode-mapping). The parameters of `BinaryPlanner` are those of `TopKPlanner`, except `k` and `holds`,
-    and except the following parameters.
+    called closure determines these two models (`afa.model.closure`). The energy of the first model minus the energy of
+    the second model is the score S of the entity (tab:mode-mapping). The parameters of `BinaryPlanner` are those of
+    `TopKPlanner`, except `k` and `holds`, and except the following parameters.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class BinaryPlanner(Planner):
     def score(self) -> float:
         """Return the preference score of the class with the entity over the class without the entity.
 
-        As in the paper, the score is not calibrated.
+        The score is not calibrated: unlike the result of `log_odds`, it cannot be converted to a probability.
         """
         return float(self.scores_by(self.guide)[0, 1])
 
@@ -167,7 +167,8 @@ class BinaryPlanner(Planner):
     def resolved(self) -> bool:
         """Return True if no values of the unobserved features can change `decision`.
 
-        The tight `l1` score bounds show this.
+        The proof uses the tight `l1` score bounds, which are bounds on the scores over all values of the unobserved
+        features (`afa.scores.bracket`).
         """
         return bool(self._state.resolved()[0])
 

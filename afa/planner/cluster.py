@@ -140,8 +140,8 @@ def clusters(
     In each cluster, the indices are sorted by the names of the entities. First, complete linkage merges the entities
     into `n_clusters` clusters. Then, as long as a cluster has fewer than `smallest` entities, the smallest cluster is
     merged with the cluster nearest to it. Distances count as equal if they differ by at most 1e-9 of the largest
-    distance. If several merges have equal distance, the names of the clusters' first members decide. Therefore, the
-    result does not depend on the order in which the entities are given.
+    distance. If several pairs of clusters have the same distance, the names of the clusters' first members decide which
+    pair is merged. Therefore, the result does not depend on the order in which the entities are given.
 
     Parameters
     ----------

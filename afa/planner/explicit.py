@@ -41,9 +41,9 @@ class ExplicitPatient(PatientState):
 
     Parameters
     ----------
-    rivals : True if exactly one side holds, so that the gain of a duel is about which of the two; False if each may
-        hold independently, so that the gain is the sum over both
-    may_be_none : with `rivals`, True if it is possible that no side holds
+    rivals : True if at most one hypothesis is true; the gain of a duel is then about which of its two hypotheses is
+        true. False if each hypothesis can be true independently; the gain is then the sum over both hypotheses
+    may_be_none : True if it is possible that no hypothesis is true; used only if `rivals` is True
     inference : `mean_field` or `exact`
     gain : `cmi` or `wald_magnitude`
     tau : factor that shrinks log-odds towards the prior (F16); sides with `repeats` compute their own factor
@@ -94,7 +94,7 @@ class ExplicitPatient(PatientState):
             self._stale[v] |= place >= 0 or grouped
 
     def score_table(self, entities: tuple[str, ...], features: tuple[str, ...]) -> ScoreTable:
-        """Return the scores S_v of all hypotheses in the form that `Belief` needs (docs/frontier.md).
+        """Return the `ScoreTable` from which `Belief` computes the hypotheses' expected scores (docs/frontier.md).
 
         The log-odds in the table are shrunk by the factor tau. Raise a `PlannerError` if tau is `effective`, because
         this tau depends on which features are observed.
@@ -209,8 +209,9 @@ class ExplicitPatient(PatientState):
     def resolved(self, duels: Ints | None = None) -> Bools:
         """Return a mask of the resolved duels (comparisons of two hypotheses; docs/decisions.md, F12).
 
-        A duel is resolved if no values of the unobserved features can change its winner. Mean-field and exact scores
-        differ by the constant kappa. If kappa is known, a resolved duel is resolved for both kinds of scores.
+        A duel is resolved if no values of the unobserved features can change its winner. Scores from mean-field
+        inference differ from exact scores by a constant, kappa. If kappa is known, a duel counts as resolved only if
+        its winner is certain for both kinds of scores.
         """
         self._solve_stale()
         chosen = np.arange(self.n_duels) if duels is None else duels
@@ -235,8 +236,9 @@ class ExplicitPatient(PatientState):
     def _interval(self, a: int, b: int | None) -> tuple[float, float]:
         """Return a lower and an upper bound on S_a or, if b is given, on S_a - S_b (docs/decisions.md, F12).
 
-        The lower bound adds the smallest possible contribution of each unobserved feature and pair of features. The
-        upper bound adds the largest possible contributions. A contribution can always be 0.
+        The bounds are the score from the observed features plus contributions of the unobserved features and pairs of
+        features. The lower bound uses the smallest possible contributions, and the upper bound uses the largest. A
+        contribution of 0 is always possible, because a feature can remain unmeasured.
         """
         repeats = self.packed.sides[a].repeats
         if b is not None and repeats is not None:  # tau depends on the hypothesis and on the observed features
@@ -320,7 +322,7 @@ class ExplicitPatient(PatientState):
         return total
 
     def total_unary(self) -> Floats:
-        """Return half the range of each feature's terms, summed over hypotheses, in nats.
+        """Return half the difference of each feature's largest and smallest term, summed over hypotheses, in nats.
 
         The result has the shape (M,) and is 0 for observed features (docs/decisions.md, A7 and F11).
         """

@@ -2,9 +2,10 @@
 
 Entities are clustered by the l1 distance of their potentials (`afa.planner.cluster`). The paper computes an interval
 around the score of each cluster's centroid. All entities of a cluster are excluded if enough other entities have higher
-intervals. The paper's certificates (statements that one entity beats another) can be false, because the score of a
-centroid is an expectation under the centroid's model and not under the state of a patient (docs/decisions.md). The
-sound certificates in this module compare the scores that are possible over all values of the features.
+intervals. A certificate states that one entity beats another. The paper's certificates can be false for a patient,
+because the score of a centroid is an expectation under the centroid's model and does not depend on the patient's values
+(docs/decisions.md). The sound certificates in this module are true for every patient, because they use bounds on the
+scores over all values of the features.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Bounds = tuple[Floats, Floats, Bools]
 
 @dataclass(frozen=True, eq=False)
 class Cluster:
-    """A cluster of entities. Its centroid is the mean of the log-odds and parameters of its members.
+    """A cluster of entities. The centroid of a cluster is the mean of its members' log-odds and parameters.
 
     Attributes
     ----------
@@ -184,7 +185,7 @@ class Certificates:
 
 
 def score_distances(entities: Parameters) -> Floats:
-    """Return the l1 distance, in nats, between the log-odds and parameters of each pair of entities.
+    """Return the l1 distance of each pair of entities in their prior log-odds and parameters, in nats.
 
     The scores of two entities differ by at most this distance. The result has the shape (N, N).
     """
@@ -194,8 +195,8 @@ def score_distances(entities: Parameters) -> Floats:
 def partition(entities: Parameters, n_clusters: int, *, solver: Solver | None = None) -> Partition:
     """Return a partition of the entities into `n_clusters` clusters, formed by complete linkage.
 
-    A cluster may have only one member, because a minimum of `SMALLEST_CLUSTER` members would leave at most five
-    clusters, and the paper uses up to 24. The score of each cluster's centroid is computed by mean-field inference.
+    Clusters with only one member are allowed. With a minimum of `SMALLEST_CLUSTER` members, there would be at most five
+    clusters, but the paper uses up to 24. The score of each cluster's centroid is computed by mean-field inference.
 
     Parameters
     ----------
@@ -260,9 +261,9 @@ def sound_certificates(entities: Parameters, k: int, *, bounds: Bounds | None = 
     """Return which entities beat which others, whatever the values of the features are.
 
     Entity a beats entity b if the lowest possible score of a is above the highest possible score of b. Entity a also
-    beats entity b if the log-odds of a are larger, and the difference is above the l1 distance of all other potentials.
-    An entity is excluded if `k` entities beat it. Without priors, no entity is excluded, because all scores are 0 if
-    all features are 0.
+    beats entity b if the prior log-odds of a exceed the prior log-odds of b by more than the l1 distance between the
+    parameters of the two models. An entity is excluded if `k` entities beat it. Without priors, no entity is excluded,
+    because all scores are 0 if all features are 0.
 
     Parameters
     ----------
@@ -281,8 +282,8 @@ def completion_bounds(bundle: Bundle, *, memory_limit: int = EXACT_LIMIT) -> Bou
     """Return bounds on each entity's score S_v over all values of the features, and a mask.
 
     The result contains three arrays of shape (N,): the lower bounds in nats, the upper bounds in nats, and a mask that
-    is True where both bounds are exact. If exact bounds of an entity would need more than `memory_limit` bytes, its
-    bounds are those of the less precise tight `l1` interval.
+    is True where both bounds are exact. If exact bounds of an entity would need more than `memory_limit` bytes, the
+    tight `l1` score bounds, which are less precise, are used for this entity.
     """
     low, high = np.empty(len(bundle.entities)), np.empty(len(bundle.entities))
     exact = np.zeros(len(bundle.entities), dtype=bool)

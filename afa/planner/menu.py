@@ -31,7 +31,7 @@ Panels = Mapping[str, Sequence[str]] | None
 
 @dataclass(frozen=True)
 class Action:
-    """A step of a planner. Its `kind` is `observe`, `correct` or `skip`.
+    """A step of a planner. The `kind` of a step is `observe`, `correct` or `skip`.
 
     Attributes
     ----------

@@ -251,7 +251,8 @@ class Options:
     def lookahead_target(self) -> str | None:
         """Return the score whose expected change is the gain `f_target`.
 
-        The default is the score that guides the rule, if `f_target` supports it. For other gains, return None.
+        If the option `target` is not given and the gain is `f_target`, return the score that guides the rule, if
+        `f_target` supports this score. Otherwise, return None.
         """
         return self.target or (self.score if self.gain == "f_target" and self.score in TARGETS else None)
 
@@ -282,7 +283,7 @@ class Options:
 
 
 def question_arguments(bundle: Bundle, k: int | None, entity: str | None) -> tuple[int, str | None]:
-    """Return k, the number of entities in the answer, and the name of the entity in a binary question, or None.
+    """Return two values: the number k of entities in the answer, and the entity of a binary question or None.
 
     The default of k is 1. If neither k nor an entity is given and the bundle has only one entity, the binary question
     is about this entity.
@@ -321,7 +322,9 @@ def gauge_of(bundle: Bundle, asked: Closure | None) -> Closure:
 def patients_of(
     bundle: Bundle, models: Bundle, options: Options, gauge: str, *, entity: str | None = None, holds: str | None = None
 ) -> tuple[NewPatient, dict[str, Any]]:
-    """Return a function that makes the state of a new patient, and the settings of the `explicit` closure.
+    """Return a function that makes the state of a new patient, and a dict of settings.
+
+    The dict contains the settings that only the `explicit` closure has; under other closures, it is empty.
 
     Raise a `PlannerError` if an option is not supported under the closure.
 
@@ -330,8 +333,8 @@ def patients_of(
     models : the bundle whose entities are compared in duels under the other closures
     gauge : name of the closure
     entity : the entity of a binary question; None for the top k
-    holds : how many entities hold; the bundle's setting by default. The option `tau` is a number, 1 by default, or
-        `EFFECTIVE` (docs/decisions.md, F16)
+    holds : how many entities can be present; the bundle's setting by default. The option `tau` is a number, 1 by
+        default, or `EFFECTIVE` (docs/decisions.md, F16)
 
     """
     of_patient = options.of_patient()

@@ -1,11 +1,11 @@
 """Models of the hypotheses that duels compare under the `explicit` closure, in arrays that all patients share.
 
-A side contains the two models of one hypothesis, which is that an entity is present. The first model describes patients
-with the entity. The score S_v of the hypothesis is the energy of the first model minus the energy of the second model.
-If a patient can have several entities, or if the question is binary, the second model describes patients without the
-entity. If a patient has at most one entity, the second model has the background probabilities, which cancel in the
-difference of two scores (docs/decisions.md, F3 and F6). A duel compares the scores S_a and S_b of two hypotheses a and
-b.
+A hypothesis states that an entity is present. A side contains the two models of one hypothesis. The first model
+describes patients with the entity. The score S_v of the hypothesis is the energy of the first model minus the energy of
+the second model. If a patient can have several entities, or if the question is binary, the second model describes
+patients without the entity. If a patient has at most one entity, the second model has the background probabilities. The
+terms of the background cancel in the difference of two scores (docs/decisions.md, F3 and F6). A duel compares the
+scores S_a and S_b of two hypotheses a and b.
 """
 
 from __future__ import annotations
@@ -108,11 +108,11 @@ class Fixed(NamedTuple):
         return len(self.background)
 
     def links_of(self, *sides: int) -> tuple[Ints, Floats]:
-        """Return the p coupled pairs of features of a hypothesis or duel, and the range of each pair's contribution.
+        """Return the coupled pairs of features in one or two hypotheses, and bounds on their contributions to a score.
 
-        A duel is a comparison of two hypotheses. The pairs are feature indices with the shape (p, 2). The ranges are
-        lower and upper ends with the shape (2, p). Each range includes 0, because a pair with an unmeasured feature
-        contributes 0 (docs/decisions.md, F12).
+        For two hypotheses a and b, the contributions are to S_a - S_b. The first result has the shape (p, 2): the
+        feature indices of each of the p pairs. The second result has the shape (2, p): the lower bounds, then the upper
+        bounds. The bounds include 0, because a pair with an unmeasured feature contributes 0 (docs/decisions.md, F12).
         """
         if sides not in self.ranges:
             if len(self.ranges) >= N_CACHED_DUELS:
@@ -158,7 +158,7 @@ def sides_for(
 
 
 def score_table_of(fixed: Fixed, entities: tuple[str, ...], features: tuple[str, ...]) -> ScoreTable:
-    """Return the scores S_v of all hypotheses in the form that `Belief` needs (docs/frontier.md).
+    """Return the `ScoreTable` from which `Belief` computes the hypotheses' expected scores (docs/frontier.md).
 
     A score S_v is the difference between the energies of the hypothesis's two models.
     """

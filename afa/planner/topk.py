@@ -49,11 +49,11 @@ class TopKPlanner(Planner):
     score : the preference score that ranks entities and guides the rule: `linearity` (the default), `wald`, `two_elbo`,
         `stack_a` or `kl_nonzero`. Under the `explicit` closure the score is `two_elbo` (the default) or `wald`.
         `background` is the expected score if unobserved features have the frequencies of patients at large
-        (docs/frontier.md), the default for models of directions with a background.
+        (docs/frontier.md), the default if the models state only directions (higher or lower) and a background is given.
     gain : the expected effect of a feature on a duel: `cmi`, `f_target` or `wald_magnitude`; or `information`, the
-        mutual information of a feature and the entity that holds, over all entities (docs/decisions.md, F15). The
-        default is `information` if at most one entity holds, k = 1, the closure is `explicit`, and neither a rule nor a
-        background is given; else `cmi`.
+        mutual information of a feature and the entity that is present, over all entities (docs/decisions.md, F15). The
+        default is `information` if at most one entity can be present, k = 1, the closure is `explicit`, and neither a
+        rule nor a background is given; else `cmi`.
     target : the score whose change `f_target` computes; by default the guiding score, if it can be a target.
     allocation : the rule that chooses features: a name in `afa.planner.rules.RULES`, or an object with the method
         `choose(view)`. The default is `priority_all`, or `priority_clusters` for more than 200 entities. `information`
@@ -75,9 +75,9 @@ class TopKPlanner(Planner):
         by default when everything has been measured.
     seed, patient : seed the random order of `allocation="random"`.
     coupling : `explicit`, with class-conditional probabilities, the default if the bundle has any; or `differential`,
-        the paper's models of directions.
-    holds : how many entities hold, under the `explicit` closure: `several`, `one` or `one or none`; by default as in
-        the bundle (docs/decisions.md, F6).
+        the paper's models, which state only directions (higher or lower).
+    holds : how many entities can be present, under the `explicit` closure: `several`, `one` or `one or none`; by
+        default as in the bundle (docs/decisions.md, F6).
     tau : factor, above 0 and at most 1, that shrinks log-odds towards the prior; or `effective`, which computes the
         factor from how much observations repeat each other; 1 by default (docs/decisions.md, F16).
     background : frequencies of the values among patients at large, for the score `background` and the rule `frontier`:
@@ -208,7 +208,7 @@ class TopKPlanner(Planner):
         among = np.append(log, 0.0) if self.holds == "one or none" else log
         share = log - logsumexp(among)  # log-probabilities
         odds = share - np.log1p(-np.minimum(np.exp(share), 0.5))
-        # If p > 1/2 for an entity, 1 - p would be inexact. At most one entity has p > 1/2.
+        # For a probability p above 1/2, computing 1 - p would be inexact. At most one entity has p > 1/2.
         for v in np.flatnonzero(share > np.log(0.5)):
             odds[v] = log[v] - logsumexp(np.delete(among, v))
         return np.asarray(odds)
@@ -227,8 +227,8 @@ class TopKPlanner(Planner):
         """Return the names of the entities that are tied for the last places of `top_k`, most probable first.
 
         Entities with equal scores are tied. If entities are ordered by probability, two entities are also tied if their
-        posterior probabilities differ by less than 0.005. Before any measurement, this also applies if entities are
-        ordered by score, unless the score is `background`.
+        posterior probabilities differ by less than 0.005. Before any measurement, this threshold also applies if
+        entities are ordered by score, unless the score is `background`.
         """
         tied = self._tied_by_score()
         by_posterior = self.guide != BACKGROUND and not self._log.observed  # a background gives unequal scores
@@ -282,8 +282,8 @@ class TopKPlanner(Planner):
 
         The probabilities are the softmax of the prior log-odds plus log P(x_obs | v), where the model of each entity
         has its own normaliser (eq:clamped-marginal for more than two entities; docs/decisions.md, S7). The
-        probabilities sum to 1, because exactly one entity is assumed to be present. In contrast to the ranking by
-        score, a usual value (0) counts against entities that predict another value.
+        probabilities sum to 1, because exactly one entity is assumed to be present. A usual value (0) counts against
+        entities that predict another value; this is not so in the ranking by score.
 
         Under the `explicit` closure, a patient can also have several entities or none. If several entities can be
         present, the probability of each entity is computed separately. If one entity or none can be present, the
@@ -337,8 +337,8 @@ class TopKPlanner(Planner):
     def resolved(self) -> list[tuple[str, str]]:
         """Return the resolved duels (comparisons of two entities) as pairs of names: the winner and the loser.
 
-        A duel is resolved if no values of the unobserved features can change the winner. The tight `l1` score bounds
-        show this.
+        A duel is resolved if no values of the unobserved features can change the winner. The proof uses the tight `l1`
+        score bounds (`afa.scores.bracket`).
         """
         lead, names = self._state.lead(), self.bundle.entities
         settled = ((p, self._state.pairs[p]) for p in np.flatnonzero(self._state.resolved()))
@@ -349,17 +349,17 @@ class TopKPlanner(Planner):
 
         `top_k` is certain if each entity a in the top k is certain to beat each entity b outside the top k. If a is
         certain to beat b, the tight `l1` score bounds show that S_a(x) > S_b(x) for every completion x (all values of
-        the unobserved features). At full observation, each a therefore beats at least N - k entities, which are all
-        entities outside the top k. Each b loses against at least k entities, so it beats at most N - 1 - k. Therefore,
-        a has more wins than b, and no tie between a and b has to be broken. The order of the entities within the top k
-        may change.
+        the unobserved features). Therefore, at full observation, each entity a in the top k beats all N - k entities
+        outside the top k. Each entity b outside the top k loses against at least k entities, so b beats at most N - 1 -
+        k entities. Therefore, a has more wins than b, and no tie between a and b has to be broken. The order of the
+        entities within the top k may change.
 
         The score bounds can be wider than the range of possible scores. Therefore, the result can be False although no
-        further observation can change `top_k`. The k best entities are those in the ranking by the scores S_v at full
-        observation. At full observation, every score except `kl_nonzero` gives the same ranking as S_v. With the scores
-        `linearity`, `wald` and `stack_a`, a certain `top_k` also stays the same at every step until full observation.
-        The reason is that if a is certain to beat b, Lambda_ab and the mean of S_a - S_b under any distribution of
-        completions are already positive.
+        further observation can change `top_k`. The k best entities are the first k in the ranking by the scores S_v at
+        full observation. At full observation, every score except `kl_nonzero` gives the same ranking as S_v. With the
+        scores `linearity`, `wald` and `stack_a`, a certain `top_k` also stays the same at every step until full
+        observation. The reason is that if a is certain to beat b, Lambda_ab and the mean of S_a - S_b under any
+        distribution of completions are already positive.
 
         With the option `layer0`, `top_k` is certain only among the entities that Layer 0 did not exclude. Only the
         certificates `sound` guarantee that no excluded entity is among the k best.
@@ -374,7 +374,8 @@ class TopKPlanner(Planner):
         For each entity a in the top k and each entity b outside, the probability that S_a(x) > S_b(x) at full
         observation is computed from a Gaussian approximation, as in the score `stack_a` (eq:fsp). The probability is 1
         if the winner is certain, and 1/2 if the mean of S_a - S_b is 0. The probability can be below 1/2 if the guiding
-        score is neither `linearity` nor `stack_a`, because such a score can rank a above b although the mean favours b.
+        score is neither `linearity` nor `stack_a`, because such a score can rank a above b although the mean of S_a -
+        S_b is negative.
 
         Under the `explicit` closure, the probability is instead the probability that a is present, given that exactly
         one of a and b is present. With the score `background`, return the result of `top_probability` instead.

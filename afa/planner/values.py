@@ -196,11 +196,10 @@ def read_number(bundle: Bundle, feature: str, measured: Any) -> ReadValue:
 def read_typed(bundle: Bundle, feature: str, text: str) -> ReadValue:
     """Return the `ReadValue` of a text that a user typed.
 
-    A typed text can be a word or a sign. If the feature has a range, the text can also be a number, with a decimal
-    point or a decimal comma and with the unit of the feature; the texts `0`, `1` and `-1` are then numbers and not
-    codes. If the feature has no range, the text can also be a code. In a text such as `1,234`, the comma could be a
-    decimal comma or separate thousands. If the comma is ambiguous, raise a `PlannerError` that asks which number is
-    meant.
+    A typed text can be a word or a sign. If the feature has a range, the text can also be a number with a decimal point
+    or a decimal comma, and the unit of the feature may follow. The texts `0`, `1` and `-1` are then numbers, not codes.
+    If the feature has no range, the text can also be a code. In a text such as `1,234`, the comma could be a decimal
+    comma or separate thousands. If the comma is ambiguous, raise a `PlannerError` that asks which number is meant.
     """
     scale, typed = scale_of(bundle, feature), text.strip()
     known = _word(bundle, feature, typed)

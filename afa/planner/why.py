@@ -39,10 +39,9 @@ DUELS_AT_ONCE = 1_000
 def separated_entities(state: PatientState, entities: tuple[str, ...], features: list[int], over: DuelWeights) -> str:
     """Return a text that names the entities that the given features help to tell apart, such as `a from b and c`.
 
-    The first entity of the text comes from the duel (comparison of two entities) with the largest weighted gain. Of the
-    two entities in this duel, the first entity is the one whose gains over all its duels have the larger sum. The
-    entities after `from` are its opponents in duels with a large gain. If no duel has a positive gain, return an empty
-    text.
+    The duel (comparison of two entities) with the largest weighted gain determines the entity before `from`: of the two
+    entities in this duel, it is the one with the larger sum of gains over all its duels. The entities after `from` are
+    its opponents in duels with a large gain. If no duel has a positive gain, return an empty text.
     """
     apart = separated(state, len(entities), features, over)
     return f"{entities[apart[0]]} from {listed([entities[v] for v in apart[1:]], MOST_NAMES)}" if apart else ""
@@ -84,8 +83,8 @@ def posterior_weights(state: PatientState) -> DuelWeights:
 def patients_behind(bundle: Bundle, entities: Mapping[str, str], feature: str) -> str:
     """Return a text with the numbers of labelled patients from whom a feature's probabilities were estimated.
 
-    An example is `flu 4 with, 5 without`: 4 patients with flu and 5 without it. The text contains both numbers for each
-    entity. If there are no labelled patients, return an empty text.
+    An example is `flu 4 with, 5 without`: 4 patients with flu and 5 without it. For each entity, the text contains the
+    numbers of patients with and without it. If there are no labelled patients, return an empty text.
 
     Parameters
     ----------
@@ -99,7 +98,7 @@ def patients_behind(bundle: Bundle, entities: Mapping[str, str], feature: str) -
 
 
 def explained(planner: Planner, most: int) -> pd.DataFrame:
-    """Return the table of the features with the largest gains that `Planner.explain` returns."""
+    """Return the table of `Planner.explain`, which lists the features with the largest gains."""
     import pandas as pd  # noqa: PLC0415 (slow to import, and not needed for planning)
 
     state, bundle, menu, offer = planner._state, planner.bundle, planner._menu, planner._offer()

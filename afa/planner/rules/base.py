@@ -53,8 +53,8 @@ class View:
     """The data of one patient that an allocation rule may use to choose a feature.
 
     A duel is a comparison of two entities, identified by its index in `pairs`. Arrays that are large or slow to compute
-    are computed only when a rule reads them. For the functions with the parameter `duels`, only the given duels are
-    computed.
+    are computed only when a rule reads them. Functions with the parameter `duels` compute results only for the given
+    duels.
 
     Attributes
     ----------

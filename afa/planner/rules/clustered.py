@@ -9,11 +9,12 @@ from afa.planner.rules.lucb import of_most_contested, of_one_duel
 
 
 class Clustered:
-    """Choose the feature with the largest gain in the duel of two champions (eq:clustered-alloc).
+    """Choose the feature with the largest gain in a comparison of two clusters' best entities (eq:clustered-alloc).
 
-    The champion of a cluster is the entity with the most Copeland wins (won comparisons) within the cluster. The duel
-    compares the lowest-ranked champion inside the top k with the highest-ranked champion outside the top k. If there is
-    no champion inside or none outside, or if this duel is resolved, the duel of the rule `lucb` is used instead.
+    The best entity (champion) of a cluster is the entity with the most Copeland wins (won comparisons) within the
+    cluster. The lowest-ranked champion inside the top k is compared with the highest-ranked champion outside the top k.
+    If there is no champion inside or none outside, or if this comparison is resolved, the comparison of the rule `lucb`
+    is used instead.
     """
 
     def choose(self, view: View) -> Choice:
@@ -24,9 +25,9 @@ class Clustered:
 
 
 def between_champions(view: View) -> int | None:
-    """Return the index in `view.pairs` of the duel between the two champions.
+    """Return the index in `view.pairs` of the duel (comparison) between the two champions of `Clustered`.
 
-    Return None if there is no such duel, or if it is resolved.
+    Return None if all champions are on the same side of the top-k boundary, or if the duel is resolved.
     """
     champions = [view.ranked(cluster)[0] for cluster in view.clusters]
     inside = [v for v in champions if view.rank[v] <= view.k]

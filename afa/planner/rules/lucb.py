@@ -23,7 +23,7 @@ class Lucb:
 def of_most_contested(view: View, what: str) -> Choice:
     """Return the feature with the largest gain in LUCB's duel, a comparison of two entities.
 
-    If there is no such duel, return the choice of `fall_back`.
+    If all duels across the top-k boundary are resolved, return the choice of `fall_back`.
     """
     contested = most_contested(view)
     return nothing_to_decide(view) if contested is None else of_one_duel(view, contested, what)
@@ -33,9 +33,9 @@ def most_contested(view: View) -> int | None:
     """Return the index in `view.pairs` of LUCB's duel, or None if all duels across the top-k boundary are resolved.
 
     A duel across the boundary compares a top-k entity h with an entity l outside the top k. LUCB's duel is the
-    unresolved one with the largest difference upper(l) - lower(h). A resolved duel can have a larger difference,
-    because the score bounds of a duel can be narrower than the score bounds of its two entities suggest. If differences
-    are equal within rounding error, the name of h decides, and then the name of l.
+    unresolved one with the largest difference upper(l) - lower(h). A resolved duel can have an even larger difference,
+    because the bounds on S_h - S_l can be narrower than the separate bounds on S_h and S_l suggest. If differences are
+    equal within rounding error, the name of h decides, and then the name of l.
     """
     if not len(view.contested):
         return None

@@ -1,4 +1,4 @@
-"""The allocation rules of the paper.
+"""The allocation rules `priority_all` and `priority_clusters` of the paper.
 
 `PriorityAll` and `PriorityClusters` give large weights to duels (comparisons of two entities) with similar scores near
 the top-k boundary.
