@@ -225,8 +225,8 @@ class Planner(ABC):
     def certain(self) -> bool:
         """Return True if the answer is certain to be the same after all features have been observed.
 
-        The proof uses the tight `l1` score bounds, which are bounds on the scores over all values of the unobserved
-        features (`afa.scores.bracket`).
+        The result is computed from the tight `l1` score bounds, which are bounds on the scores over all values of the
+        unobserved features (`afa.scores.bracket`).
         """
 
     @abstractmethod

@@ -83,7 +83,7 @@ class BinaryPlanner(Planner):
     def score(self) -> float:
         """Return the preference score of the class with the entity over the class without the entity.
 
-        The score is not calibrated: unlike the result of `log_odds`, it cannot be converted to a probability.
+        The score is not calibrated: its logistic function is not the probability of the entity.
         """
         return float(self.scores_by(self.guide)[0, 1])
 
@@ -167,8 +167,8 @@ class BinaryPlanner(Planner):
     def resolved(self) -> bool:
         """Return True if no values of the unobserved features can change `decision`.
 
-        The proof uses the tight `l1` score bounds, which are bounds on the scores over all values of the unobserved
-        features (`afa.scores.bracket`).
+        The result is computed from the tight `l1` score bounds, which are bounds on the scores over all values of the
+        unobserved features (`afa.scores.bracket`).
         """
         return bool(self._state.resolved()[0])
 

@@ -337,8 +337,8 @@ class TopKPlanner(Planner):
     def resolved(self) -> list[tuple[str, str]]:
         """Return the resolved duels (comparisons of two entities) as pairs of names: the winner and the loser.
 
-        A duel is resolved if no values of the unobserved features can change the winner. The proof uses the tight `l1`
-        score bounds (`afa.scores.bracket`).
+        A duel is resolved if no values of the unobserved features can change the winner. The result is computed from
+        the tight `l1` score bounds (`afa.scores.bracket`).
         """
         lead, names = self._state.lead(), self.bundle.entities
         settled = ((p, self._state.pairs[p]) for p in np.flatnonzero(self._state.resolved()))
