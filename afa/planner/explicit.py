@@ -42,7 +42,8 @@ class ExplicitPatient(PatientState):
     Parameters
     ----------
     rivals : True if at most one hypothesis is true; the gain of a duel is then about which of its two hypotheses is
-        true. False if each hypothesis can be true independently; the gain is then the sum over both hypotheses
+        true. False for a binary question, or if each hypothesis can be true independently; the gain is then the sum
+        over both hypotheses
     may_be_none : True if it is possible that no hypothesis is true; used only if `rivals` is True
     inference : `mean_field` or `exact`
     gain : `cmi` or `wald_magnitude`

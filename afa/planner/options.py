@@ -324,7 +324,8 @@ def patients_of(
 ) -> tuple[NewPatient, dict[str, Any]]:
     """Return a function that makes the state of a new patient, and a dict of settings.
 
-    The dict contains the settings that only the `explicit` closure has; under other closures, it is empty.
+    Under the `explicit` closure, the dict contains `tau` and, for the top k, `coupling` and `holds`. Under other
+    closures, the dict is empty.
 
     Raise a `PlannerError` if an option is not supported under the closure.
 
