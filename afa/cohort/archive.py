@@ -150,8 +150,8 @@ def tar_damage(path: Path) -> Damage | None:
 
     A tar archive must end with a block of zeros. The headers of all members are checked before `tarfile` opens the
     archive, because unusual headers can stop some versions of `tarfile`: a negative size causes an endless loop, a long
-    extended header takes hours, and many consecutive extended headers cause deep recursion. Archives of plain files
-    have no such headers.
+    extended header takes hours, and many consecutive extended headers cause deep recursion. Archives that contain only
+    ordinary files do not have these unusual headers.
     """
     last, offset, extensions = "", 0, 0
     with path.open("rb") as stream:

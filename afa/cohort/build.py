@@ -40,7 +40,10 @@ from afa.io.csvfile import first_names
 
 
 def overridden(coding: Coding, own: EncodingOverrides) -> Coding:
-    """Return the encoding settings in the cohort's file, completed by the encoding settings of the run."""
+    """Return the cohort's encoding settings.
+
+    If the cohort's file does not contain a setting, the setting of the run is used.
+    """
     return replace(coding, **own.model_dump(exclude_none=True))
 
 

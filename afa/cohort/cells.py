@@ -164,7 +164,7 @@ def numbers_of(
     """Return the given columns as numbers, and record invalid cells as errors in `cells.table`.
 
     If one or two rows contain only words, such as units or a second header, each such row is reported as one error. All
-    other invalid cells of a column are reported together as one error.
+    invalid cells of a column, except those in rows of words, are reported together as one error.
 
     Parameters
     ----------
@@ -240,8 +240,8 @@ def nearest_column(name: str, columns: Sequence[str]) -> str:
 def check_alike(columns: Iterable[object], names: Sequence[str], bundle: Bundle, where: str | Path) -> None:
     """Raise a `CohortError` if a column name is a variant of the name of a missing feature or entity.
 
-    A variant differs from the name only in case or blanks, or is a display name or an alias. Without this check, the
-    values of a misnamed column would be ignored silently.
+    A variant is the name in other case or with other blanks, or is the display name or an alias of the feature or
+    entity. Without this check, the values of a misnamed column would be ignored silently.
 
     Parameters
     ----------

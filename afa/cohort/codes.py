@@ -110,11 +110,11 @@ def repeated_outside(values: Floats, span: Span, *, closed: bool) -> tuple[Bools
 def apart(values: Floats, span: Span | None = None) -> list[Apart]:
     """Return the groups of extreme values in a column that may be codes for *not measured*.
 
-    Negative numbers are reported if all of them look like codes. The smallest or largest numbers are reported if the
-    gap between them and the other numbers is wider than the range of the other numbers. For repeated numbers that look
-    like codes, a gap of half the range of the other numbers is enough. Counts of 0 and values at a detection limit are
-    not reported, because they are close to other values. A group that contains the lowest or the highest value of
-    `span` is never reported.
+    Negative numbers are reported if all of them look like codes. Very small or very large numbers are reported if the
+    gap between them and the other numbers is wider than the range of the other numbers. If these small or large numbers
+    look like codes and are repeated, a gap wider than half that range is sufficient. Zeros and values at a detection
+    limit are not reported, because they are close to other values. Extreme values are never reported if one of them
+    equals the lower or the upper end of `span`, the feature's range.
 
     Parameters
     ----------
@@ -136,8 +136,9 @@ def apart(values: Floats, span: Span | None = None) -> list[Apart]:
 def _below_zero(found: Floats, counts: npt.NDArray[np.intp]) -> int:
     """Return the number of distinct values below 0 if all of them look like codes, else 0.
 
-    The result is also 0 if there are more than `MOST_CODES` distinct values below 0, if fewer than `LEAST_OTHERS` other
-    values remain, or if only one cell is below 0 and its value is above -99.
+    The result is also 0 if there are more than `MOST_CODES` distinct values below 0, or if there are fewer than
+    `LEAST_OTHERS` distinct values of 0 or above. If only one cell is below 0, the result is 0 unless the cell's value
+    is -99 or lower.
     """
     size = int((found < 0).sum())
     coded = size and size <= MOST_CODES and looks_like_code(found[:size]).all()

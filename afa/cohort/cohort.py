@@ -126,8 +126,8 @@ def write_cohort_tables(
 def write_codes(codes: Mapping[float, pd.DataFrame], path: str | Path) -> None:
     """Write the ternary codes of one cohort at several thresholds to one Parquet table.
 
-    The table has one row for each patient and threshold. The columns are the patient's name, the features and the
-    threshold.
+    The table has one row for each combination of a patient and a threshold. The columns are the patient's name, the
+    features and the threshold.
     """
     parts = [
         table.rename_axis(PATIENT).reset_index().assign(**{THRESHOLD: threshold}) for threshold, table in codes.items()

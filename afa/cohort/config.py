@@ -93,8 +93,8 @@ class Derived(Strict):
 class OnePer(Strict):
     """Rule that keeps one sample for each value of the characteristic `key`.
 
-    Samples are ranked by `prefer`, and ties are broken by the smallest number in the characteristic `then`. The first
-    sample is kept.
+    The samples with the same value of `key` are ranked by `prefer`, and ties are broken by the smallest number in the
+    characteristic `then`. The sample with the highest rank is kept.
     """
 
     key: str

@@ -104,8 +104,8 @@ def is_transcript(row_id: str) -> bool:
 def without_version(row_id: str) -> str:
     """Return an Ensembl id without its version: `ENSG00000169429.11` becomes `ENSG00000169429`.
 
-    An id such as `ENSG00000182378.13_PAR_Y` marks the copy of a gene on the Y chromosome. Such an id is returned
-    unchanged, so that the copy remains a separate row.
+    An id such as `ENSG00000182378.13_PAR_Y` marks the copy of a gene on the Y chromosome, and is returned unchanged, so
+    that the copy remains a separate row.
     """
     found = _VERSIONED.fullmatch(row_id)
     return found[1] if found else row_id
@@ -141,8 +141,8 @@ def names_ids(name: str) -> bool:
 def is_header(fields: Sequence[str]) -> bool:
     """Return True if the first line of a table is a header.
 
-    A line is a header if neither the second nor the last cell of the line is a value. A line is also a header if its
-    first cell is a usual name for a column of gene ids, because samples may be named 1, 2 and 3. `NA` and other texts
-    for a missing value count as values.
+    A line is a header if its first cell is a usual name for a column of gene ids. A line is also a header if neither
+    the second nor the last cell of the line is a number or a text for a missing value, such as `NA`. The first cell is
+    checked because samples may be named 1, 2 and 3, so that the header contains numbers.
     """
     return names_ids(fields[0]) or not (_VALUE.fullmatch(fields[1]) or (fields[-1] and _VALUE.fullmatch(fields[-1])))

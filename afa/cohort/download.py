@@ -1,8 +1,8 @@
 """Download one file over HTTP. If the download fails, the target file is unchanged.
 
-GEO could not be reached when this module was written. Therefore, the module was tested with local servers that imitate
-the failures of public servers. A broken transfer is not resumed, so each attempt starts at the first byte. If a
-transfer fails, a `ReplyError` states whether another attempt may succeed.
+GEO could not be reached when this module was written, so the module was tested with local servers that imitate the
+failures of public servers. A broken transfer is not resumed, so each attempt starts at the first byte. If a transfer
+fails, a `ReplyError` states whether another attempt may succeed.
 """
 
 from __future__ import annotations

@@ -289,11 +289,11 @@ def encode_controls(
 ) -> tuple[pd.DataFrame, Test]:
     """Return the ternary code of every control, and the test that was used (decision F9).
 
-    Each control is tested against the mean, spread and ranks of the other controls. Therefore, the test `empirical`
-    needs one control more for encoding controls than for encoding patients. If there are too few controls for
-    `empirical`, the test `t` is used instead. For a gene that has the same value in all other controls, the test is
-    always `empirical`. The code of such a gene is 0 if there are too few controls for `p < level`. If there are fewer
-    than three controls, the returned code has no columns.
+    Each control is tested against the mean, spread and ranks of the other controls. Because the tested control is left
+    out, the test `empirical` needs one control more for encoding controls than for encoding patients. If there are too
+    few controls for `empirical`, the test `t` is used instead. For a gene that has the same value in all other
+    controls, the test is always `empirical`, and the code is 0 if there are too few controls for `p < level`. If there
+    are fewer than three controls, the returned code has no columns.
 
     Parameters
     ----------
@@ -453,7 +453,7 @@ def without_spread(controls: Floats) -> Bools:
 def least_controls(level: float) -> int:
     """Return the smallest number of controls for which `empirical` can give `p < level`.
 
-    For level 0.05, the number is 20.
+    For level 0.05, at least 20 controls are needed.
     """
     fewest = max(1, math.floor(1.0 / level) - 1)
     while 1.0 / (fewest + 1.0) >= level:

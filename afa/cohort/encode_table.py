@@ -269,8 +269,9 @@ def encode_cells(
 def _looks_encoded(values: Floats, code: pd.DataFrame, features: Features) -> bool:
     """Return True if the table seems to be encoded already.
 
-    Only features that have a range in `features.csv` and are not binary are considered. The table seems encoded if
-    these features contain only -1, 0 and 1, if both -1 and 1 occur, and if encoding would change a number.
+    The decision depends only on the features that have a range in `features.csv` and are not binary. The table seems
+    encoded if the values of these features are only -1, 0 and 1, if both -1 and 1 occur, and if encoding the table
+    would change a number.
 
     Parameters
     ----------

@@ -306,7 +306,7 @@ def _all_numbers(cells: Sequence[str]) -> bool:
 def _place(where: str, name: str, layout: _Layout, key: str) -> int:
     """Return the index of the column `name`.
 
-    The error message refers to the setting `key`, which contains `name` in the cohort's file.
+    If there is no such column, a `CohortError` asks the user to correct the setting `key` in the cohort's file.
     """
     if name not in layout.names:
         found, expected = f"no column {quoted(name)}", f"one of {', '.join(filter(None, layout.names[:12]))}"
@@ -689,7 +689,10 @@ def _members(
 
 
 class _Rows(NamedTuple):
-    """The row ids of a sample's file, and the gene of each row. Most files of a series have the same rows."""
+    """The row ids of a sample's file, and the gene of each row.
+
+    The genes are looked up once for consecutive files with the same row ids.
+    """
 
     row_ids: list[str]
     names: list[str | None]

@@ -1,9 +1,9 @@
 """Fetch and read the two files of a GEO series: sample descriptions and expression values.
 
 The files come from GEO, from a mirror (a copy of GEO's folders) or from an extract that is bundled with the project.
-GEO could not be reached when this module was written. Therefore, the module was tested with local servers, with files
-generated in GEO's layout, and with a mirror that contains parts of two series in GEO's format. Downloaded files are
-cached in the same folders as on GEO, so a cache can be used as a mirror.
+GEO could not be reached when this module was written, so the module was tested with local servers, with files generated
+in GEO's layout, and with a mirror that contains parts of two series in GEO's format. Downloaded files are cached in the
+same folders as on GEO, so a cache can be used as a mirror.
 
 Files are downloaded over HTTPS by `afa.cohort.download`. The package GEOparse is not used for downloads, because it
 uses FTP without a time limit, can leave a partial file, and accepts a partial file as complete (decisions.md D8).

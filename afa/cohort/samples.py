@@ -7,12 +7,12 @@ drops invalid bytes and breaks lines at a lone carriage return. If GEOparse woul
 of GEOparse.
 
 A series matrix, which GEOparse does not read, consists of `!Series_` and `!Sample_` lines, followed by a table of
-values. The table is not used. The cells of a series matrix are in double quotes, but GEO does not always escape a quote
-inside a cell. Therefore, a cell ends only at a quote that is followed by a tab or a line end. A quoted cell may contain
-line ends.
+values. The table of values is not used. The cells of a series matrix are in double quotes, but GEO does not always
+escape a quote inside a cell. Therefore, a quote ends a cell only if the quote is followed by a tab or a line end. A
+quoted cell may contain line ends.
 
-No original family SOFT file or series matrix was available when this module was written. Therefore, both readers follow
-the layout in GEO's documentation, and were tested with generated files.
+No original family SOFT file or series matrix was available when this module was written, so the readers of both formats
+follow the layout in GEO's documentation, and were tested with generated files.
 """
 
 from __future__ import annotations
@@ -493,7 +493,7 @@ def _group(samples: pd.DataFrame, group: SampleGroup, where: str) -> tuple[str, 
 def _refuse_other_spellings(values: pd.Series[str], listed: Sequence[str], where: str) -> None:
     """Raise a `CohortError` if an unlisted value differs from a listed value only in case or blanks.
 
-    Without this check, samples with the unlisted spelling would be excluded silently.
+    Without this check, a value that is spelled differently from the list would silently be ignored.
     """
     if near := other_spelling(values.unique(), listed):
         count = int((values == near[0]).sum())
@@ -502,9 +502,9 @@ def _refuse_other_spellings(values: pd.Series[str], listed: Sequence[str], where
 
 
 def other_spelling(values: Iterable[str], listed: Collection[str]) -> tuple[str, str] | None:
-    """Return the first unlisted value that differs from a listed value only in case or blanks, and that listed value.
+    """Return the first unlisted value that is another spelling of a listed value, and the listed value.
 
-    Return None if no value is another spelling of a listed value.
+    Another spelling differs from the listed value only in case or blanks. If there is none, return None.
 
     >>> other_spelling(["UC", "healthy ", "CD"], ["Healthy"])
     ('healthy ', 'Healthy')
@@ -608,7 +608,7 @@ def _apply(samples: pd.DataFrame, rule: LabelRule, where: str) -> list[int | Non
 
 
 def _against_threshold(sample: str, value: str, rule: LabelRule, where: str) -> int | None:
-    """Return 1 if the value passes the rule's threshold, 0 if it fails, and None if it is missing.
+    """Return 1 if the value passes the rule's threshold, 0 if it fails the threshold, and None if the value is missing.
 
     A bound such as `≥250` is accepted if all values that the bound allows give the same label.
     """

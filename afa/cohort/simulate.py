@@ -4,8 +4,8 @@ Some simulated effects are zero or have the opposite sign of the bundle's potent
 errors. Phenotypes are sampled from a Gaussian copula with factors. The factor `inflammation` also changes gene
 expression. A gene's log2 abundance is its baseline plus contributions of inflammation, biopsy composition and the
 patient's phenotypes. Counts are negative binomial. A gene's mean count is its abundance, scaled so that the sum over
-all genes is the sample's sequencing depth. The depth is sampled independently. The cohort is written in GEO's format,
-so that it is fetched, parsed and encoded like a real series.
+all genes is the sample's sequencing depth. The sequencing depth is sampled independently of the phenotypes. The cohort
+is written in GEO's format, so that it is fetched, parsed and encoded like a real series.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def simulate_cohort(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort
     mean = _mean_counts(config, genes, people, effects, phenotypes)
     shape = 1 / genes["dispersion"].to_numpy()[:, None]
     rate = mean * _stream(config, "biological noise").gamma(shape, 1 / shape, size=mean.shape)
-    # The last bits of exp2 and gamma differ between processors. The rate is rounded so that the counts do not differ.
+    # The last bits of exp2 and gamma differ between processors. Without rounding, the counts could also differ.
     counts = _stream(config, "counting noise").poisson(rate.round(6))
 
     samples = _samples(config, people, phenotypes)

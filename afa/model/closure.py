@@ -1,23 +1,24 @@
 """Build two class models from one elicited model (eq:half-potential).
 
-Elicitation gives only S = log(p_1 / p_0). Here p_1 is the distribution of patients with the entity, and p_0 the
-distribution of patients without it. A *closure* is an assumption that determines p_1 and p_0 from S.
+Elicitation gives only the score S = log(p_1 / p_0). Here p_1 is the distribution of patients with the entity, and p_0
+the distribution of patients without it. A *closure* is an assumption that determines the distributions p_1 and p_0 of
+the two classes from the score S.
 
 The closure of the paper, `differential`, sets p_1 ~ exp(+S/2) and p_0 ~ exp(-S/2). Under `differential`, both class
-models couple the same features as S. Therefore, all methods that compare two entities can also compare the two classes
-(tab:mode-mapping). The paper derives `differential` by maximum entropy. Because this derivation is wrong
-(docs/errata.md), the closure is only an assumption.
+models couple the same features as S. All methods that compare two entities can also compare the two class models of one
+entity (tab:mode-mapping). The paper derives `differential` by maximum entropy, but the derivation is wrong
+(docs/errata.md). Therefore, `differential` is only an assumption.
 
 The closure `shared` is not in the paper. The closure `shared` assumes that coupled features vary together in both
-classes: p_1 ~ exp(+alpha.x/2 + x'Psi x/2) and p_0 ~ exp(-alpha.x/2 + x'Psi x/2). Because p_0(x) = p_1(-x), Z_0 equals
-Z_1, and E_Q[sign S] is 0 before any observation; both statements are exact. Under `shared`, S is alpha.x, and couplings
-only help to predict unobserved features.
+classes: p_1 ~ exp(+alpha.x/2 + x'Psi x/2) and p_0 ~ exp(-alpha.x/2 + x'Psi x/2). Because p_0(x) = p_1(-x), the
+partition functions Z_0 and Z_1 are exactly equal, and the expectation E_Q[sign S] is exactly 0 before any observation.
+Under `shared`, S is alpha.x, and the couplings serve only to predict unobserved features.
 
 Under `differential` and `shared`, the prior of class 1 is +1/2 times the prior log-odds, and the prior of class 0 is
 -1/2 times the prior log-odds.
 
-If a bundle has class-conditional probabilities, no assumption is needed. The option `explicit` uses the two classes of
-the bundle (`afa.model.bundle.rates`).
+If a bundle has class-conditional probabilities, no assumption is needed. With the closure `explicit`, the two class
+models are made from these probabilities (`afa.model.bundle.rates`).
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ def shared_potentials(mrf: PairwiseMRF, strength: float = STRENGTH) -> tuple[Pai
     """Return the models of class 1 and class 0, which have the same couplings Psi.
 
     The unary potentials and the prior are those of the model `mrf`, multiplied by +1/2 for class 1 and by -1/2 for
-    class 0. Psi contains the elicited couplings, scaled down so that beta L^2 is at most `strength`.
+    class 0. Psi contains the elicited couplings, scaled down so that the largest absolute row sum of Psi is at most
+    `strength`.
     """
     couplings = shared_factor(mrf, strength) * mrf.couplings
     one, zero = (
@@ -64,7 +66,7 @@ def shared_potentials(mrf: PairwiseMRF, strength: float = STRENGTH) -> tuple[Pai
 def shared_factor(mrf: PairwiseMRF, strength: float = STRENGTH) -> float:
     """Return the factor by which shared couplings are multiplied.
 
-    The factor is the smaller of 1 and `strength` / (beta L^2).
+    The factor is the smaller of 1 and `strength` divided by the largest absolute row sum of the couplings.
     """
     if not 0 < strength < 1:
         step = "leave it at 0.9, or give a smaller one"
@@ -144,8 +146,9 @@ def contraction(mrf: PairwiseMRF, evidence: Evidence | None = None) -> float:
     """Return beta L^2, the largest absolute row sum of the couplings between unobserved features (eq:mf-contraction).
 
     The paper requires beta L^2 < 1, so that mean-field inference has one fixed point. For ternary features, beta L^2 <
-    3/2 is enough, because the moment map has a slope of at most 2/3. The models with energies +S/2 and -S/2 have half
-    the beta L^2 of S (prop:halved). In class models made by the closure `shared`, beta L^2 is at most `strength`.
+    3/2 is enough for one fixed point, because the mean of a feature changes by at most 2/3 per unit of its field. The
+    models with energies +S/2 and -S/2 have half the beta L^2 of S (prop:halved). In class models made by the closure
+    `shared`, beta L^2 is at most `strength`.
     """
     strength = abs(mrf.couplings)
     if evidence is not None:

@@ -260,9 +260,9 @@ class PairwiseMRF:
         return np.asarray(self.prior + of_values + 0.5 * (about * pulls).sum(axis=1))
 
     def uncentred(self) -> PairwiseMRF:
-        """Return a model with the same energies, whose couplings are centred on 0.
+        """Return a model whose couplings are centred on 0, and which has the same energies as this model.
 
-        The terms and the prior change accordingly.
+        The terms and the prior are changed so that the energies remain the same.
         """
         if self.centre is None:
             return self
@@ -399,7 +399,7 @@ class Evidence:
         return np.where(self.observed[:, None], 0.0, self.mrf.terms + self.shift[:, None] * about)
 
     def uncentred(self) -> tuple[float, Floats]:
-        """Return the constant and the terms of a model with the same energies, whose couplings are centred on 0.
+        """Return the constant and the terms that give the same energies if the couplings are centred on 0.
 
         Returns
         -------

@@ -1,13 +1,14 @@
 """Convert bundles to and from graphs of the library NetworkX, in which nodes are features and edges are couplings.
 
-The graph of one entity is an undirected `Graph`. Each node has the attribute `unary`, and each edge has the attribute
-`coupling`. The graph of a whole bundle is a `MultiGraph`. Each edge has the attribute `entity`, which is also the key
-of the edge. For every entity with a unary potential on a feature, the feature's node has an attribute `unary:<entity>`.
-The graph of one entity and the graph of a bundle also store the costs of features, as attributes of the nodes.
+The graph of one entity is an undirected `Graph`, in which each node has the attribute `unary` and each edge has the
+attribute `coupling`. The graph of a whole bundle is a `MultiGraph`, in which each edge also has the attribute `entity`.
+The name of the entity is also the key of the edge. For every entity with a unary potential on a feature, the feature's
+node has an attribute `unary:<entity>`. The graph of one entity and the graph of a bundle also store the costs of
+features, as attributes of the nodes.
 
 All other parts of the bundle are attributes of the graph. All attributes are numbers or strings; lists and mappings are
-stored as JSON text. Therefore, a bundle that is written as GraphML or node-link JSON and then read again has the same
-digest as before.
+stored as JSON text. A bundle that is written as GraphML or node-link JSON and then read again has the same digest as
+before.
 """
 
 from __future__ import annotations

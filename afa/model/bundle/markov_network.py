@@ -163,9 +163,10 @@ def _terms_of(factor: Any, where: str) -> dict[tuple[str, ...], float] | Fault:
 
 
 def _fitted(scope: list[str], logs: Floats) -> tuple[dict[tuple[str, ...], float], float]:
-    """Return the coefficients of a fit to the array `logs`, and the largest absolute residual of the fit.
+    """Return the coefficients of x_j and x_j x_l, fitted to `logs`, and the largest absolute residual of the fit.
 
-    The shape of `logs` is (3,) for a factor of one variable, and (3, 3) for a factor of two variables.
+    The array `logs` contains the logarithm of a factor. Its shape is (3,) for a factor of one variable, and (3, 3) for
+    a factor of two variables.
     """
     if logs.ndim == 1:
         slope = float(logs[2] - logs[0]) / 2

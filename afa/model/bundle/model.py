@@ -233,7 +233,7 @@ class Bundle:
     def energies_of(self, entity: str, values: ArrayLike, closure: str = "differential", kappa: float = 0.0) -> Floats:
         """Return the score S_v(x) of one entity v for each patient x.
 
-        The result is one column of the result of `energies`.
+        The method `energies` returns the same numbers as one of its columns.
 
         Parameters
         ----------
@@ -269,9 +269,9 @@ class Bundle:
         """Return the bundle from which duels (comparisons of two entities) are computed.
 
         The returned bundle has no couplings that are in both classes (patients with and without the entity), because
-        such couplings cancel in S_v = log p_1 - log p_0. If there is no such coupling, return this bundle. If couplings
-        were removed, the `provenance` of the returned bundle contains the digest of this bundle under the key
-        `restricted_from`.
+        such couplings cancel in S_v = log p_1 - log p_0. If no coupling of this bundle is in both classes, return this
+        bundle. If couplings were removed, the `provenance` of the returned bundle contains the digest of this bundle
+        under the key `restricted_from`.
         """
         scope = self.packed.scope
         if scope is None or not (scope == SHARED).any():
@@ -297,8 +297,8 @@ class Bundle:
     def log_odds(self) -> Floats:
         """Return, for each entity, the prior log-odds that the entity is present.
 
-        The prior log-odds are used when only one entity is in question. The prior log-odds are equal to `priors` unless
-        priors.csv contains probabilities.
+        The prior log-odds are used to decide whether one given entity is present. The prior log-odds are equal to
+        `priors` unless priors.csv contains probabilities.
 
         Returns
         -------
@@ -327,7 +327,7 @@ class Bundle:
 
     @property
     def kinds(self) -> Ints:
-        """Return a number for each feature, for the check of permutations.
+        """Return a number for each feature, which determines the features that may be exchanged by a permutation.
 
         A permutation may exchange two features only if their numbers are equal. Two features have equal numbers if both
         are in the same exclusive group, or if both are in no exclusive group and have the same possible values.
@@ -358,9 +358,9 @@ class Bundle:
     def background(self) -> Floats:
         """Return the probabilities of each feature's values among all people.
 
-        The background probabilities are read from features.csv. If features.csv does not give them, the probabilities
-        of patients without an entity are pooled. If no probabilities are given, all possible values have equal
-        probability.
+        The background probabilities are read from features.csv. If features.csv does not give them, they are pooled
+        from the feature's probabilities in patients without an entity. If no probabilities are given, all possible
+        values have equal probability.
 
         Returns
         -------

@@ -1,8 +1,8 @@
 """The file `priors.csv`, which contains the prior of each entity: its probability or log-odds before any measurement.
 
-`priors.csv` has the columns `entity,probability` or the columns `entity,log_odds`. Without the file, each entity has
-probability 1/2 if a patient can have several entities. If a patient has at most one entity, all entities have equal
-probability without the file.
+`priors.csv` has the columns `entity,probability` or the columns `entity,log_odds`. Without `priors.csv`, each entity
+has probability 1/2 if a patient can have several entities, and all entities have equal probability if a patient has at
+most one entity.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def prior_rows(table: CsvTable, entity: Ints, n_entities: int, holds: Holds) -> 
     """Return the priors of all entities and, if priors.csv contains probabilities, these probabilities.
 
     If a patient can have several entities, the prior of an entity is the log-odds that the entity is present. If a
-    patient has at most one entity, the prior is the logarithm of the entity's weight, where having no entity has weight
-    1.
+    patient has at most one entity, the prior is the logarithm of a weight. The probability of an entity is proportional
+    to its weight, and the case without any entity, if possible, has weight 1.
 
     If the file contains log-odds, an entity without a row has log-odds 0. If the file contains probabilities and a
     patient can have several entities, an entity without a row has probability 1/2. If the file contains probabilities
@@ -94,7 +94,7 @@ def _ask_back(table: CsvTable, value: Floats) -> None:
 def _completed(table: CsvTable, shares: Floats, holds: Holds) -> Floats:
     """Return the probabilities of all entities, where entities without a row get a probability in place of NaN.
 
-    Record an error if the sum of the probabilities is impossible.
+    If a patient has at most one entity, check the sum of the given probabilities.
     """
     without_row = np.isnan(shares)
     if holds == "several":

@@ -1,9 +1,7 @@
 """Class-conditional probabilities of feature values, and the models that are computed from them.
 
-The two classes of an entity are the patients with the entity and the patients without it. docs/decisions.md explains
-the decisions behind this module in the sections F1 (possible values), F2 and F3 (the `explicit` closure, which has one
-model for each class), F5 (background probabilities), F7 (pooling of distributions) and F10 (probabilities that the rows
-of a bundle imply).
+The two classes of an entity are the patients with the entity and the patients without it. The reasons for the methods
+in this module are in docs/decisions.md, sections F1, F2, F3, F5, F7 and F10.
 """
 
 from __future__ import annotations
@@ -210,9 +208,10 @@ class Rates:
     def background(self) -> Floats:
         """Return the background: the probabilities of each feature's values among all people (docs/decisions.md, F5).
 
-        The background of a feature is read from features.csv. If features.csv does not give it, the background is
-        pooled from the probabilities without an entity in unary.csv. If these probabilities are also missing, all
-        possible values have equal probability. Given and pooled probabilities are raised to at least `floor`.
+        The background of a feature is read from features.csv. If the background is not in features.csv, it is pooled
+        from the feature's probabilities in patients without an entity, which are read from unary.csv. If neither file
+        gives probabilities of the feature, all possible values have equal probability. Given and pooled probabilities
+        are raised to at least `floor`.
 
         Returns
         -------
@@ -284,7 +283,7 @@ class Rates:
         if self.table is not None:
             numbers += [self.table.possible.astype(np.float64), self.table.p_low, self.table.p_high]
         integers = [probability_rows.entity, probability_rows.feature, probability_rows.directed.astype(np.int64)]
-        # Version 0.2 stored implications in place of the empty tuple; without it, digests of bundles would change.
+        # Version 0.2 hashed implications here. The empty tuple keeps the digests of bundles without implications.
         words = repr((self.measurements, self.exclusive, (), self.holds)).encode()
         return [
             *(array.astype("<i8").tobytes() for array in integers),
@@ -402,11 +401,11 @@ def strength_factor(models: Iterable[tuple[npt.ArrayLike, sp.csr_array]]) -> flo
 
 
 def slopes_bound(probabilities: npt.ArrayLike) -> Floats:
-    """Return, for each feature, an upper bound on the derivative of its mean by its field h (docs/decisions.md, F2d).
+    """Return an upper bound on the derivative of each feature's mean with respect to h (docs/decisions.md, F2d).
 
     The distribution of a feature is proportional to P(s) exp(h s), where P is the feature's row of `probabilities`. If
-    the feature has two possible values, the bound is 1/4. If it has three, the bound depends on r = sqrt(P(+) P(-)) /
-    P(0): it is 2r/(1 + 2r) if r is at least 1/4, and 1/(4(1 - 4r^2)) otherwise.
+    a feature has two possible values, the bound is 1/4. If a feature has three possible values, the bound depends on r
+    = sqrt(P(+) P(-)) / P(0): the bound is 2r/(1 + 2r) if r is at least 1/4, and 1/(4(1 - 4r^2)) otherwise.
 
     Parameters
     ----------
@@ -460,8 +459,8 @@ def hypotheses_of(bundle: Bundle) -> list[tuple[PairwiseMRF, npt.NDArray[np.intp
 
     If an entity couples two features in both classes, every entity whose model covers both features has this coupling.
     If the entity has a row for the two features in pairwise.csv, the potential in the row is the size of the coupling.
-    If the entity has no row, the size is the mean over all entities with a row. All couplings of the bundle are
-    multiplied by the same factor.
+    If the entity has no row for the two features, the size of the coupling is the mean potential over all entities with
+    a row. All couplings of the bundle are multiplied by the same factor.
 
     The `prior` of a model is the entity's element of `Bundle.priors`.
     """
@@ -521,8 +520,8 @@ def exclusive_log_odds(
 def with_groups(bundle: Bundle, model: PairwiseMRF, at: npt.NDArray[np.intp], probabilities: Floats) -> PairwiseMRF:
     """Return a copy of a model in which the features of exclusive groups have the given probabilities of +1.
 
-    The copy treats these features as independent of each other. The caller must account for the fact that they exclude
-    each other (docs/decisions.md, F13).
+    The copy treats the features of an exclusive group as independent of each other. The caller must account for the
+    rule that at most one of them can have the value +1 (docs/decisions.md, F13).
 
     Parameters
     ----------

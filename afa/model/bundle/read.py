@@ -455,9 +455,9 @@ def _notes_on_rates(bundle: Bundle, rates: Rates, spoken: Bools) -> Iterator[str
 def _much_alike(names: Sequence[str], uses: NDArray[np.intp]) -> Iterator[tuple[str, str]]:
     """Yield pairs of names that may be spellings of the same name.
 
-    The first name of a pair occurs only once. Names that differ in a digit, or only in their last letter, count as
-    different names, because many gene symbols differ in this way. If the bundle has more than `MOST_COMPARED` names,
-    yield nothing.
+    The first name of a pair is used only once in the bundle, because a misspelled name is probably used only once.
+    Names that differ in a digit, or only in their last letter, count as different names, because many gene symbols
+    differ in this way. If the bundle has more than `MOST_COMPARED` names, yield nothing.
     """
     if len(names) > MOST_COMPARED:
         return
@@ -467,5 +467,5 @@ def _much_alike(names: Sequence[str], uses: NDArray[np.intp]) -> Iterator[tuple[
         others = {name.casefold(): name for name in alike}
         for close in difflib.get_close_matches(once.casefold(), list(others), n=1, cutoff=SIMILAR_NAMES):
             other = others[close]
-            if uses[names.index(other)] > 1 or other > once:  # if both occur once, yield one order only
+            if uses[names.index(other)] > 1 or other > once:  # yield a pair once if both names occur once
                 yield once, other

@@ -204,7 +204,7 @@ def stamp_bundle(path: str | Path) -> None:
         is_sound = yaml.safe_load(edited) == stamped
     except yaml.YAMLError:
         is_sound = False
-    # The edit fails if, for example, the digests are a mapping in braces. Then rewrite the whole file.
+    # The whole file is rewritten if the edit failed, for example because the digests are a mapping in braces.
     write_text(header, edited if is_sound else _yaml_text(stamped))
 
 
