@@ -164,7 +164,7 @@ def numbers_of(
     """Return the given columns as numbers, and record invalid cells as errors in `cells.table`.
 
     If one or two rows contain only words, such as units or a second header, each such row is reported as one error. All
-    invalid cells of a column, except those in rows of words, are reported together as one error.
+    invalid cells of a column, except those in rows that contain only words, are reported together as one error.
 
     Parameters
     ----------
@@ -217,8 +217,8 @@ def labels_from_cells(cells: Cells, columns: Sequence[str]) -> pd.DataFrame:
 def by_entity(columns: Sequence[str]) -> str:
     """Return advice to the user on label columns that are not named after entities.
 
-    A single label column is assumed to contain the names of entities. The advice is then to write one column for each
-    entity.
+    If there is only one label column, it is assumed to contain the names of entities, and the advice is to write one
+    column for each entity.
     """
     if len(columns) != 1:
         return "name one column for each entity"
@@ -287,7 +287,7 @@ def read_names(path: Path) -> list[str]:
 
 
 def _doubt_of_names(path: Path, cells: Cells) -> str:
-    """Return a warning if the first column may not contain the patients' names, else an empty text.
+    """Return a warning if the first column probably does not contain the patients' names, else an empty text.
 
     The first column is doubtful if it contains numbers and its name does not look like an identifier. A doubtful first
     column raises a `CohortError` if its numbers have decimals or if another column has a name like `id`. A first column

@@ -399,10 +399,13 @@ def _slack(values: Floats) -> Floats:
 def reach(controls: Floats, test: Test, level: float) -> Floats:
     r"""Return, for each gene, the largest distance from the controls' mean that is not significant (`p >= level`).
 
-    - `empirical`: \[ p = \frac{1 + \#\{c : |c - \mu| \ge |x - \mu|\}}{n + 1} \] This is the share of values at least as
-      far from the mean as the sample, the sample included. Distances that differ only by rounding count as equal.
-    - `normal`: two-sided p of \( z = (x - \mu) / s \), where `s` has `n - 1` degrees of freedom.
-    - `t`: two-sided p of a new value, \( (x - \mu) / (s \sqrt{1 + 1/n}) \), under Student's t with `n - 1` degrees of
+    Here `mu` and `s` are the mean and the standard deviation of the controls. The p-value of a sample's value `x` is:
+
+    - `empirical`: \[ p = \frac{1 + \#\{c : |c - \mu| \ge |x - \mu|\}}{n + 1} \] This is the share of values, among the
+      sample and the controls, that are at least as far from the mean as the sample. Distances that differ only by
+      rounding count as equal.
+    - `normal`: the two-sided p-value of \( z = (x - \mu) / s \), where `s` has `n - 1` degrees of freedom.
+    - `t`: the two-sided p-value of \( (x - \mu) / (s \sqrt{1 + 1/n}) \) under Student's t with `n - 1` degrees of
       freedom.
 
     For a gene that has the same value in all controls, the test is always `empirical`.

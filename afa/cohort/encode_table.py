@@ -365,7 +365,7 @@ def _cut_points(
         else:
             column = controls[:, place]
             known = column[np.isfinite(column)]
-            # A value is beyond the cut points if the test in `afa.cohort.encode` finds it significant.
+            # The cut points are placed so that `afa.cohort.encode` finds exactly the values beyond them significant.
             test = "empirical" if len(known) and without_spread(known[None])[0] else coding.test
             instead = "give cut points in features.csv, set the test t"
             check_controls(len(known), test, coding.level, f" with a value of {visible(name)}", instead)

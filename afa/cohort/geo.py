@@ -46,7 +46,7 @@ Form = Literal["geo", "mirror", "mirror_joined", "extract"]
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One input file, and its origin: GEO, a mirror's copy, a table that a mirror joined, or an extract."""
+    """One input file, and its origin: GEO, a mirror's copy, a table that a mirror made, or an extract."""
 
     path: Path
     sha256: str
@@ -109,7 +109,7 @@ class FilePlace(NamedTuple):
 def mirror_places(config: CohortConfig) -> tuple[list[FilePlace], list[FilePlace]]:
     """Return the possible paths of the sample descriptions and of the expression values in a mirror.
 
-    Paths of copies of GEO's files precede paths of tables that the mirror joined.
+    Paths of copies of GEO's files precede paths of tables that the mirror made from GEO's files.
     """
     kind, values = "soft" if config.metadata_file.endswith(SOFT) else "matrix", config.expression
     of_samples = [FilePlace(f"{kind}/{config.metadata_file}", None, "mirror")]
@@ -131,10 +131,10 @@ def fetch(
 ) -> Source:
     """Fetch the two files of a series from a bundled `extract`, from `mirror`, or from GEO.
 
-    If a mirror contains both a copy of GEO's file and a table that the mirror joined from GEO's files, the copy is
-    used. Files from GEO are saved in `cache`, in the same folders as on GEO. An incomplete file in `cache` is fetched
-    again. If a family SOFT file lists supplementary files, the expression file must be among them. Every file must be
-    complete, and must have the SHA-256 that the config contains, if any.
+    If a mirror contains both a copy of GEO's file and a table that the mirror made from GEO's files, the copy is used.
+    Files from GEO are saved in `cache`, in the same folders as on GEO. An incomplete file in `cache` is fetched again.
+    If a family SOFT file lists supplementary files, the expression file must be among them. Every file must be
+    complete, and must have the SHA-256 in the config if the config contains one.
 
     Raises
     ------
@@ -167,9 +167,9 @@ def read_samples(source: Source) -> pd.DataFrame:
     """Return the samples of a series as a table of texts.
 
     The index contains GSM accessions, and the columns are `title` and the characteristics. A missing value is an empty
-    text. The columns are the same for a series matrix and for a table that a mirror joined from it. The mirror may have
-    changed texts in a joined table: for example, `2` may have become `2.0`, and a literal `NA` may have become an empty
-    text. If the layout of a table is unknown, a `CohortError` is raised.
+    text. The columns are the same for a series matrix and for a table that a mirror made from it. A mirror may have
+    changed texts when it made its table: for example, `2` may have become `2.0`, and a literal `NA` may have become an
+    empty text. If the layout of a table is unknown, a `CohortError` is raised.
     """
     path = source.metadata.path
     if source.metadata.form == "extract":
@@ -205,7 +205,7 @@ def read_expression(
     transcripts = read_transcripts(path.parent / str(config.transcripts)) if of_transcripts else {}
     if config.layout == "sample_files" and not joined:
         return read_sample_files(path, list(samples.index), wanted, config, transcripts)
-    # In a table that a mirror joined, columns are named by accession, even if GEO's own matrix uses other names.
+    # In a table that a mirror made, columns are named by accession, even if GEO's own matrix uses other names.
     by_accession = joined or config.sample_column == "accession"
     names = samples.index if by_accession else samples["title"].str.split(",", n=1).str[0].str.strip()
     columns, gene_column = dict(zip(samples.index, names, strict=True)), None if joined else config.gene_column
@@ -269,7 +269,8 @@ def _from_mirror(config: CohortConfig, folder: Path) -> Source:
 def _read_joined_samples(path: Path) -> pd.DataFrame:
     """Read a mirror's table of samples. The samples' accessions are in the column `gsm` or `sample_id`.
 
-    If `gsm` precedes `title`, the columns after `title` are dropped, because these columns are not from GEO.
+    If the column `gsm` precedes the column `title`, all columns after `title` are dropped, because they are not from
+    GEO.
     """
     header = read_header(path)
     read = read_csv_table(path, required=header or ["sample_id", "title"], whole_rows=True, brief=True)

@@ -504,7 +504,8 @@ def _refuse_other_spellings(values: pd.Series[str], listed: Sequence[str], where
 def other_spelling(values: Iterable[str], listed: Collection[str]) -> tuple[str, str] | None:
     """Return the first unlisted value that is another spelling of a listed value, and the listed value.
 
-    Another spelling differs from the listed value only in case or blanks. If there is none, return None.
+    Another spelling differs from the listed value only in case or blanks. If no value is another spelling of a listed
+    value, return None.
 
     >>> other_spelling(["UC", "healthy ", "CD"], ["Healthy"])
     ('healthy ', 'Healthy')

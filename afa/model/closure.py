@@ -77,7 +77,7 @@ def shared_factor(mrf: PairwiseMRF, strength: float = STRENGTH) -> float:
 def class_models(
     mrf: PairwiseMRF, coupling: Coupling = "differential", strength: float = STRENGTH
 ) -> tuple[PairwiseMRF, PairwiseMRF]:
-    """Return the models of class 1 and class 0 under the closure `coupling`.
+    """Return the models of class 1 and class 0 under the closure that `coupling` names.
 
     Only the closure `shared` uses `strength`.
     """
@@ -108,7 +108,7 @@ def closed_bundle(
 ) -> Bundle:
     """Return a bundle with two entities, `entity` and `not entity`, whose models are the class models of `entity`.
 
-    The binary question is answered by comparing these two entities (tab:mode-mapping).
+    Comparing the two entities answers the binary question of whether `entity` is present (tab:mode-mapping).
 
     Parameters
     ----------

@@ -399,7 +399,7 @@ class Evidence:
         return np.where(self.observed[:, None], 0.0, self.mrf.terms + self.shift[:, None] * about)
 
     def uncentred(self) -> tuple[float, Floats]:
-        """Return the constant and the terms that give the same energies if the couplings are centred on 0.
+        """Return the constant and the terms of the same energy, written with couplings that are centred on 0.
 
         Returns
         -------

@@ -233,7 +233,7 @@ class Bundle:
     def energies_of(self, entity: str, values: ArrayLike, closure: str = "differential", kappa: float = 0.0) -> Floats:
         """Return the score S_v(x) of one entity v for each patient x.
 
-        The method `energies` returns the same numbers as one of its columns.
+        The method `energies` returns the scores of all entities.
 
         Parameters
         ----------
@@ -327,7 +327,7 @@ class Bundle:
 
     @property
     def kinds(self) -> Ints:
-        """Return a number for each feature, which determines the features that may be exchanged by a permutation.
+        """Return a number for the kind of each feature.
 
         A permutation may exchange two features only if their numbers are equal. Two features have equal numbers if both
         are in the same exclusive group, or if both are in no exclusive group and have the same possible values.

@@ -457,10 +457,10 @@ def hypotheses_of(bundle: Bundle) -> list[tuple[PairwiseMRF, npt.NDArray[np.intp
     The features are given by index. A model covers the features of its entity and the features of all exclusive groups.
     As in the models of `bundle_models`, features of exclusive groups have their background distribution.
 
-    If an entity couples two features in both classes, every entity whose model covers both features has this coupling.
-    If the entity has a row for the two features in pairwise.csv, the potential in the row is the size of the coupling.
-    If the entity has no row for the two features, the size of the coupling is the mean potential over all entities with
-    a row. All couplings of the bundle are multiplied by the same factor.
+    If one entity has a coupling of two features in both classes, every entity whose model covers the two features also
+    has a coupling of them. If the entity has a row for the two features in pairwise.csv, the potential in the row is
+    the size of the coupling. If the entity has no row for the two features, the size of the coupling is the mean
+    potential over all entities with a row. All couplings of the bundle are multiplied by the same factor.
 
     The `prior` of a model is the entity's element of `Bundle.priors`.
     """
