@@ -25,11 +25,11 @@ FeaturesFile = Annotated[
 ]
 TableReference = Annotated[
     Literal["controls", "cohort"] | None,
-    typer.Option("--reference", help="patients from whom cut points are computed, for features without a range"),
+    typer.Option("--reference", help="patients whose values define the cut points of features without a range"),
 ]
 ControlRows = Annotated[
     str | None,
-    typer.Option("--controls", help="COLUMN=VALUE: rows with this value are controls, which are not written"),
+    typer.Option("--controls", help="COLUMN=VALUE: rows with this value are controls, and are not in the output"),
 ]
 app = typer.Typer(help="Cohorts of patients: fetch a GEO series or a table, and encode it.", no_args_is_help=True)
 fields = typer.Typer(help="Fields (data sets with labels): import a table and build its bundle.", no_args_is_help=True)
@@ -125,7 +125,7 @@ def cohort_extract(
 
 @app.command("simulate")
 def cohort_simulate(config: options.CohortFile, bundle: options.BundleFolder, out: options.Out) -> None:
-    """Simulate a gene-expression series. Write the series in GEO's file layout, and the simulation's parameters."""
+    """Simulate a gene-expression series. Write the series in GEO's file layout, and write the parameters used."""
     from afa.cohort.config import load_cohort_config, simulation_config
     from afa.cohort.simulate import simulate_cohort, write_geo_layout
     from afa.model.bundle import load_bundle
@@ -230,7 +230,7 @@ def cohort_by_cohort(
 def _other_names(model: Bundle, aliases: Path | None, ensembl: Path | None) -> dict[str, Names]:
     """Return the alternative symbols and the Ensembl ids of each gene.
 
-    The bundle's alternative symbols of a gene come before those that the file `aliases` adds.
+    Alternative symbols from the bundle precede alternative symbols from the file `aliases`.
     """
     from afa.cohort.encode import read_aliases, read_ensembl
 
@@ -257,7 +257,10 @@ def cohort_new(
     features: Annotated[Path | None, typer.Option(help="with --table: its features.csv")] = None,
     labels: Annotated[
         Path | None,
-        typer.Option(help="with --table: CSV of patients' names and, for each entity, a column of 0, 1 or empty cells"),
+        typer.Option(
+            help="with --table: CSV of labels, with a column of patients' names, and a column of 0, 1 or empty cells "
+            "for each entity"
+        ),
     ] = None,
     controls: ControlRows = None,
 ) -> None:
@@ -299,7 +302,7 @@ def field_import(
     ] = "several",
     address: Annotated[
         str | None,
-        typer.Option(help="URL of a table that may not be copied; afa then writes only the table's digest"),
+        typer.Option(help="URL of the table, if the table may not be copied; afa then writes only the table's digest"),
     ] = None,
 ) -> None:
     """Check a table, its data dictionary and the answers of language models. Write a field (benchmark data set)."""

@@ -1,7 +1,7 @@
 """Define command-line options that several commands share, and print tables as JSON.
 
-A command's main input is an argument: for example, the folder of a bundle, cohort, field or study. A bundle or cohort
-that a workflow command needs in addition is an option, `--bundle` or `--cohort`.
+A command's main input is an argument: for example, the folder of a bundle, cohort, field or study. If a workflow
+command also needs a bundle or a cohort, the user gives it by the option `--bundle` or `--cohort`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CohortFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="a file of co
 FieldArgument = Annotated[Path, typer.Argument(metavar="FIELD", help="field folder")]
 FieldTables = Annotated[
     Path | None,
-    typer.Option("--tables", help="folder of tables that the repository lacks; a table's path in it is FIELD/FILE"),
+    typer.Option("--tables", help="folder of tables that are not in the repository; each table is at FIELD/FILE"),
 ]
 RecordArgument = Annotated[Path, typer.Argument(metavar="RECORD", help="folder of recorded answers")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a finished run, results/<run>")]
@@ -56,7 +56,7 @@ PaperFolder = Annotated[
 Out = Annotated[Path, output_option()]
 RowsFile = Annotated[Path, output_option(".parquet", ".csv")]
 Page = Annotated[Path, output_option(".html")]
-FetchedFile = Annotated[Path, typer.Option("--source", help="file output_option by `afa cohort fetch`")]
+FetchedFile = Annotated[Path, typer.Option("--source", help="file written by `afa cohort fetch`")]
 TernaryTest = Annotated[
     Literal["empirical", "normal", "t"],
     typer.Option("--test", help="statistical test by which a value becomes -1, 0 or +1"),
@@ -139,7 +139,8 @@ class TaskOptions:
         Literal["differential", "shared", "explicit"] | None,
         typer.Option(
             "--coupling",
-            help="model of the two classes: explicit uses the bundle's probabilities, shared needs --entity",
+            help="model of the two classes (with and without an entity): explicit uses the bundle's probabilities; "
+            "shared needs --entity",
         ),
     ] = None
     holds: Annotated[
@@ -147,7 +148,7 @@ class TaskOptions:
         typer.Option(
             "--holds",
             help=(
-                "number of entities that a patient can have, only for bundles with probabilities; by default the "
+                "only for bundles with probabilities: number of entities that a patient can have; by default the "
                 "bundle's setting"
             ),
         ),

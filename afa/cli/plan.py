@@ -148,7 +148,8 @@ def serve(
 
 def demo(
     example: Annotated[
-        Literal["cooling", "anaemia"], typer.Option(help="example: faults of an air conditioner, or causes of anaemia")
+        Literal["cooling", "anaemia"],
+        typer.Option(help="cooling: faults of an air conditioner; anaemia: causes of anaemia"),
     ] = "cooling",
     patient: Annotated[
         str | None, typer.Option(help="one of the example's made-up cases; by default the first case")

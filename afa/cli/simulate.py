@@ -72,7 +72,9 @@ def simulate(
     costs: options.CostsOption = None,
     labels: Annotated[
         Path | None,
-        typer.Option(help="CSV of patients' names and, for each entity, a column of 0, 1 or empty cells"),
+        typer.Option(
+            help="CSV of labels, with a column of patients' names, and a column of 0, 1 or empty cells for each entity"
+        ),
     ] = None,
     drop_missing: Annotated[bool, typer.Option(help="drop bundle features that the table lacks")] = False,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="seed of the first random order")] = 0,
@@ -232,9 +234,10 @@ def score(
 
 
 def _with_background(setting: SimulationSetting, named: str | None, given: GivenTable) -> SimulationSetting:
-    """Return the setting with a function that maps a patient's name to the patient's background (value frequencies).
+    """Return the setting, with a `background` function that maps a patient's name to value frequencies.
 
-    With `--background patients`, the background is computed from all other patients of the cohort.
+    If `named` is None, the setting is returned unchanged. With `--background patients`, a patient's value frequencies
+    are computed from all other patients of the cohort.
     """
     from afa.scores.belief import Background
 
@@ -253,7 +256,7 @@ def _with_background(setting: SimulationSetting, named: str | None, given: Given
 def _words(option: str, text: str | None, known: Sequence[str] = ()) -> list[str]:
     """Return the distinct words of a comma-separated text, or an empty list if `text` is None.
 
-    Raise a `ConfigError` if a word is empty, repeated, or missing from a non-empty `known`.
+    Raise a `ConfigError` if a word is empty, is repeated, or is not in `known` (unless `known` is empty).
     """
     if text is None:
         return []

@@ -121,7 +121,7 @@ def join(parts: Parts, out: options.RowsFile) -> None:
 def _write_rows(name: str, tables: Path, beside: Mapping[str, Path], document: Any, out: Path) -> None:
     """Compute and write a stage's rows of summary.csv.
 
-    The argument `beside` maps the name of each other stage to the folder of its tables.
+    The argument `beside` maps the name of each other stage to the folder of that stage's tables.
     """
     from afa.evaluate.long_tables import StageTables
     from afa.evaluate.summary import write_summary
@@ -135,7 +135,7 @@ def _write_rows(name: str, tables: Path, beside: Mapping[str, Path], document: A
 
 
 def _part(document: Any, keys: Sequence[str], *, but: Sequence[str]) -> Any:
-    """Return the settings without the sections that are named in `but` and not in `keys`."""
+    """Return the sections of the settings, except sections that are named in `but` but not in `keys`."""
     mine, others = ({key.partition(".")[0] for key in each} for each in (keys, but))
     return {key: value for key, value in document.items() if key in mine or key not in others}
 
@@ -163,7 +163,7 @@ def _module(name: str) -> ModuleType:
     return import_module(f"afa.paper.experiments.{name}")
 
 
-# Importing `declared` and `settings` by name keeps these two modules out of code digests.
+# The modules `declared` and `settings` are imported by `import_module`, so that code digests do not cover them.
 # The parameters of a workflow rule already contain the stage's declaration and settings.
 def _declared(name: str) -> Stage:
     declared: Stage = import_module("afa.paper.experiments.declared").STAGES[name]
@@ -222,7 +222,7 @@ def experiment_baselines(
 
     check_place(out, [f"{name}.parquet" for name in BASELINE_TABLES])
     potentials, people = load_inputs(bundle, cohort)
-    # `afa.paper.config` is imported by its name as a text, so that no code digest covers this module.
+    # The module `afa.paper.config` is imported by `import_module`, so that code digests do not cover it.
     # The parameters of the workflow rule already contain its settings.
     chosen = check_model(_document(settings), import_module("afa.paper.config").Baselines, "the settings")
     about = load_study(chosen.study)

@@ -21,12 +21,14 @@ def update(
     labels: Annotated[
         Path,
         typer.Argument(
-            metavar="LABELS", help="CSV of patients' names and, for each entity, a column of 0, 1 or empty cells"
+            metavar="LABELS",
+            help="CSV of labels, with a column of patients' names, and a column of 0, 1 or empty cells for each entity",
         ),
     ],
     out: options.Out,
     couplings: Annotated[
-        bool, typer.Option("--couplings/--no-couplings", help="keep the elicited couplings, which labels never change")
+        bool,
+        typer.Option("--couplings/--no-couplings", help="keep the elicited couplings; labels never change couplings"),
     ] = True,
     json: options.AsJson = False,
 ) -> None:

@@ -54,10 +54,10 @@ class Resampled:
         return cls(names, patient_weights(len(names), resamples=resamples, purpose=purpose), confidence)
 
     def sums(self, table: pd.DataFrame, *columns: str, by: str | None = "t", unit: str = "patient") -> list[Floats]:
-        """Return the sums of several columns, each for every unit and every value of `by`.
+        """Return one array for each column: the sum of the column for each unit and each value of `by`.
 
-        Each returned array has the shape (P, T), with the values of `by` in ascending order. If `by` is None, each
-        array has the shape (P, 1). For a unit without rows in the table, the sum is 0.
+        Each array has the shape (P, T), with the values of `by` in ascending order. If `by` is None, each array has the
+        shape (P, 1). For a unit without rows in the table, the sum is 0.
         """
         if by is None:
             whole = table.groupby(unit, sort=False)[list(columns)].sum().reindex(self.units).fillna(0.0)
@@ -87,7 +87,7 @@ class Resampled:
         return np.ascontiguousarray(self.every.T)
 
     def drawn(self, names: Iterable[Any]) -> Floats:
-        """Return the columns of `every` for the named units, (1 + R, C)."""
+        """Return the weights of the named units, (1 + R, C), with one row for each row of `every`."""
         return self._by_unit[self.places(names)].T
 
     def places(self, names: Iterable[Any]) -> Ints:
@@ -224,8 +224,8 @@ def fixed_top_k(top: Codes, k: int) -> list[int]:
 
     If several sets have the same overlap, the first set found is returned.
 
-    The sets are searched by branch and bound. The upper bound is valid because an entity never adds more overlap to a
-    larger set.
+    The sets are searched by branch and bound. The upper bound is valid because an entity adds no more overlap to a set
+    than to a subset of this set.
 
     Parameters
     ----------
@@ -258,7 +258,7 @@ def fixed_top_k(top: Codes, k: int) -> list[int]:
 def overlap(top: Codes, chosen: list[int], k: int) -> Ints:
     """Return the number of `chosen` entities in each patient's top k, (P,).
 
-    Of the entities that tie for the last places of the top k, no more are counted than there are places.
+    If entities are tied at the boundary of the top k, they are counted at most as often as places remain in the top k.
 
     Parameters
     ----------
@@ -291,8 +291,8 @@ def precisions_by_prevalence(labels: Floats, k: int) -> dict[str, Floats]:
 def positives_by_prevalence(labels: Floats, places: Ints) -> Floats:
     """Return each patient's number of positive labels among the `places` most prevalent entities, (P,) float64.
 
-    An entity without a label for a patient is removed from this patient's ranking. If entities of equal prevalence tie
-    for the last places, each entity gets the same fraction of a place.
+    An entity without a label for a patient is removed from this patient's ranking. If entities of equal prevalence are
+    tied for the last places, these places are divided equally among the tied entities.
 
     Parameters
     ----------

@@ -265,13 +265,13 @@ class PlannerMethod(ABC, Generic[TopKOrBinaryPlanner]):
         return np.where(cut & ~np.isnan(values), code, values)
 
     def _planner_of(self, row: Codes) -> TopKOrBinaryPlanner:
-        """Return the cached planner that has observed a row's values. The caller must not change this planner.
+        """Return a planner that has observed a row's values. The planner is cached, and the caller must not change it.
 
-        If no cached planner has observed exactly the row's values, a planner is copied, and the copy observes the row's
-        remaining values in the order of the columns. The copied planner is the cached planner that lacks the fewest of
-        the row's values. If the observations of no cached planner agree with the row, a planner without observations is
-        copied. The result depends only on the row, up to rounding, if the planner's answers do not depend on the order
-        of observations.
+        If no cached planner has observed exactly the row's values, another cached planner is copied, and the copy
+        observes the row's remaining values in the order of the columns. The planner that is copied has observed as many
+        values of the row as possible, and no value that differs from the row. If there is no such planner, a planner
+        without observations is copied. The result depends only on the row, up to rounding, if the planner's answers do
+        not depend on the order of observations.
         """
         key = row.tobytes()
         if key not in self._held:

@@ -87,15 +87,15 @@ def _inputs(method: Method, values: Codes, observed: Bools) -> Floats:
 
 
 def shown_shares(n_features: int) -> Floats:
-    """Return the probability that a training copy shows a feature, (COPIES_PER_PATIENT,); the last probability is 1."""
+    """Return, for each of the COPIES_PER_PATIENT training copies, the probability that it shows a feature; the last is 1."""
     return np.geomspace(1 / n_features, 1.0, COPIES_PER_PATIENT)
 
 
 def train(method: Method, values: Codes, positive: Bools, generator: np.random.Generator) -> Classifier:
     """Return a classifier trained on labelled patients of both classes.
 
-    A value other than -1, 0 and +1 counts as not measured and is hidden in every copy. For naive Bayes, `model`
-    contains the log-likelihood ratios of the values -1, 0 and +1 of each feature, (F, 3), from `conditionals`. Logistic
+    A value other than -1, 0 and +1 counts as not measured and is hidden in every copy. For naive Bayes, the
+    attribute `model` is an array of shape (F, 3): the log-likelihood ratios of -1, 0 and +1 for each feature. Logistic
     regression and boosting ignore features that have the same value in all patients.
 
     Parameters
@@ -184,12 +184,12 @@ class Trained:
     """Store the classifiers trained on labelled patients.
 
     A question with two hypotheses needs one classifier. A question with more hypotheses needs one classifier for each
-    hypothesis, which distinguishes this hypothesis from all other hypotheses.
+    hypothesis, which distinguishes this hypothesis from all other hypotheses. Features are chosen as if they were
+    independent given the hypothesis.
 
     Attributes
     ----------
-    chances : (C, F, 3) float64, probabilities of -1, 0, +1 under each hypothesis, used to choose features. The features
-        are treated as independent given the hypothesis
+    chances : (C, F, 3) float64, probabilities of -1, 0, +1 under each hypothesis, used to choose features
     features : (F,) names of the features; ties are broken by name
     classifiers : the classifiers
 

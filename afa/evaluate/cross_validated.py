@@ -37,7 +37,7 @@ def update_brings(
     resamples: int = 1000,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """Return a table of the bundle's accuracy, without an update and after an update with other patients.
+    """Return a table of the bundle's cross-validated accuracy, without and with an update by labelled patients.
 
     The column `question` is the name of an entity (does the patient have it?), or `which` (which entity does the
     patient have?). The column `t` is the number of features observed, in the order that the planner chooses. The column

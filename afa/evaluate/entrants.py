@@ -42,14 +42,15 @@ NO_ENTITY = "none of them"
 class FieldTask:
     """Store a question about each patient, with C possible answers (hypotheses).
 
+    Model variants, the null model and classifiers are run only for the main questions of a data set.
+
     Attributes
     ----------
     name : name of the question
     hypotheses : names of the C hypotheses
     answers : (P,) int64, index of the true hypothesis; -1 if unknown
     entity : the entity of a yes-or-no question, or None if the question is which entity is present
-    main : True for a main question of the data set. Model variants, the null model and classifiers are run only for
-        main questions
+    main : True for a main question of the data set
 
     """
 
@@ -74,7 +75,7 @@ class Entrant:
     patients : P names
     values : (P, M) int8, -1, 0, +1 or `MISSING`
     bundle : the bundle with probabilities
-    directions : the bundle that has directions only
+    directions : the bundle that states only directions (higher or lower), without probabilities
     tasks : the questions
     confounded : features that reveal a label because of how patients were recruited
     rows : (P,) int64, index of each patient's row among the distinct rows of the table
@@ -175,8 +176,8 @@ def statistics(task: FieldTask, answers: Ints, evidence: Floats, weights: Floats
     """Return a mapping from each metric of a question to its value for each resample and t, (R, T).
 
     `balanced_accuracy` is computed at equal prior probabilities. `first_place` is the share of patients whose true
-    hypothesis has the most evidence; a tie of n hypotheses counts 1/n. For `by_class`, `first_place` is computed among
-    the patients of each hypothesis, and averaged over the hypotheses.
+    hypothesis has the most evidence; a tie of n hypotheses counts 1/n. `by_class` is the mean of
+    `first_place` over C groups of patients; the patients of a group have the same true hypothesis.
 
     Parameters
     ----------
@@ -342,8 +343,8 @@ class Discounted(HypothesisModel):
     Attributes
     ----------
     asked : the variant that determines the order of features
-    repeats : a pair for each hypothesis except the last: the indices of its features, and how strongly their
-        observations are correlated
+    repeats : one pair for each hypothesis except the last; a pair contains the indices of the hypothesis's features,
+        and how strongly the observations of these features are correlated
 
     """
 
@@ -353,12 +354,12 @@ class Discounted(HypothesisModel):
     def planned(
         self, values: Codes, rounds: Sequence[int], *, rule: str = IDENTIFICATION_RULES[0], fixed: bool = False
     ) -> Floats:
-        """Let `asked` choose features, and return the shrunk log-odds after each number in `rounds`, (P, T, C)."""
+        """Let `asked` choose features, and return the shrunk log-odds at each t in `rounds`, (P, T, C)."""
         orders = self.asked.orders(values, rule, fixed=fixed, most=max(t for t in (0, *rounds) if t < values.shape[1]))
         return self.along(values, completed(orders, values.shape[1]), rounds)
 
     def along(self, values: Codes, orders: Ints, rounds: Sequence[int], **options: Any) -> Floats:
-        """Return the shrunk log-odds after each number in `rounds`, for given orders of features, (P, T, C)."""
+        """Return the shrunk log-odds at each t in `rounds`, for given orders of features, (P, T, C)."""
         shown = _from_start(rounds)
         evidence = super().along(values, orders, shown, **options)
         odds, rows = evidence - evidence[:, :, -1:], np.arange(len(values))[:, None]
@@ -502,15 +503,17 @@ def discounted(bundle: Bundle, asked: HypothesisModel, entity: str | None) -> Di
 def plainly_coupled(variant: HypothesisModel) -> HypothesisModel:
     """Return the model variant whose couplings multiply values, not deviations from the means (docs/decisions.md, F2a).
 
-    In the compiled engine, couplings always multiply deviations from the means. Let psi be couplings that multiply the
-    values themselves, and let mu be the means that `_moved` computes. With the log-weights f(s) + s psi mu instead of
-    f(s), the model in the engine is equivalent to the model with the couplings psi of values.
+    In the compiled engine, couplings always multiply deviations from the means. Couplings psi that multiply values s
+    define the same model if s psi mu is added to the log-weights f(s), where mu are the means that `_moved` computes.
     """
     return _with(variant, lambda model: (_moved(model), model.couplings))
 
 
 def _moved(model: PairwiseMRF) -> Floats:
-    """Return the mean-field marginals before any observation if the model's couplings multiply values, (M, 3)."""
+    """Return marginals, (M, 3), computed as if the model's couplings multiplied values, not deviations from the means.
+
+    The marginals are computed by mean field, before any observation.
+    """
     means = np.asarray(model.centre)
     while True:
         weights = np.exp(model.terms + (model.couplings @ means)[:, None] * VALUES)

@@ -1,7 +1,7 @@
 """Write the explorer page, which shows step by step how each rule chooses features for some patients.
 
-The features that a rule chose are read from the table `choices`. The page's rankings and gains are computed again for
-the features in this table. The page is one HTML file that includes its data, styles, scripts and a plotting library.
+The features that a rule chose are read from the table `choices`, and the page's rankings and gains are computed again
+from these features. The page is one HTML file that includes its data, styles, scripts and a plotting library.
 Names are stored as JSON and inserted into the page as plain text.
 """
 
@@ -94,10 +94,10 @@ class Explored:
 
     Attributes
     ----------
-    summary : names and settings. Entities are sorted by name, so that of tied entities the one with the smaller index
-        ranks first. Features are in the order of the bundle. `cells` lists the strategies. `patients` contains the name
-        of each patient, and the patient's label for each entity (1, 0 or None). `typical` is the patient shown first,
-        whose top k settles at the median t
+    summary : names and settings. Entities are sorted by name, and tied entities rank in this order. Features are in the
+        order of the bundle. `cells` lists the strategies. `patients` contains the name of each patient, and the
+        patient's label for each entity (1, 0 or None). `typical` is the patient shown first, because this patient's top
+        k settles at the median t
     steps : one entry for each patient. `values` contains the value of each feature, (M,). `why` contains the result of
         `reasons_of` for the run that the page shows first. `runs` has one entry for each strategy. The keys of such an
         entry are: `order`, the features in the order of observation; `chosen_gain`, the gain of each choice in nats, to
@@ -182,7 +182,7 @@ def _others(bundle: Bundle, cohort: Cohort, name: str) -> Background:
 
 
 def background_text(planners: Sequence[TopKPlanner]) -> str:
-    """Return the background of the planners in words, or an empty text if no planner has a background."""
+    """Return a text that describes the planners' background, or an empty text if no planner has a background."""
     return next((planner.background.words for planner in planners if planner.background is not None), "")
 
 
@@ -358,7 +358,7 @@ def explored_of(
 
 
 def middle(numbers: Sequence[int]) -> int:
-    """Return the index of the lower median of the numbers. Of equal numbers, the earlier counts as smaller.
+    """Return the index of the lower median of the numbers. Of two equal numbers, the first counts as smaller.
 
     >>> middle([214, 9, 40])
     2

@@ -1,8 +1,8 @@
 """Read and write data sets: a patient table, a dictionary, labels, and the answers of language models.
 
 `import_field` reads and checks a folder of files that a user has collected, and writes a folder that the workflow
-reads. The answers of the language models are saved unchanged. Only cut points are pooled over the language models
-(voters), because a table needs one set of cut points.
+reads. The answers of the language models are saved unchanged. At import, only cut points are pooled over the
+language models (voters), because a table needs one set of cut points.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def read_record(folder: str | Path) -> dict[str, pd.DataFrame]:
 def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool = False) -> Bundle:
     """Write and return the bundle made from the language models' answers in a data set's folder.
 
-    A potential is the mean over the language models of direction times confidence. Couplings with potential 0 are
+    A potential is the mean of direction times confidence over the language models. Couplings with potential 0 are
     omitted. An entity's feature with potential 0 is omitted unless `how_often` is True. With `how_often`, the bundle
     also contains probabilities and cut points (pooled over the language models), scopes, groups, and how many entities
     a patient can have. With `how_often`, an exclusive group is one variable without couplings (docs/decisions.md, F13).

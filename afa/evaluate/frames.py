@@ -59,7 +59,7 @@ def _numbers_of_frame(
 
 
 def check_encoding(bundle: Bundle, cohort: Cohort) -> None:
-    """Raise a `CohortError` if the bundle's probabilities belong to another encoding (docs/decisions.md, F10a)."""
+    """Raise a `CohortError` if the bundle's probabilities do not fit the cohort's encoding (decisions.md F10a)."""
     asked = None if bundle.rates is None else bundle.rates.encoding
     is_of = (cohort.provenance.get("encoding") or {}).get("reference")
     if asked is not None and is_of is not None and asked != is_of:

@@ -87,8 +87,8 @@ def explicit_references(bundle: Bundle) -> list[ReferenceVariant]:
 def closures_beside(bundle: Bundle, cohort: Cohort, own: Closure) -> list[Closure]:
     """Return the closures (models of the two classes) to compare on binary tasks, with the run's own closure first.
 
-    If the bundle's probabilities fit the cohort's encoding, the closure `explicit` is added. The closures
-    `differential` and `shared` are added only if the encoding fits and all features have three values.
+    If the bundle's probabilities fit the cohort's encoding, the list also contains the closure `explicit`. If, in
+    addition, all features have three values, the list also contains the closures `differential` and `shared`.
     """
     reference = (cohort.provenance.get("encoding") or {}).get("reference")
     known = explicit_references(bundle)

@@ -40,7 +40,7 @@ def joined(parts: Iterable[pd.DataFrame], columns: Iterable[str] | None = None) 
 def write_tables(tables: Mapping[str, pd.DataFrame], folder: str | Path, others: Sequence[str] = ()) -> None:
     """Write each table to a folder as `<name>.parquet`. If writing fails, no incomplete folder remains.
 
-    An existing folder is replaced only if each of its files is a new file or is named in `others`.
+    An existing folder is replaced only if each of its files has the name of a new file or a name in `others`.
     """
     with atomic_folder(folder, [*_files(tables), *others]) as temporary:
         for name, table in tables.items():
@@ -191,7 +191,7 @@ def by_patient(parts: Iterable[pd.DataFrame], patients: Sequence[str]) -> pd.Dat
 
 
 class Axis(NamedTuple):
-    """Store the labels of an array axis, and the index of each table row along it, or -1 for an unknown key."""
+    """Store the labels of an array axis and, for each row of a table, the index of its label (-1 if unknown)."""
 
     codes: Ints
     labels: Sequence[Any]
@@ -291,10 +291,12 @@ def groups(table: pd.DataFrame, *columns: str, sort: bool = False) -> Iterator[t
 class Cube:
     """Store changes of scores (steps) for P patients, E entities and R runs, and expand the steps to all rounds.
 
+    The steps of one patient, entity and run (a series) are stored in adjacent rows.
+
     Attributes
     ----------
     shape : (P, E, R)
-    t : rounds of the steps. The steps of one patient, entity and run (a series) are stored in adjacent rows
+    t : rounds of the steps
     first : index of the first step of each series
     last_round : M
     columns : the other columns of the table, with rows in the order of `t`

@@ -95,15 +95,15 @@ QUARTILES: dict[str | None, float] = {"q25": 0.25, None: 0.5, "q75": 0.75}
 
 
 def quartiles_of_rounds(reached: Floats, among: Floats, weights: Floats, *, confidence: float) -> pd.DataFrame:
-    """Return a table of the first rounds at which a quarter, half and three quarters of all cases are reached.
+    """Return a table of the first rounds by which a quarter, half and three quarters of all cases meet a criterion.
 
     The table has the columns of `table_of_rounds`, and the columns `quantity` (name of the quartile) and `n` (number of
     cases).
 
     Parameters
     ----------
-    reached, among : (P, M + 1) float64, by patient and round. `reached` counts the cases reached so far, `among` counts
-        all cases
+    reached, among : (P, M + 1) float64, by patient and round. `reached` counts the cases that meet the criterion by
+        then, and `among` counts all cases
     weights : (1 + R, P) float64. The first row has ones
 
     """
@@ -139,7 +139,7 @@ def table_of_rounds(statistics: Floats, last_round: int, *, confidence: float) -
 
 
 def first_where(holds: Bools) -> Ints:
-    """Return the index of the first True in each row, (R,). A row without True gets the number of columns.
+    """Return the index of the first True in each row, (R,). For a row without True, the index is the number of columns.
 
     Parameters
     ----------

@@ -199,16 +199,17 @@ def cost_text(curves: pd.DataFrame) -> str:
 class Simulated:
     """Store the results of a simulation.
 
+    The right answer is the answer after all measured values. Values that were not measured are never chosen. If costs
+    differ, the table `curves` also contains metrics for each cost budget: the column `counted` is `features` or `cost`,
+    and the column `t` is the number of features or the cost.
+
     Attributes
     ----------
-    curves : metrics with intervals, for each rule and number of observed features. If costs differ, the table also
-        contains metrics for each cost budget. The column `counted` is `features` or `cost`, and `t` is the number of
-        features or the cost
+    curves : metrics with intervals, for each rule and number of observed features
     features_needed : quantiles of the number of needed features, for each rule and criterion
     patients : names of the patients
     left_out : names of the patients without any measured value, who are not simulated
-    gaps : share of values that were not measured. Values that were not measured are never chosen. The right answer is
-        the answer after all measured values
+    gaps : share of values that were not measured
     title : the question in words
 
     """

@@ -176,11 +176,11 @@ def published_rows(rows: pd.DataFrame) -> pd.DataFrame:
 
     Rows that are not returned are only in `curves/<stage>.parquet`.
 
-    Rows without a round t are included. A row with a round t is included if it is about all entities, and if t is in
+    Rows without a round t are included. A row with a round t is included if the row is about all entities, and t is in
     `PRINTED_ROUNDS` or is full observation. In the tables `GRID`, rows with the schedule `every` are excluded, except
     rows of the rule `random`. In the tables `GRID`, rows whose method differs from the guiding score are excluded,
-    except in the table `bracket_rate`. In the tables `GRID`, the difference between a rule and a rule other than
-    `random` is included only at the round `RULES_COMPARED`, or if the row has a stratum.
+    except in the table `bracket_rate`. In the tables `GRID`, a row that compares a rule with a reference rule other
+    than `random` is included only if its round is `RULES_COMPARED`, or if it has a stratum.
     """
     known = rows["t"].dropna()
     rounds = {*PRINTED_ROUNDS, *(() if known.empty else (known.max(),))}

@@ -3,7 +3,7 @@ r"""Update a bundle with labelled patients: the elicited probabilities are the p
 For every entity and feature, a bundle contains two distributions of the feature's values: with the entity and without
 it. An elicited distribution p with strength s is a Dirichlet prior with parameters s p_x, so that it counts as much as
 s cases. Let n_x labelled patients have the value x, and let N be the sum of the n_x. The posterior mean of the
-probability of x, and the marginal likelihood, are then
+probability of x is the first of these formulas, and the marginal likelihood is the second:
 
 \[ \frac{s\,p_x + n_x}{s + N}, \qquad P(n \mid s) = \frac{\Gamma(s)}{\Gamma(s + N)}
    \prod_x \frac{\Gamma(s\,p_x + n_x)}{\Gamma(s\,p_x)}. \]
@@ -212,7 +212,9 @@ def update_of(bundle: Bundle, values: npt.ArrayLike, labels: npt.ArrayLike, stre
 
 
 def _fitted(parts: Sequence[tuple[Floats, Floats]], strengths: Floats) -> tuple[Floats, list[Floats]]:
-    """Return the prior probabilities of the strengths, (G,), and their posterior probabilities for each part, (..., G).
+    """Return the prior probabilities of the strengths, (G,), and their posterior probabilities for each distribution.
+
+    The posterior probabilities are a list of one array, (..., G), for each of the `parts`.
 
     Parameters
     ----------
@@ -228,7 +230,10 @@ def _fitted(parts: Sequence[tuple[Floats, Floats]], strengths: Floats) -> tuple[
 
 
 def _levelled(variables: Sequence[_Variables], n_entities: int, strengths: Floats) -> tuple[list[_Variables], Floats]:
-    """Return variables with corrected levels, and the prior probabilities of the strengths of levels, (G,)."""
+    """Return the variables with corrected levels (overall frequencies of the values).
+
+    The second result, (G,), contains the prior probabilities of the strengths of the levels.
+    """
     one, zero = slice(n_entities), slice(n_entities, 2 * n_entities)
     parts = []
     for each in variables:
@@ -254,13 +259,13 @@ def _levelled(variables: Sequence[_Variables], n_entities: int, strengths: Float
 class _Variables:
     """Store variables with S states each, for C classes.
 
-    The variables are either single features or one exclusive group.
+    The variables are either single features or one exclusive group. For single features, K is F. For a group, K is 1,
+    and the last state means that no member is +1.
 
     Attributes
     ----------
     features : (F,) int64, indices
-    prior, counts : (C, K, S) float64. For single features, K is F. For a group, K is 1, and the last state means that
-        no member is +1
+    prior, counts : (C, K, S) float64
 
     """
 
@@ -321,7 +326,7 @@ def updated_bundle(bundle: Bundle, update: Update, provenance: Mapping[str, Any]
 
     If a row has no potential, its direction is computed from its probabilities. If a pair of an entity and a feature
     has labelled patients but no row, a row with potential 0 is added. If the update changes the background of a
-    feature, each entity that used this background gets a row with the previous background.
+    feature, a row with the previous background is added for each entity that used it.
 
     Parameters
     ----------
@@ -580,7 +585,7 @@ def without_couplings(bundle: Bundle) -> Bundle:
 
 
 def without_knowledge(bundle: Bundle) -> Bundle:
-    """Return the bundle without couplings, and with equal probabilities of all possible values of a feature."""
+    """Return the bundle without couplings, in which all possible values of a feature are equally probable."""
     n, m = len(bundle.entities), len(bundle.features)
     rates = bundle.rates or Rates(m)
     share = np.zeros((m, 3))

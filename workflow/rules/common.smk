@@ -334,7 +334,7 @@ elif "allocation" in SKIPPED:
     SKIPPED["comparison"] = SKIPPED["allocation"]
 STAGES = {name: stage for name, stage in declared.STAGES.items() if name not in SKIPPED}
 # FILES maps the name of each input to the files that jobs read.
-# Not all files of a bundle or cohort are listed, because bundle.yaml and cohort.yaml contain the digests of the others.
+# Some files of a bundle or cohort are not listed, because bundle.yaml and cohort.yaml contain their digests.
 FILES = {
     "bundle": [f"{RUN}/bundle/{name}" for name in (HEADER, *REQUIRED_FILES)],
     "cohort": [
@@ -527,7 +527,7 @@ def series_option(wildcards, input):
 
 
 # A job requests the memory and time that its rule used in saved runs, and more memory and time in later attempts.
-# Saved runs contain the memory and time of whole stages, not of shards.
+# The records of saved runs contain the memory and time of whole stages, not of shards.
 # A job for one shard or for the summary's rows requests as much memory and time as the whole stage.
 def need_of(rulename):
     whole = f"{rulename.removesuffix('_shard').removesuffix('_rows')}_tables"

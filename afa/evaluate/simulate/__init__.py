@@ -54,7 +54,7 @@ class Simulation(NamedTuple):
 
 
 def strategies_of(allocations: Sequence[str], gains: Sequence[str], scores: Sequence[str]) -> list[Strategy]:
-    """Return all combinations of a rule, a gain and a score. A rule that uses no gain is combined with each score once.
+    """Return all combinations of a rule, a gain and a score. A rule without a gain is combined once with each score.
 
     The gain `information` applies to entities, and all other gains apply to duels (comparisons of two entities). The
     rule `information` uses only the gain `information`, and no other rule uses this gain.
@@ -210,12 +210,13 @@ CONSTANT_STRATEGY = Strategy("constant", "", "")
 class Sums:
     """Store, for one strategy and all its seeds, results summed over blocks of patients.
 
-    The number T of columns is M + 1 if `counted` is `features`, and C if `counted` is `cost`.
+    The number T of columns is M + 1 if `counted` is `features`, and C if `counted` is `cost`. The first row of each sum
+    counts every patient once.
 
     Attributes
     ----------
-    budgets : (C,) float64, costs at which to read the curves, or None if all costs are equal
-    right : (counted, metric) -> (R + 1, T) float64, weighted sums over patients. The first row is unweighted
+    budgets : (C,) float64, costs at which accuracy is computed, or None if all costs are equal
+    right : (counted, metric) -> (R + 1, T) float64, weighted sums over patients
     total : (counted, metric) -> (R + 1, T) or (R + 1, 1) float64, weighted numbers of decisions
     needed : (criterion, counted) -> one array for each block and seed
     scores : (counted, seed) -> one array (B, T) for each block
@@ -236,9 +237,10 @@ class Sums:
         last = None if self.budgets is None or walk.spent is None else rounds_within_budgets(self.budgets, walk.spent)
 
         def by(counted: str, numbers: Floats) -> Floats:
-            """Convert an array with one column for each number of features to one column for each amount, (B, T).
+            """Return an array, (B, T), with one column for each number of features or, for `cost`, for each budget.
 
-            An array of shape (B, 1) applies to all t and is returned unchanged.
+            `numbers` has one column for each number of features. A single column applies to all t and is returned
+            unchanged.
             """
             if counted == COUNT_FEATURES or last is None or numbers.shape[1] == 1:
                 return numbers
@@ -289,12 +291,12 @@ def curves(
 
 
 def features_needed(sums: Mapping[Strategy, Sums]) -> pd.DataFrame:
-    """Return a table of quantiles of the amount that is needed until a criterion holds (columns `NEEDED_COLUMNS`).
+    """Return a table of quantiles of the number of features needed to meet a criterion (columns `NEEDED_COLUMNS`).
 
-    The quantiles are computed over all patients and seeds. The amount is counted in features and, if costs differ, also
-    in cost (column `counted`). Quantiles are observed amounts and are not interpolated. A quantile is missing if too
-    many patients never reach the criterion. The column `n` is the number of cases (pairs of a patient and a seed) for
-    which the criterion is defined. The column `never` is the share of the `n` cases that never reach the criterion. The
+    The quantiles are computed over all patients and seeds. If costs differ, the table also contains quantiles of the
+    cost (column `counted`). Quantiles are observed numbers and are not interpolated. A quantile is missing if too
+    many patients never meet the criterion. The column `n` is the number of cases (pairs of a patient and a seed) for
+    which the criterion is defined. The column `never` is the share of the `n` cases that never meet the criterion. The
     column `left_out` counts the cases for which the criterion is undefined.
     """
     rows = []

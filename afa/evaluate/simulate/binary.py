@@ -97,7 +97,7 @@ class BinaryTask(SimulationTask):
     def targets(self) -> Mapping[str, Codes]:
         """Return a mapping from each metric to the correct sign of each patient, (P,).
 
-        A sign is 0 if the correct answer is unknown.
+        A sign is 0 if the label is unknown, or if the decision after all measured values is a tie.
 
         For `sign_accuracy`, the correct signs are the decisions after all measured values. For `label_accuracy`, the
         correct signs are the labels.

@@ -65,13 +65,16 @@ class Strategy(NamedTuple):
 class SimulationSetting:
     """Store the question and the settings of a simulation.
 
+    The question is which k entities are the best or, if `entity` is given, whether the patient has this entity. If
+    `costs` is `own`, rules divide gains by the costs of the bundle. A patient is simulated once for each seed.
+
     Attributes
     ----------
-    k, entity : size of the top set. If `entity` is given, the question is instead whether this entity is present
+    k, entity : size of the top set, and the entity of a binary question or None
     coupling, holds, tau : as in the planners
     background : function from a patient's name to the planner's option `background`; None for the planner's default
-    costs : `own` or `equal`. With `own`, rules divide gains by the costs of the bundle
-    seeds : seeds of random orders. A patient is simulated once for each seed
+    costs : `own` or `equal`
+    seeds : seeds of random orders
     resamples, confidence : number of resamples and coverage of the intervals
     solver : settings of the mean-field iteration
     threads : number of threads; the results do not depend on it
@@ -100,11 +103,13 @@ class SimulationSetting:
 class Walk(NamedTuple):
     """Store the results of one run for B patients, for each t from 0 to M.
 
+    An array in `needed` contains inf where the criterion is not met at the end, and NaN where it is undefined.
+
     Attributes
     ----------
     parts : metric -> (amount right, total), each (B, M + 1), or (B, 1) if independent of t
     needed : (criterion, counted) -> (B,) float64, the number of features, or the cost, from which on the criterion is
-        always met. The number is inf if the criterion is never met for good, and NaN if the criterion is undefined
+        always met
     scores : (B, M + 1) float64, the score of a patient, or None if a patient has several scores
     spent : (B, M + 1) float64, cost of the first t features, or None if all costs are equal
 
@@ -325,7 +330,7 @@ def planned(
     Return arrays, (B, M + 1, ...), with one column for each t from 0 to M.
 
     The first returned array contains the index of the feature observed in each round, or -1. The function `read`
-    computes the elements of all other arrays.
+    computes the elements of the other returned arrays.
 
     Parameters
     ----------
@@ -433,9 +438,9 @@ def spent_along(order: Ints, prices: Floats | None) -> Floats | None:
 
 
 def with_costs(needed: Mapping[str, Floats], spent: Floats | None) -> dict[tuple[str, str], Floats]:
-    """Return the number of features after which each criterion holds and, if `spent` is given, their cost.
+    """Return the number of features after which each criterion is met and, if `spent` is given, their cost.
 
-    The result maps pairs of a criterion and `features` or `cost` to arrays of shape (B,).
+    Each key of the result is a pair: a criterion, and `features` or `cost`. Each value is an array of shape (B,).
 
     Parameters
     ----------
