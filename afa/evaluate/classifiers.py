@@ -87,7 +87,10 @@ def _inputs(method: Method, values: Codes, observed: Bools) -> Floats:
 
 
 def shown_shares(n_features: int) -> Floats:
-    """Return, for each of the COPIES_PER_PATIENT training copies, the probability that it shows a feature; the last is 1."""
+    """Return, for each of the COPIES_PER_PATIENT training copies, the probability that it shows a feature.
+
+    The last probability is 1.
+    """
     return np.geomspace(1 / n_features, 1.0, COPIES_PER_PATIENT)
 
 

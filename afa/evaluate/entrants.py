@@ -176,8 +176,8 @@ def statistics(task: FieldTask, answers: Ints, evidence: Floats, weights: Floats
     """Return a mapping from each metric of a question to its value for each resample and t, (R, T).
 
     `balanced_accuracy` is computed at equal prior probabilities. `first_place` is the share of patients whose true
-    hypothesis has the most evidence; a tie of n hypotheses counts 1/n. `by_class` is the mean of
-    `first_place` over C groups of patients; the patients of a group have the same true hypothesis.
+    hypothesis has the most evidence; a tie of n hypotheses counts 1/n. `by_class` is the mean of `first_place` over C
+    groups of patients; the patients of a group have the same true hypothesis.
 
     Parameters
     ----------

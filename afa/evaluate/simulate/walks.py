@@ -103,7 +103,7 @@ class SimulationSetting:
 class Walk(NamedTuple):
     """Store the results of one run for B patients, for each t from 0 to M.
 
-    An array in `needed` contains inf where the criterion is not met at the end, and NaN where it is undefined.
+    In `needed`, the number is inf if the criterion is not met at the end, and NaN if the criterion is undefined.
 
     Attributes
     ----------
