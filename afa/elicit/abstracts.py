@@ -227,7 +227,7 @@ class AbstractCache:
     def keep(self, search: Search) -> None:
         """Save the abstracts of a search before the search itself.
 
-        If the process is killed, no saved search lacks an abstract.
+        Because of this order, a saved search has all its abstracts on disk, even if the process is killed.
         """
         for abstract in search.abstracts:
             path = self._abstract_path(abstract.digest)

@@ -396,7 +396,7 @@ def _fitted(document: Any, place: Sequence[int | str], longest: int | None) -> s
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the pairs of a JSON object as a dictionary. Raise a `ValueError` that names a repeated key."""
+    """Return the pairs of a JSON object as a dictionary. Raise a `ValueError` if a key is repeated."""
     document = dict(pairs)
     if len(document) < len(pairs):
         twice = Counter(key for key, _ in pairs).most_common(1)[0][0]

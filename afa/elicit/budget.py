@@ -215,7 +215,8 @@ class Budget:
                 first[each.key] = min(each.time, first.get(each.key, each.time))
             spent = []
             for entry in self.record.entries():
-                # Times are compared as texts: `unknown` is greater than "9", and every date is less than "9".
+                # Times are compared as texts. Every date is less than "9". The time `unknown` is greater than "9" and
+                # than every date, so that an entry with this time is never counted here.
                 if entry.time < first.get(entry.key, "9"):
                     asked = {} if isinstance(entry.parameters, str) else entry.parameters
                     spent.append((0, asked.get("most_tokens", 0)) if isinstance(entry.tokens, str) else entry.tokens)

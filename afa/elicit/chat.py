@@ -60,12 +60,12 @@ class Reply:
 class Chat:
     """Client of one chat endpoint. Several threads may share a `Chat`.
 
-    Failed requests are not repeated, and redirects are not followed. Only the key of `endpoint` and fixed headers are
-    sent. Keys and headers in the environment variables of the package `openai` are ignored.
+    Failed requests are not repeated, and redirects are not followed. Only the API key of `endpoint` and fixed headers
+    are sent. Keys and headers in the environment variables of the package `openai` are ignored.
     """
 
     def __init__(self, endpoint: Endpoint, bounds: RequestLimits) -> None:
-        # At level DEBUG, these two loggers write the headers of replies, and a header may contain the key.
+        # At level DEBUG, the loggers of the HTTP packages write all headers, and a header may contain the API key.
         for name in ("httpcore", "httpcore2"):
             logging.getLogger(name).setLevel(logging.WARNING)
         self._bounds = bounds
@@ -179,7 +179,7 @@ def read_reply(text: str) -> Reply:
         if is_completion:
             return reply if reply.text.strip() or not arguments else replace(reply, text=arguments)
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
-        pass  # the error below says that the body is no chat completion
+        pass  # the body is no chat completion, as the error message below says
     error, code = reason_of(text)
     return replace(reply, error=f"no chat completion ({error})", code=code)
 

@@ -193,7 +193,7 @@ class Client:
         from afa.elicit.chat import read_reply, reason_of  # noqa: PLC0415
 
         came = chat.called(self._document(prompt, messages))
-        # Remove the key before the text is shortened, because a part of a key would not be recognised.
+        # Remove the API key before the text is shortened, because a part of the key would not be recognised.
         body = self._writable(came.body.decode(errors="replace"))
         reply, is_sound = read_reply(body), OK <= came.status < REDIRECTS
         if is_sound and not reply.error:
@@ -272,11 +272,11 @@ class Client:
         return entry
 
     def _shown(self, text: str) -> str:
-        """Return the first `LONGEST_DETAIL` characters of a text, on one line and with the key removed."""
+        """Return the first `LONGEST_DETAIL` characters of a text, on one line and without the API key."""
         return " ".join(self._writable(text).split())[:LONGEST_DETAIL]
 
     def _writable(self, text: str) -> str:
-        """Remove the key from the text, and replace characters that UTF-8 cannot encode by question marks."""
+        """Remove the API key from the text, and replace characters that UTF-8 cannot encode by question marks."""
         return self.endpoint.redacted(text).encode(errors="replace").decode()
 
 

@@ -132,12 +132,12 @@ class Live:
         """Return a table of upper bounds on the tokens and cost of unanswered questions, with one row for each prompt.
 
         The columns are `OUTLOOK_COLUMNS`. If questions on genes are still unanswered, the number of pairs of genes is
-        unknown, and the largest possible number is used. If the study asks about features instead of genes, one row is
-        on cut points, and one row is on probabilities.
+        unknown, and the largest possible number is used. If the study asks about features instead of genes, the table
+        has two rows: one for questions on cut points, and one for questions on probabilities.
 
-        The column `pairs` contains a mode of asking about pairs of genes; the sign `*` follows the mode that the study
-        uses. The column `calls` counts one request for each unanswered question. The column does not count requests
-        that are repeated after a failure.
+        The column `pairs` contains a mode of asking about pairs of genes; the sign `*` marks the mode that the study
+        uses. The column `calls` counts one request for each unanswered question, without requests that are repeated
+        after a failure.
         """
         if self.study.features is not None:
             return self._outlook_of_rates(self.study.features)
@@ -185,7 +185,10 @@ class Live:
         return known if len(known) == len(found) else None
 
     def _most_kept(self, min_agree: int) -> pd.DataFrame:
-        """Return a table with the largest possible number of kept genes, for the phenotype with the longest text."""
+        """Return a table of placeholder genes, as many as the study can keep for one phenotype.
+
+        The phenotype is the one with the longest name and definition, because its questions have the most tokens.
+        """
         settings = self.study.settings
         longest = max(self.study.names, key=lambda name: len(name) + len(self.study.definition(name)))
         genes = [f"GENE{place:06d}" for place in range(len(settings.voters) * settings.most_genes // min_agree)]
@@ -198,7 +201,7 @@ class Live:
 def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4, progress: bool = True) -> list[Entry]:
     """Return one entry for each request, in the order of `requests`.
 
-    If a request has an answer, its entry contains the answer, else the last attempt.
+    The entry contains the answer if the request has one, else the last attempt.
 
     Requests with a recorded answer are not sent again, and equal requests are sent once. Each answer is recorded as
     soon as it arrives. After an interruption, a rerun sends only the unanswered requests. If another process is sending

@@ -285,7 +285,7 @@ def parsed_answer(entry: Entry, place: str = RECORD) -> Any:
 
 
 def safe_text(text: str) -> str:
-    """Replace NUL and lone surrogates in a text, and put an apostrophe before a text that a spreadsheet would run."""
+    """Replace NUL and lone surrogates in a text, and put an apostrophe before a text that looks like a formula."""
     text = "".join(REPLACED if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in text)
     return f"'{text}" if text.startswith(FORMULA) else text
 

@@ -7,11 +7,10 @@ parameters for the code that it runs: the digest of the functions that its comma
 packages that affect the numbers (`versions`). The digest of a function covers the function and everything in its module
 that the function uses. The digest also covers all code of every module that is imported before the function runs.
 
-Digests exclude text for people: comments, docstrings, `help=` of an option, and the words of a `Fault` (see
-`_words_of_errors`). Imports under `if TYPE_CHECKING:` are ignored, because Python does not run these imports. Modules
-that afa itself imports with `importlib.import_module` are also ignored. `afa.cli.stage` uses `import_module` only for
-the declarations of stages and the models of the settings. The declaration of a stage and its settings are also
-parameters of the rule: if one changes, Snakemake runs the rule again.
+Digests exclude comments, docstrings and messages to the user: help texts of options (`help=`) and the arguments of
+`Fault(...)` (see `_words_of_errors`). Imports under `if TYPE_CHECKING:` are ignored, because Python does not run these
+imports. Modules that afa itself imports with `importlib.import_module` are also ignored. The declaration of a stage and
+its settings are parameters of the rule too: if one changes, Snakemake runs the rule again.
 """
 
 from __future__ import annotations
@@ -364,13 +363,15 @@ def _write(node: ast.AST, omitted: set[int], words: list[str]) -> None:
 
 
 def _words_of_errors(statement: ast.stmt, nodes: Sequence[ast.AST]) -> set[int]:
-    """Return the `id` of every string constant that is only read by people, such as a part of an error message.
+    """Return the `id` of every string constant that is part of a message to the user, such as an error message.
 
-    Strings in arguments of `Fault(...)` and in `help=` are text for people, also inside f-strings, conditionals and
-    sums. If a function uses a name only in arguments of `Fault(...)` and `help=`, the value or the default of the name
-    is also text for people. The return value of `Fault.__str__` is text for people. The digest covers the texts of all
-    other exceptions, because such a text can influence a result: if an answer of a language model is invalid, the next
-    prompt quotes the text of the `ValueError`.
+    Messages to the user are the arguments of `Fault(...)`, the argument `help=` of any call, and the return value of
+    `Fault.__str__`. Strings inside f-strings, conditionals and sums in these places are included. If a function uses a
+    variable only in messages, the string that is assigned to the variable is included. If a function uses one of its
+    parameters only in messages, the parameter's default is included.
+
+    The digest covers the texts of all other exceptions, because such a text can influence a result: if an answer of a
+    language model is invalid, the next prompt quotes the text of the `ValueError`.
     """
     spoken: list[ast.expr] = []
     for node in nodes:
@@ -404,9 +405,9 @@ def _leaves(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _values_of_names(function: ast.FunctionDef | ast.AsyncFunctionDef, in_place: set[int]) -> Iterator[ast.expr]:
-    """Yield the values and defaults of names that a function uses only in text for people.
+    """Yield the values of variables, and the defaults of parameters, that a function uses only in messages to the user.
 
-    `in_place` contains the `id` of every name and string in a text for people.
+    `in_place` contains the `id` of every syntax node (name or string) in a message to the user.
     """
     nodes = list(ast.walk(function))
     used = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]

@@ -75,7 +75,7 @@ class Reader:
         return int(self.facts["features"])
 
     def patients_behind(self, ours: RunNumber) -> float:
-        """Return the number of patients used for `ours`: `ours.n`, but at most the number of patients of the cohort."""
+        """Return the number of patients used for the number `ours`: the smaller of `ours.n` and the cohort's size."""
         return float(np.fmin(ours.n, self.facts["patients"]))
 
     def fact(self, name: str, unit: str) -> RunNumber:
@@ -276,9 +276,10 @@ def printed_difference(first: Mapping[str, Any], second: Mapping[str, Any], read
 
 
 def _statement(answer: ClaimAnswer, reader: Reader, unit: str, *, has_number: bool) -> tuple[Verdict, RunNumber | None]:
-    """Return two results: the verdict on a statement in words, and the number in the statement's first comparison.
+    """Return two results: the verdict on a statement in words, and the number shown for the first comparison.
 
-    The number gets the unit `unit` if the claim contains a number, or if the run lacks a number for the statement.
+    The unit of the shown number is replaced by `unit` in two cases: the claim contains a number (`has_number`), or this
+    run lacks a number that the statement needs.
     """
     relations = [reader.relation(text) for text in answer.holds]
     whole = [relation for relation in relations if not isinstance(relation, str)]

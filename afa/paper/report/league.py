@@ -108,9 +108,9 @@ def labels_needed(trained: pd.DataFrame, metric: str, t: int) -> str:
 
 
 def _reached(sizes: Sequence[int], reached: pd.Series) -> str:
-    """Return the number of labelled patients from which a condition is true, as a text such as `10 to 20`.
+    """Return how many labelled patients a model needs to match another model, as a text such as `10 to 20`.
 
-    For each number in `sizes`, `reached` says whether the condition is true.
+    For each number of labelled patients in `sizes`, `reached` is True if the model matches the other model.
     """
     if not reached.any():
         return f"more than {sizes[-1]}"
@@ -252,8 +252,9 @@ def write_league(fields: Sequence[Path], out: str | Path) -> None:
 def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, path: str | Path = "") -> str:
     """Return an SVG figure with a panel for each question: the main metric against the number of observed features.
 
-    A panel has three lines (planner's order, one fixed order, random orders), and a grey band for bundles whose
-    knowledge is shuffled among the features. If a path is given, the figure is also saved as a file.
+    A panel has three lines: the planner's order, one fixed order, and random orders. A grey band shows the interval
+    for bundles in which features have exchanged their potentials at random. If a path is given, the figure is also
+    saved as a file.
     """
     columns = min(4, len(rows))
     height = -(-len(rows) // columns)

@@ -1,9 +1,9 @@
 """Compute tables that compare the paper's printed numbers with the numbers of this run.
 
-A table has one line for each cell of the paper's table. In addition, it has lines at t = 0, although the paper prints
+A table has one line for each cell of the paper's table. The table also has lines at t = 0, although the paper prints
 no numbers at t = 0. A cell is identified by its row name and its column name in a table in `resources/paper`. For each
-cell, a function in `PRINTED_TABLES` identifies the line of summary.csv that contains this run's value. If no stage of
-the run computes this value, the table contains only the paper's number.
+cell, a function in `PRINTED_TABLES` identifies the line of summary.csv that contains this run's value. If the run has
+no value for a cell, the table contains only the paper's number.
 """
 
 from __future__ import annotations
@@ -128,8 +128,8 @@ def beside_paper(name: str, paper: str | Path, rows: pd.DataFrame, cohort: Cohor
     The printed table is read from the folder `paper`.
 
     In column names such as `t=216` (full observation), 216 is replaced by this cohort's number of features. If the
-    cohort was read from a table, the paper did not study the cohort, and the values of `paper` and `difference` are
-    missing.
+    cohort was read from a table, the paper did not study this cohort. In this case, the columns `paper` and
+    `difference` are empty.
     """
     printed = pd.read_csv(Path(paper) / f"{name}.csv")
     cells = paper_table(name, printed, SummaryLines(rows), n_features=len(cohort.features))
@@ -198,9 +198,9 @@ def _random_sign(row: str, _: str) -> PrintedCell | None:
         "method": method,
         "allocation": "random",
     }
-    # The paper says that a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle). The paper's row
-    # `kl` is compared with `kl_nonzero`, which ignores zero votes. The accuracy of `kl`, which counts zero votes, is
-    # shown in the column `also`.
+    # The paper says that a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle). Therefore the
+    # paper's row `kl` is compared with our method `kl_nonzero`, which ignores zero votes. The column `also` shows the
+    # accuracy of our method `kl`, which counts zero votes.
     also = {"zero votes counted": {"method": "kl"}} if row == "kl" else {}
     return PrintedCell(keys | {"target": "likelihood"}, also=also)
 

@@ -50,7 +50,8 @@ def publish(
     parts = {str(name): part.dropna(axis="columns", how="all") for name, part in summary.groupby("table", sort=False)}
     schemas |= {name: pa.Schema.from_pandas(table, preserve_index=False) for name, table in (parts | tables).items()}
     tables[DICTIONARY] = dictionary_of(schemas)
-    names = {*tables, *PRINTED_TABLES, "binary_form", "binary_form_support"}  # an earlier version wrote the last two
+    # An earlier version wrote `binary_form` and `binary_form_support`.
+    names = {*tables, *PRINTED_TABLES, "binary_form", "binary_form_support"}
     with atomic_folder(folder, [f"{name}.csv" for name in names]) as temporary:
         for name, table in tables.items():
             write_csv(marked_table(table), temporary / f"{name}.csv", float_format="%.10g")

@@ -269,7 +269,7 @@ def _causes(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _constants(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a sentence on constant answers if one has an accuracy of at least `LITTLE_ROOM_PERCENT` for some effect."""
+    """Yield a sentence on constant answers, if a constant answer has an accuracy of at least `LITTLE_ROOM_PERCENT`."""
     if high := [row["constant"] for row in rows if row["constant"] >= LITTLE_ROOM_PERCENT]:
         ends = " to ".join(dict.fromkeys((f"{min(high):.0f}", f"{max(high):.0f}")))
         where = f"in {counted_as(len(high)) if len(high) < len(rows) else 'all'} of these effects"
@@ -387,7 +387,7 @@ def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _side_by_side(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Split column names into groups of at most `MOST_COLUMNS_ABREAST` names. A group has all columns of a t.
+    """Split column names into groups of at most `MOST_COLUMNS_ABREAST` names. Columns of the same t stay together.
 
     >>> list(_side_by_side(["t=1 a", "t=1 b", "t=2 a", "t=2 b", "t=3 a", "t=3 b", "t=4 a", "t=4 b"]))
     [('t=1 a', 't=1 b', 't=2 a', 't=2 b', 't=3 a', 't=3 b'), ('t=4 a', 't=4 b')]

@@ -62,13 +62,13 @@ def overlaps(bundle: Bundle, apart: Floats, order: Sequence[str]) -> pd.DataFram
 
 
 def named_solves(rounds: pd.DataFrame, convergence: pd.DataFrame) -> pd.DataFrame:
-    """Join two tables of mean-field solves, and add a column `solve` that names the solved model.
+    """Join two tables of mean-field runs, and add a column `solve` that names the model of each run.
 
     Parameters
     ----------
     rounds : rows of `sign/rounds` for one method
-    convergence : the table `sanity/convergence`. Only its rows on the two classes of the closure are used, because
-        `rounds` has the solves of the entities
+    convergence : the table `sanity/convergence`. Only its rows on the two class models of an entity (`class_1` and
+        `class_0`) are used, because `rounds` has the mean-field runs of the entities
 
     """
     entities = rounds.assign(solve="entity, " + rounds["start"].astype(str) + " start")
@@ -78,20 +78,21 @@ def named_solves(rounds: pd.DataFrame, convergence: pd.DataFrame) -> pd.DataFram
 
 
 def work_of(solves: pd.DataFrame, *keys: str) -> pd.DataFrame:
-    """Group mean-field solves by the columns `keys`, and return the sums of the columns `WORK_COLUMNS` for each group.
+    """Group mean-field runs by the columns `keys`, and return the sums of the columns `WORK_COLUMNS` for each group.
 
-    The column `sweeps` is the mean number of sweeps of a solve. The column `capped_share` is the share of solves that
-    reached the largest number of damped sweeps.
+    The column `sweeps` is the mean number of sweeps in a mean-field run. The column `capped_share` is the share of
+    mean-field runs that stopped at the largest allowed number of damped sweeps.
     """
     work = solves.groupby(list(keys), sort=False)[WORK_COLUMNS].sum()
     return work.assign(sweeps=work["iterations"] / work["solves"], capped_share=work["capped"] / work["solves"])
 
 
 def contraction_by_entity(contraction: pd.DataFrame) -> pd.DataFrame:
-    """Return the convergence criterion beta L^2 of each entity's model (`alone`), its `closure` and its duels.
+    """Return a table of the convergence criterion beta L^2, with one row for each entity.
 
-    A duel is a comparison of two entities. The columns `min`, `median` and `max` summarise the values of all duels of
-    an entity. Rows are sorted by the column `alone`.
+    The column `alone` has the criterion of the entity's model, and the column `closure` of the model that also
+    describes patients without the entity. A duel is a comparison of two entities. The columns `min`, `median` and `max`
+    summarise the criterion over all duels of the entity. Rows are sorted by the column `alone`.
     """
     duels = contraction[contraction["model"] == "duel"]
     sides = [duels[[side, "contraction"]].set_axis(["name", "contraction"], axis=1) for side in ("entity", "opponent")]

@@ -9,10 +9,11 @@ the numbers of patients in this run and in the paper. The function `outcome` com
 
 `resources/paper/answers.yaml` defines how a run is compared with each cell of the paper's tables and with each claim.
 In answers.yaml, a *reading* is a short name of a line of summary.csv, such as `chaos t=10 stratum=chaotic`. The first
-word of a reading (`chaos`) is a name in `lines` of answers.yaml, and stands for the values of several key columns. The
+word of a reading (`chaos`) stands for values of several key columns, which answers.yaml lists under `lines`. The
 other words of a reading (`t=10`) add or change values of key columns. `t=M` means full observation. A *relation* is a
-comparison of two numbers by `>`, `<` or `=`. The left side of a relation is a reading. The right side is a reading or a
-constant number. `2 * chaos t=10` means twice the number that `chaos t=10` names.
+comparison of two numbers by `>`, `<` or `=`, such as `chaos t=10 > 0.5`. The left number of a relation is given by a
+reading, and the right number is given by a reading or is a constant. `2 * chaos t=10` means twice the number that
+`chaos t=10` names.
 """
 
 from __future__ import annotations
@@ -352,8 +353,8 @@ END = "M"
 class ClaimAnswer(Strict):
     """Source of this run's number for a claim, or the reason why the claim gets no verdict.
 
-    The source is `cell`, `line`, `fact` or `holds`. If `less` is given, `line` contains a paired difference. The paired
-    difference is compared with the difference of the two printed cells in `less`.
+    The source is `cell`, `line`, `fact` or `holds`. If `less` is given, the summary line `line` contains a paired
+    difference of this run, which is compared with the difference of the two printed cells in `less`.
     """
 
     answer: AnswerKind
