@@ -158,7 +158,7 @@ class Budget:
                 fault = self._passed(used + expected)
                 if not fault:
                     return self._write(key, expected)
-                # An unfinished request may turn out to use no tokens, but still counts as one request.
+                # Assume that unfinished requests use no tokens: if a cap is exceeded even so, waiting does not help.
                 least = self._sum((0, 0) if each.is_open else each.tokens for each in calls)
                 if self._passed(least + self._used_before_calls() + expected):
                     raise BudgetError(fault)

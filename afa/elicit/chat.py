@@ -218,7 +218,10 @@ def _documents(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _words(content: Any) -> str:
-    """Return the text of a message's `content`, a text or a list of parts. Parts that contain thoughts are excluded."""
+    """Return the text of a message's `content`, without the model's thoughts.
+
+    The `content` is a text or a list of parts.
+    """
     if isinstance(content, list):
         parts = [{"text": part} if isinstance(part, str) else part for part in content]
         return "".join(part.get("text") or "" for part in parts if part.get("type") not in THOUGHTS)

@@ -89,8 +89,8 @@ class Client:
 
         If the model gives no answer, return the last attempt. `Manner.answers` limits the number of replies, including
         the replies to earlier runs, but not the number of failures of the endpoint. After `stop` is set, no further
-        request is sent. If `stop` is set before the model answers, the function returns the last attempt, or None if no
-        attempt was made.
+        request is sent. If `stop` is set before the model answers, return the last attempt, or None if there is no
+        attempt.
 
         Raises
         ------

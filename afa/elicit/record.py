@@ -319,8 +319,8 @@ class Record:
     def keep(self, messages: Messages) -> None:
         """Save a rendered prompt.
 
-        The system part and the user part are each saved once, together with their SHA-256. The prompt is saved as a
-        pair of these two digests.
+        The text of the system part and the text of the user part are each saved once, under their SHA-256. The prompt
+        is saved as the pair of SHA-256 of its two parts.
         """
         parts = {"system": _sha256(messages.system), "user": _sha256(messages.user)}
         lines = [(parts["system"], {"text": messages.system}), (parts["user"], {"text": messages.user})]

@@ -258,7 +258,7 @@ def all_stages(study: Study, source: Source, literature: Literature | None, *, m
 def of_one_voter(study: Study, stages: Mapping[str, Tables], voter: str) -> tuple[Study, dict[str, Tables]]:
     """Return a study and the tables of its stages with the answers of only one voter.
 
-    The function `bundle_stage` accepts the returned study and tables as its first arguments. All genes that the one
+    The function `bundle_stage` accepts the returned study and tables as its first arguments. All genes that this
     voter names are kept, except genes that the evidence filter drops. If too few voters agree on a gene, the gene has
     no coupling, because no question on its pairs was asked. A coupling between two genes is kept if both genes are
     kept.

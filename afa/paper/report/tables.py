@@ -90,9 +90,9 @@ def work_of(solves: pd.DataFrame, *keys: str) -> pd.DataFrame:
 def contraction_by_entity(contraction: pd.DataFrame) -> pd.DataFrame:
     """Return a table of the convergence criterion beta L^2, with one row for each entity.
 
-    The column `alone` has the criterion of the entity's model, and the column `closure` of the model that also
-    describes patients without the entity. A duel is a comparison of two entities. The columns `min`, `median` and `max`
-    summarise the criterion over all duels of the entity. Rows are sorted by the column `alone`.
+    The column `alone` contains the criterion of the entity's model. The column `closure` contains the criterion of the
+    class model, in which all potentials are half as large (`half_potentials`). The columns `min`, `median` and `max`
+    summarise the criterion over all comparisons of the entity with another entity. Rows are sorted by `alone`.
     """
     duels = contraction[contraction["model"] == "duel"]
     sides = [duels[[side, "contraction"]].set_axis(["name", "contraction"], axis=1) for side in ("entity", "opponent")]
