@@ -97,7 +97,7 @@ def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def labels_needed(trained: pd.DataFrame, metric: str, t: int) -> str:
-    """Return how many labelled patients the best classifier needs to reach the bundle's metric at t, as a text."""
+    """Return, as a text, how many labelled patients the best classifier needs to match the bundle at t features."""
     at = trained[(trained["metric"] == metric) & (trained["t"] == t)]
     if at.empty:
         return "not measured"
@@ -133,7 +133,7 @@ def ladder_at(ladder: pd.DataFrame, t: int) -> pd.DataFrame:
 
 
 def passed(rungs: pd.DataFrame, rival: str) -> str:
-    """Return how many labelled patients a model trained on labels alone needs to exceed the model `rival`, as a text.
+    """Return, as a text, how many labelled patients a model trained on labels alone needs to exceed model `rival`.
 
     `rungs` is a table returned by `ladder_at`.
     """
@@ -157,7 +157,7 @@ def calibration(reliability: pd.DataFrame) -> pd.DataFrame:
 
 
 def field_report_values(folder: Path) -> dict[str, Any]:
-    """Return the values that the template of a field's report needs for the first part of the report.
+    """Return the values that the template needs for the first part of a field's report.
 
     The input is the output of `afa league field`. In the result, `said` contains a paragraph for each question. The
     template `league_tables.html` uses all values except `said`. The result is empty if the field has no prediction task

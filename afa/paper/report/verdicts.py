@@ -239,7 +239,7 @@ def verdict_words(row: Mapping[Any, Any]) -> str:
 def size_of(printed: Printed, difference: float) -> str:
     """Describe, in words, the distance of this run's number from the printed number.
 
-    This function is used for numbers that are not effects (differences of two shares).
+    This function is used for all numbers except differences of two shares.
 
     `difference` is this run's number minus the printed number, in the paper's unit.
     """
