@@ -320,7 +320,7 @@ class Record:
         """Save a rendered prompt.
 
         The text of the system part and the text of the user part are each saved once, under their SHA-256. The prompt
-        is saved as the pair of SHA-256 of its two parts.
+        is saved as the pair of the SHA-256 of its two parts.
         """
         parts = {"system": _sha256(messages.system), "user": _sha256(messages.user)}
         lines = [(parts["system"], {"text": messages.system}), (parts["user"], {"text": messages.user})]

@@ -108,9 +108,9 @@ def labels_needed(trained: pd.DataFrame, metric: str, t: int) -> str:
 
 
 def _reached(sizes: Sequence[int], reached: pd.Series) -> str:
-    """Return how many labelled patients a model needs to match another model, as a text such as `10 to 20`.
+    """Return how many labelled patients a model needs to reach another model's metric, as a text such as `10 to 20`.
 
-    For each number of labelled patients in `sizes`, `reached` is True if the model matches the other model.
+    For each number of labelled patients in `sizes`, `reached` is True if the model reaches the other model's metric.
     """
     if not reached.any():
         return f"more than {sizes[-1]}"
@@ -253,8 +253,8 @@ def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, 
     """Return an SVG figure with a panel for each question: the main metric against the number of observed features.
 
     A panel has three lines: the planner's order, one fixed order, and random orders. A grey band shows the interval
-    for bundles in which features have exchanged their potentials at random. If a path is given, the figure is also
-    saved as a file.
+    for bundles in which potentials and probabilities are permuted at random among the features. If a path is given,
+    the figure is also saved as a file.
     """
     columns = min(4, len(rows))
     height = -(-len(rows) // columns)

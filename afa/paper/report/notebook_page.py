@@ -33,7 +33,7 @@ def notebook_page(path: Path) -> str:
 
 @cache
 def _exporter() -> HTMLExporter:
-    """Return the exporter from notebooks to HTML. The exporter is cached, because it compiles templates."""
+    """Return the exporter from notebooks to HTML. The exporter is cached, because its creation takes time."""
     from nbconvert.exporters.html import HTMLExporter  # noqa: PLC0415 (slow to load)
 
     return HTMLExporter(  # type: ignore[no-untyped-call]

@@ -324,9 +324,9 @@ def binary_form(rows: pd.DataFrame, *, rounds: Sequence[int], variant: str | Non
 
     The table has one column for each t. In a cell such as `0.53 (+29.7 / +30.6)`, 0.53 is the accuracy if features are
     chosen at random. The numbers in brackets are the percentage points gained over random choice: first with
-    `f_target`, then with `cmi`. Each line is for one score (`method`). The gain `f_target` is computed from
-    the same score, but in the lines `wald` it is computed from the score `two_elbo`. A line is skipped if the summary
-    has no values for it. A cell is empty if the summary has no value at t.
+    `f_target`, then with `cmi`. Each line is for one score (`method`). The gain `f_target` is computed from the same
+    score, but in lines of the score `wald` from the score `two_elbo`. A line is skipped if the summary has no values
+    for it. A cell is empty if the summary has no value at t.
 
     Parameters
     ----------

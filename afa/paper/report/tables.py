@@ -91,7 +91,7 @@ def contraction_by_entity(contraction: pd.DataFrame) -> pd.DataFrame:
     """Return a table of the convergence criterion beta L^2, with one row for each entity.
 
     The column `alone` contains the criterion of the entity's model. The column `closure` contains the criterion of the
-    class model, in which all potentials are half as large (`half_potentials`). The columns `min`, `median` and `max`
+    class models, in which all potentials are half as large (`half_potentials`). The columns `min`, `median` and `max`
     summarise the criterion over all comparisons of the entity with another entity. Rows are sorted by `alone`.
     """
     duels = contraction[contraction["model"] == "duel"]
