@@ -11,7 +11,7 @@ the numbers of patients in this run and in the paper. The function `outcome` com
 In answers.yaml, a *reading* is a short name of a line of summary.csv, such as `chaos t=10 stratum=chaotic`. The first
 word of a reading (`chaos`) stands for values of several key columns, which answers.yaml lists under `lines`. The
 other words of a reading (`t=10`) add or change values of key columns. `t=M` means full observation. A *relation* is a
-comparison of two numbers by `>`, `<` or `=`, such as `chaos t=10 > 0.5`. The left number of a relation is given by a
+comparison of two numbers by `>`, `<` or `=`, such as `chaos t=10 > 0`. The left number of a relation is given by a
 reading, and the right number is given by a reading or is a constant. `2 * chaos t=10` means twice the number that
 `chaos t=10` names.
 """
