@@ -1,10 +1,10 @@
 """Compute the inference results and the chosen features of many patients with compiled kernels.
 
-Python code calls one of two functions of `afa.engine.follow`. In `choose`, an allocation rule selects each feature. In
-`follow`, the caller gives the order of the features. Both functions fill the constant `RunSettings`, compute the
-`PathState` before any observation, and call the kernel `afa.engine.walk.walk` in threads. Patients with the same
-observations so far form a group, and each group has one `PathState`. After each observation of a group, `_walk_on`
-takes these steps:
+Callers use one of two functions of `afa.engine.follow`: `choose` or `follow`. In `choose`, an allocation rule selects
+each feature. In `follow`, the caller gives the order of the features. Both functions fill the constant `RunSettings`,
+compute the `PathState` before any observation, and call the kernel `afa.engine.walk.walk` in threads. Patients with the
+same observations so far form a group, and each group has one `PathState`. For each observation, `_walk_on` takes these
+steps for a group of patients:
 
 1. Observe the feature `order[t - 1]`: update the sign votes of each duel (entity pair) by `duels.vote`, the state by
    `state.condition`, and the bounds on each duel's log-odds by `budgets.update_budgets`. Mark the entities with the

@@ -39,10 +39,10 @@ from afa.model.arrays import Floats, Ints
 
 
 class DuelEdges(NamedTuple):
-    """Amounts that couplings add to the `l1` budgets of Q duels (entity pairs). All patients use the same arrays.
+    """Contributions of couplings to the `l1` budgets of Q duels (bounds on how far each log-odds D can still move).
 
-    When feature f is observed, the amounts at the indices first_edge[f] to first_edge[f + 1] - 1 are subtracted from
-    the budgets.
+    A duel is an entity pair. All patients use the same arrays. When feature f is observed, the contributions at the
+    indices first_edge[f] to first_edge[f + 1] - 1 are subtracted from the budgets.
 
     Attributes
     ----------
@@ -65,8 +65,8 @@ class Budgets(NamedTuple):
     """Tight `l1` budgets of one patient: bounds on how far the log-odds D of each entity pair can still move.
 
     In `coupled` and `whole`, row 0 bounds how far D can fall below its running constant, and row 1 bounds how far D can
-    rise above its running constant. In the paper's models, both bounds are equal, and kernels update only row 0 of
-    `coupled`. Kernels change the arrays in place.
+    rise above its running constant. In the paper's models, D can fall and rise equally far, and kernels update only row
+    0 of `coupled`. Kernels change the arrays in place.
 
     Attributes
     ----------
@@ -127,7 +127,10 @@ def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
 
 @kernel(inline=True)
 def _couplings_of(packed: Packed, slot: int, row: Floats) -> None:
-    """Write the couplings of one slot (entity, feature) into `row`, an array (M,). Do nothing if the slot is -1."""
+    """Write the couplings between one feature and all M features, in the model of one entity, into `row`.
+
+    If `slot` is -1, the feature is outside the entity's support, and `row` does not change.
+    """
     if slot >= 0:
         for e in range(packed.first_edge[slot], packed.first_edge[slot + 1]):
             row[packed.feature[packed.other_slot[e]]] = packed.coupling[e]
@@ -135,7 +138,7 @@ def _couplings_of(packed: Packed, slot: int, row: Floats) -> None:
 
 @kernel(entrance=True)
 def new_budgets(packed: Packed, edges: DuelEdges, state: State) -> Budgets:
-    """Return the `l1` budgets of all entity pairs before any observation."""
+    """Return the `l1` budgets (`Budgets`) of all entity pairs before any observation."""
     n = len(packed.prior)
     budgets = Budgets(edges.coupled.copy(), np.empty_like(edges.coupled), np.zeros((2, n)))
     for entity in range(n):
@@ -183,7 +186,7 @@ def _sum_terms(packed: Packed, state: State, budgets: Budgets, entity: int) -> N
 
 @kernel(inline=True)
 def _reach(low: float, middle: float, high: float) -> tuple[float, float]:
-    """Return the largest distance below 0 and the largest distance above 0 of three possible values of a term."""
+    """Return how far a term can fall below 0 and rise above 0, given its three possible values."""
     return -min(0.0, low, middle, high), max(0.0, low, middle, high)
 
 
@@ -191,7 +194,8 @@ def _reach(low: float, middle: float, high: float) -> tuple[float, float]:
 def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> None:
     """Write the `l1` budgets of all entity pairs that include one entity.
 
-    The budget of a pair is the sum of the bounds of both entities, corrected for features in both supports.
+    The budget of a pair adds how far the score of each entity can move. The sum is corrected for features in both
+    supports.
     """
     overlaps, coupled, whole, norm = packed.overlaps, budgets.coupled, budgets.whole, budgets.norm
     n = norm.shape[1]
@@ -298,9 +302,9 @@ def _most_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> float:
     """Return the largest log P_a / P_b over all possible observations of an exclusive group.
 
     P_a and P_b are the probabilities of the observations under the models of the entities a and b. Either one member is
-    observed as +1, or some members are observed as 0. The first loop finds the members to observe as 0: it adds each
-    member whose ratio of probabilities of +1 is below the present P_a / P_b, and repeats until P_a / P_b no longer
-    grows. The second loop compares the result with the ratio of each single member at +1.
+    observed as +1, or some members are observed as 0. The first loop finds the members to observe as 0. It includes
+    each member for which P_a(+1) / P_b(+1) is below the largest P_a / P_b so far, and repeats until P_a / P_b no longer
+    grows. The second loop compares the result with P_a / P_b if a single member is observed as +1.
     """
     best, better = 1.0, True
     while better:
@@ -355,9 +359,9 @@ UNIFORM_SECOND = 2.0 / 3.0
 def moments_at(packed: Packed, state: State, slot: int, other: int) -> tuple[float, float]:
     """Return the first and second moment of a feature under the model of one entity.
 
-    If `slot` is -1, the feature is outside the entity's support. In the paper's models, the moments are then the
-    moments of the uniform distribution. In models with class-conditional probabilities, the moments are then the
-    background moments, which are stored at the slot `other` (the same feature in another entity).
+    If `slot` is -1, the feature is outside the entity's support. In the paper's models, features outside the support
+    have the moments of the uniform distribution. In models with class-conditional probabilities, features outside the
+    support have the background moments, which are stored at the slot `other` (the same feature in another entity).
     """
     if slot >= 0:
         return state.m[slot], state.q[slot]

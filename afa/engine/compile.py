@@ -159,7 +159,8 @@ def _usable_folder() -> Path | None:
             shutil.rmtree(folder)
             listed = _read_list(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as file:  # numba would silently leave a read-only folder
+        # raise an OSError if the folder is read-only, because numba would silently use another folder
+        with tempfile.TemporaryFile(dir=folder) as file:
             if not listed["groups"] and hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, CACHE_BYTES)
     except OSError as error:
@@ -188,8 +189,8 @@ def do_without() -> None:
 def in_threads(work: Callable[..., None], n_jobs: int, threads: int | None, *given: Any) -> None:
     """Split `range(n_jobs)` into parts, and call `work(*given, first, last)` for each part in parallel threads.
 
-    `work` must write the results of different jobs to different memory. Then, the results do not depend on the number
-    of threads.
+    The results do not depend on the number of threads, because `work` must write the results of different jobs to
+    different memory.
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
-"""Compute `l1` budgets, variances, sign votes and bracket decisions of duels (entity pairs) with compiled kernels.
+"""Compute bounds, variances, sign votes and early decisions of duels (entity pairs) with compiled kernels.
 
-The plain Python definitions of the brackets are in `afa.scores.bracket`.
+An early decision selects the winner of a duel before all features are observed. Each of the five `BRACKETS` (bounds on
+a score) makes such decisions. The plain Python definitions of the bounds are in `afa.scores.bracket`.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ class Duel(NamedTuple):
     Attributes
     ----------
     budget : how far D can fall below its running constant, nats (tight `l1` budget)
-    between : sum of absolute couplings between observed and unobserved features, nats. Only the `l1` budget of the
-        paper includes this sum. It is 0 in models with class-conditional probabilities
+    between : sum of absolute couplings between observed and unobserved features, nats. Only the bracket `l1_paper` uses
+        `between`, which is 0 in models with class-conditional probabilities
     variance : sigma_D^2 (eq:sigma-D)
     spread : sum of (range / 2)^2 over the terms of D; in the paper's models, range / 2 is the absolute potential
     beta : largest sum, for one feature, of range / 2 over the feature's coupling terms
@@ -53,7 +54,7 @@ class Duel(NamedTuple):
 
 @kernel(entrance=True, borrows=True)
 def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
-    """Return the sums (`Duel`) that the brackets of the entity pair (a, b) need."""
+    """Return the sums (`Duel`) from which early decisions on the entity pair (a, b) are computed."""
     slot_a, last_a = packed.first_slot[a], packed.first_slot[a + 1]
     slot_b, last_b = packed.first_slot[b], packed.first_slot[b + 1]
     below, above, pairs_below, pairs_above, between = 0.0, 0.0, 0.0, 0.0, 0.0
@@ -99,7 +100,7 @@ def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
 
 @kernel(inline=True)
 def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) -> tuple[float, float, float, float]:
-    """Return four sums over the couplings of one feature, where a coupling is the difference between two entities.
+    """Return four sums over the couplings of one feature in D: the differences between the couplings of two entities.
 
     The sums `below` and `above` bound how far the couplings to unobserved features can lower and raise D. The sum
     `seen` adds the absolute couplings to observed features (0 in models with class-conditional probabilities). The sum
@@ -219,7 +220,7 @@ def bracket_calls(
     gamma: float,
     calls: Codes,
 ) -> None:
-    """Write the decision of each bracket on the entity pair (a, b): +1 for a, -1 for b, or 0 if undecided.
+    """Write the decision of each of the `BRACKETS` on the entity pair (a, b): +1 for a, -1 for b, or 0 if undecided.
 
     Parameters
     ----------
@@ -267,7 +268,7 @@ def refresh_budgets(
     changed_at: Ints,
     now: int,
 ) -> None:
-    """Compute the tight `l1` budget again for each given duel (entity pair) with a changed entity.
+    """Compute `Duel.budget` again for each given duel (entity pair) with an entity that an observation has changed.
 
     Parameters
     ----------

@@ -108,7 +108,7 @@ def eliminate(clamped: Clamped, n_free: int, factor: float, incoming: Incoming, 
 def _weigh(clamped: Clamped, v: int, high_axes: int, factor: float, tables: EliminationTables) -> float:
     """Write the weights of the values +1 and -1 of feature `v`, for each combination of values of its separator.
 
-    Return the largest absolute logarithm of these weights.
+    Return the largest absolute logarithm of the weights.
     """
     first, last = clamped.first[v], clamped.first[v + 1]
     weight = np.exp(factor * clamped.field[v])

@@ -57,7 +57,10 @@ PATH_STARTS: WeakKeyDictionary[Bundle | Models, dict[Iteration, State]] = WeakKe
 
 
 def blocks(n_paths: int, bytes_each: int) -> Iterator[slice]:
-    """Split the paths into consecutive slices of at least one path, whose results take at most `BLOCK_BYTES` each."""
+    """Split the paths into consecutive slices whose results take at most `BLOCK_BYTES`.
+
+    If the results of one path take more than `BLOCK_BYTES`, each slice has one path.
+    """
     size = max(1, BLOCK_BYTES // max(1, bytes_each))
     return (slice(first, first + size) for first in range(0, n_paths, size))
 

@@ -270,7 +270,8 @@ def _rank(scores: _Scores, work: _Work, mean: Floats) -> None:
 def _share(scores: _Scores, work: _Work, k: int) -> None:
     """Write the variance of each score, and the covariance of each score in the top k with every score.
 
-    The sums are those of `Belief.covariance` without coupled pairs of features, which `_share_pairs` adds.
+    The function `_share_pairs` adds the contributions of coupled pairs of features. The plain Python definition is
+    `Belief.covariance`.
     """
     shared, through, place = work.shared, work.through, work.place
     n = len(shared)

@@ -1,9 +1,9 @@
-"""Compute the scores of all duels in two gauges, for many patients (supp:maxent-vs-truegauge).
+"""Compute the scores of all duels of many patients in two *gauges* (choices of class models).
 
-A duel (entity pair a, b) compares two class models with the energy difference D = S_a - S_b. A *gauge* is a choice of
-these class models. In the gauge `true`, they are the models of the entities a and b. In the gauge `maxent`, they have
-the energies +D/2 and -D/2 (eq:half-potential). Tests compare the kernels with the plain Python definitions in
-`afa.model.closure` and `afa.scores.preference`.
+A duel (entity pair a, b) compares two class models with the energy difference D = S_a - S_b. A gauge is a choice of the
+two class models (supp:maxent-vs-truegauge). In the gauge `true`, the class models are the models of the entities a and
+b. In the gauge `maxent`, the class models have the energies +D/2 and -D/2 (eq:half-potential). Tests compare the
+kernels with the plain Python definitions in `afa.model.closure` and `afa.scores.preference`.
 """
 
 from __future__ import annotations
@@ -42,10 +42,9 @@ class GaugePaths:
         a tie; the score `wald` is equal in both gauges and has the gauge ""
     scalars : (score, gauge) of `SCORE_GAUGES` without `wald` -> (P, S, G, Q) float64, score after each of the G numbers
         of observations in `grid`; `two_elbo` is in nats, and `stack_a` is in [-1, 1]
-    counts : name in `MODELS` -> (4, P, S, M + 1) int32, the four `SOLVE_COUNTS`, summed over the mean-field solves
-    after one
-        observation; `capped` counts solves that reached the cap of damped sweeps, and `ascended` counts sweeps of
-        coordinate ascent
+    counts : name in `GAUGE_MODELS` -> (4, P, S, M + 1) int32, the four `SOLVE_COUNTS`, summed over the mean-field runs
+        after one observation. `capped` counts the runs that reached the limit of damped sweeps, and `ascended` counts
+        the sweeps of coordinate ascent
 
     """
 
@@ -81,7 +80,9 @@ class Read(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Model of the difference D = S_a - S_b given the observations, on the n unobserved features of both supports.
+    """Model with the energy D = S_a - S_b, given the observations.
+
+    The model covers the n unobserved features in the support of a or b.
 
     Attributes
     ----------
@@ -159,7 +160,8 @@ def _follow(
 ) -> None:
     """Run the paths first to last - 1.
 
-    A duel (entity pair) is computed again if the observed feature is in one of its two supports.
+    The results of a duel (entity pair) are computed again if the observed feature is in the support of one of its
+    entities.
     """
     packed, changed = gauge.packed, np.zeros(len(gauge.packed.prior), dtype=np.bool_)
     counts = np.empty((len(GAUGE_MODELS), len(SOLVE_COUNTS)), dtype=np.int32)
@@ -187,7 +189,7 @@ def _follow(
 
 @kernel(entrance=True)
 def _read_changed(gauge: GaugeRun, state: State, scores: Floats, changed: Bools, counts: NDArray[np.int32]) -> None:
-    """Run mean-field on the entities marked in `changed`, and write the scores of each duel with one of them."""
+    """Run mean-field on the models of the entities in `changed`, and write the scores of their duels (entity pairs)."""
     for entity in range(len(changed)):
         if changed[entity]:
             solve_entity(gauge.packed, state, entity, gauge.iteration)

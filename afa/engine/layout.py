@@ -256,7 +256,9 @@ def _lay_out_models(bundle: Models) -> Packed:
 
 
 def _by_slot(slots: Ints, row: Ints, column: Ints, value: Floats, prior: Floats, n: int, m: int) -> Packed:
-    """Return the kernel arrays of a bundle. The caller must replace the unaries (0) and `site` (empty).
+    """Return the kernel arrays of a bundle.
+
+    The array `unary` is 0 and the array `site` is empty. The caller must replace both arrays.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Observe many patients in given orders or under a rule, and return results after each number t of observations.
 
-The results are signs of duels (entity pairs), counts of mean-field solves, states of patients, and inputs of stopping
+The results are signs of duels (entity pairs), counts of mean-field runs, states of patients, and inputs of stopping
 rules.
 """
 
@@ -48,9 +48,9 @@ class SignPaths:
     pairs : (Q, 2) int64, entity indices a < b
     signs : score -> (P, S, M + 1, Q) int8, +1 if a is preferred, -1 if b is preferred, 0 for a tie; `kl` compares (a,
         b), and `kl_reversed` compares (b, a) and reverses the sign
-    solves, iterations, capped, ascended : (P, S, M + 1) int32, number of mean-field solves after the t-th observation,
-        and for these solves the number of damped sweeps, the number that reached the cap of damped sweeps, and the
-        number of sweeps of coordinate ascent
+    solves, iterations, capped, ascended : (P, S, M + 1) int32, number of mean-field runs after the t-th observation,
+        number of their damped sweeps, number of runs that reached the limit of damped sweeps, and number of sweeps of
+        coordinate ascent
 
     """
 
@@ -63,18 +63,22 @@ class SignPaths:
 
 
 class SolvePaths(NamedTuple):
-    """Counts of the mean-field solves of N entities, for P patients with S observation orders each.
+    """Counts of the mean-field runs on the models of N entities, for P patients with S observation orders each.
 
-    The last axis has five entries: the number of solves, the number of damped sweeps, the number of solves that reached
-    the cap of damped sweeps, the number of solves whose coordinate ascent also reached its cap, and the number of
-    sweeps of coordinate ascent.
+    The last axis has these five counts:
+
+    0. mean-field runs
+    1. damped sweeps
+    2. runs that reached the limit of damped sweeps
+    3. runs that also reached the limit of sweeps of coordinate ascent
+    4. sweeps of coordinate ascent
 
     Attributes
     ----------
     by_round : (M + 1, N, 5) int64, summed over patients and orders
-    by_patient : (P, S, N, 5) int64, summed over rounds
-    first_unfinished : (P, S, N) int64, number t of observations at the first solve whose coordinate ascent reached its
-        cap, or -1 if there is none
+    by_patient : (P, S, N, 5) int64, summed over the numbers of observations
+    first_unfinished : (P, S, N) int64, number t of observations at the first run that reached the limit of sweeps of
+        coordinate ascent, or -1 if no run reached it
 
     """
 
@@ -98,8 +102,7 @@ def sign_paths(
     ----------
     values : (P, M) int8, -1, 0 or +1
     orders : (P, S, M) int64, each a permutation of the features
-    start : marginals from which each mean-field solve starts: `uniform`, or `warm` for the marginals of the previous
-        solve
+    start : marginals from which each mean-field run starts: `uniform`, or `warm` for the marginals of the previous run
 
     """
     found = follow(bundle, values, orders, SIGNS | SOLVES, solver=solver, start=start, threads=threads)
@@ -153,7 +156,7 @@ def solve_paths(
     solver: Solver | None = None,
     threads: int | None = None,
 ) -> SolvePaths:
-    """Count the mean-field solves of every entity's model, for given orders of observation.
+    """Count the mean-field runs on every entity's model, and their sweeps, for given orders of observation.
 
     Mean-field runs on an entity's model before any observation, and after each observation of a feature in the entity's
     support. It always starts from uniform marginals.

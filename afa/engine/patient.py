@@ -352,7 +352,9 @@ def _start_of(bundle: Bundle, packed: Packed, iteration: Iteration) -> Start:
 
 
 class ExactModels:
-    """Exact models of all entities, which write moments, log-partitions and cross expectations into a `State`.
+    """Exact inference on the models of all entities.
+
+    The resulting moments, log-partitions and cross expectations are written into a `State`.
 
     Raises
     ------
@@ -369,7 +371,7 @@ class ExactModels:
     def observe(self, feature: int, value: int, holders: Ints) -> None:
         """Condition every entity's model on one observed value.
 
-        Solve the models with this feature in their support again.
+        Run exact inference again on the models with this feature in their support.
 
         The caller conditions `state`.
 
@@ -382,7 +384,7 @@ class ExactModels:
         self._solve(holders)
 
     def _solve(self, changed: Ints) -> None:
-        """Solve the models of the given entities exactly, and update their rows and columns of `State.cross`."""
+        """Run exact inference on the given entities' models, and update their rows and columns of `State.cross`."""
         state = self._state
         for v in changed.tolist():
             evidence = self._evidence[v]
