@@ -119,7 +119,7 @@ def best_first(wins: Floats, margin: Floats, names: Ints, equal: float) -> Ints:
 
 @kernel(inline=True)
 def _tally(scores: Floats, members: Ints, tie: float) -> tuple[Floats, Floats]:
-    """Return for each given entity its wins and the sum of its scores, against all given entities."""
+    """Return the wins and the sum of scores of each given entity, in comparisons with all given entities."""
     n = len(members)
     ahead, margin = np.zeros(n), np.zeros(n)
     if n < len(scores):
@@ -159,7 +159,8 @@ def _steps(margin: Floats, equal: float) -> Ints:
 def is_certified(pairs: Ints, order: Ints, k: int, lead: Floats, resolved: Bools) -> bool:
     """Return True if no further observation can change the top k.
 
-    Then, each entity inside the top k wins against each entity outside it for all values of the unobserved features.
+    The result is True if each entity inside the top k wins against each entity outside the top k, for all values of the
+    unobserved features.
 
     `TopKPlanner.certified` is the plain Python definition.
 
@@ -270,7 +271,7 @@ def _overlap(place: Ints, k: int, right: Bools, tied: Bools, slots: int, among: 
 def _mean_capped(already: int, marked: int, size: int, drawn: int, cap: int) -> float:
     """Return E[min(already + H, cap)], where H is the number of marked items in a random sample.
 
-    The sample is `drawn` of `size` items, without replacement. Of the `size` items, `marked` items are marked.
+    From `size` items, of which `marked` are marked, `drawn` items are sampled without replacement.
     """
     total = 0.0
     for hit in range(max(0, drawn - (size - marked)), min(marked, drawn) + 1):

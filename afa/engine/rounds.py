@@ -1,4 +1,8 @@
-"""Compare signs, ranks and bracket decisions after each observation with the results at full observation."""
+"""Compare the signs of entity pairs and the ranks of entities after each observation with those at full observation.
+
+The module also counts correct and wrong early decisions: the `BRACKETS` (bounds on a score) select the winner of an
+entity pair before all features are observed.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +49,7 @@ class Outcomes(NamedTuple):
 class RulePaths(NamedTuple):
     """Results of P patients under one allocation rule, after t = 0, ..., r observations.
 
-    The scores are the two `READOUTS`.
+    The results are given for the two scores `linearity` and `wald` (`READOUTS`).
 
     Attributes
     ----------
@@ -199,7 +203,7 @@ TO_THE_END, TO_ITS_END = range(2)
 
 
 class CallPaths(NamedTuple):
-    """Decisions of the five `BRACKETS` on Q duels (entity pairs), for P patients with S orders of M features each.
+    """Counts of early decisions of the five `BRACKETS` on Q duels (entity pairs), for P patients with S orders each.
 
     Attributes
     ----------
@@ -207,13 +211,13 @@ class CallPaths(NamedTuple):
         observation, wrongly decided duels, decided duels that are tied at full observation, and duels that `l1_paper`
         decides differently from `l1_tight`
     steps : (P, S, L + 1, 5) int32, number of decided duels with a winner, for each number of observed features in the
-        union of the two supports. L is the size of the largest union. A duel with a smaller union keeps its last
-        decision
+        union of the two supports. L is the largest number of features in such a union. A duel with fewer features in
+        its union keeps its last decision
     open : (P, S, Q, 5, 2) bool, two entries for each duel: True if the duel is undecided at every t < M, and True if
         the duel is undecided while a feature in the union of the two supports is unobserved
     first : (P, S, 4) int64, first wrong decision of a rigorous bracket as (t, duel, bracket, decision), or t = -1 if
-        there is none. If each duel has a separate order, this is the first wrong decision on the duel with the lowest
-        index
+        there is none. If each duel has a separate order, `first` describes only the wrongly decided duel with the
+        lowest index
 
     """
 
@@ -230,7 +234,7 @@ def shared_order_calls(
     winners: Codes,
     **settings: Any,
 ) -> CallPaths:
-    """Observe P patients in S orders each, and compare every bracket decision with the winner at full observation.
+    """Compare every decision of the `BRACKETS` with the winner at full observation, for P patients with S orders each.
 
     Each order is used for all duels (entity pairs).
 
@@ -257,7 +261,9 @@ def own_order_calls(
     winners: Codes,
     **settings: Any,
 ) -> CallPaths:
-    """Compare every bracket decision with the winner at full observation, with a separate order for each entity pair.
+    """Compare every decision of the `BRACKETS` with the winner at full observation.
+
+    Each entity pair has a separate order of the features.
 
     Parameters
     ----------
@@ -315,7 +321,10 @@ def _judge_all(
     threads: int | None = None,
     **settings: Any,
 ) -> None:
-    """Observe the patients, and write the results into `found`. The first entity pair has the index `number`."""
+    """Observe the patients, and write the results into `found`.
+
+    The first entity pair of `bundle` has the index `number` in `found`.
+    """
     read = follow(bundle, values, orders, CALLS, only_changes=True, threads=threads, **settings)
     given = read, laid_out(orders), laid_out(winners), unions, number, found
     in_threads(_judge, orders.shape[0] * orders.shape[1], threads, *given)
@@ -334,8 +343,8 @@ def _judge(
 ) -> None:
     """Write the results of the paths first to last - 1. The first entity pair has the index `number` in `found`.
 
-    If an observed feature is outside all supports, `read` has no row for this observation. Then, the decisions of all
-    brackets except `kl_written` stay as they are. The bracket `kl_written` depends on the number of all observations.
+    If an observed feature is outside all supports, `read` has no row for this observation. Such an observation can
+    change only the decisions of the bracket `kl_written`, which depend on the number of all observations.
     """
     _, n_orders, n_features = orders.shape
     n_duels, n_rows = read.calls.shape[3], read.t.shape[2]

@@ -1,4 +1,4 @@
-"""Compute the weights of entity pairs, the chosen feature and the clusters of allocation rules, with compiled kernels.
+"""Define compiled kernels for allocation rules: weights of entity pairs, choice of a feature, and clusters of entities.
 
 The rules `random`, `largest_unary` and `information` use no duels (entity pairs). Every other rule gives each duel a
 weight, and chooses the feature with the largest weighted sum of gains over the duels. The plain Python definitions are
@@ -198,8 +198,8 @@ def _between_champions(packed: Packed, view: RoundView, labels: Ints, rank: Ints
 def total_unary(packed: Packed, state: State) -> Floats:
     """Return for each feature the sum of its absolute effective unaries over the entities.
 
-    For two models with class-conditional probabilities (a binary task), return half the range of each feature's term in
-    D.
+    For a binary task of two models with class-conditional probabilities, return instead half the range of each
+    feature's term in the log-odds D.
 
     Returns
     -------
@@ -314,7 +314,7 @@ def fallback_feature(packed: Packed, state: State, closed: Bools, name_rank: Int
 
 @kernel(entrance=True)
 def cluster_labels(distance: Floats, by_name: Ints, n_clusters: int, smallest: int) -> Ints:
-    """Return the cluster of each entity. The label is the position of the cluster's first entity in the order of names.
+    """Return the label of each entity's cluster: the position of the cluster's first entity in the order of names.
 
     Parameters
     ----------
@@ -377,9 +377,11 @@ def _least_after(apart: Floats, i: int) -> float:
 
 @kernel(inline=True)
 def _nearest_pair(apart: Floats, nearest: Floats, exact: Bools, equal: float) -> tuple[int, int]:
-    """Return the two closest clusters. If several pairs tie, return the pair with the first names in sorted order.
+    """Return the two closest clusters.
 
-    The array `nearest` contains lower bounds. The exact distance is computed only where it could change the result.
+    If several pairs of clusters are equally close, return the pair with the first names in sorted order.
+
+    If `nearest` contains only a lower bound, the exact distance is computed, but only if it could change the result.
 
     Parameters
     ----------
@@ -406,7 +408,7 @@ def _nearest_pair(apart: Floats, nearest: Floats, exact: Bools, equal: float) ->
 def _nearest_to(apart: Floats, cluster: int, equal: float) -> int:
     """Return the cluster that is closest to the given cluster.
 
-    If several tie, return the first in the order of names.
+    If several clusters are equally close, return the first of them in the order of names.
     """
     enough = np.min(apart[cluster]) + equal
     for j in range(len(apart)):
@@ -417,7 +419,7 @@ def _nearest_to(apart: Floats, cluster: int, equal: float) -> int:
 
 @kernel(inline=True)
 def _loosen(apart: Floats, nearest: Floats, exact: Bools, first: int, later: int) -> None:
-    """Mark as inexact the bounds that depend on two clusters, because a merge of the clusters increases distances."""
+    """Set `exact` to False for bounds that depend on two clusters, because their merge can increase distances."""
     for i in range(later):
         if apart[later, i] <= nearest[i] or (i < first and apart[first, i] <= nearest[i]):
             exact[i] = False

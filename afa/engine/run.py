@@ -147,7 +147,7 @@ class WalkResults(NamedTuple):
     iterations : (J, T, N) int32, group SOLVES, number of damped mean-field sweeps for each entity, or -1 if mean-field
         did not run on the entity's model at this step
     ascended : (J, T, N) int32, group SOLVES, number of sweeps of coordinate ascent, above 0 only if the damped sweeps
-        reached their cap
+        did not converge
     resolved : (J, T, Q) bool, group CERTAIN, True if no further observation can change the sign of the duel
     certified : (J, T) bool, group CERTAIN, True if the top k by `linearity` is final
     chosen_gain : (J, r) float64, group CHOICE, nats, gain of the feature chosen at each step, summed over the
@@ -307,10 +307,10 @@ def _write_vote_signs(score: int, votes: Ints, t: int, signs: Codes) -> None:
 
 @kernel(borrows=True)
 def _write_duels(run: RunSettings, path_state: PathState, t: int, results: WalkResults, path: int, row: int) -> None:
-    """Write the sums, scores and bracket decisions of all duels (entity pairs).
+    """Write the sums (`Duel`), the scores and the early decisions (`BRACKETS`) of all duels (entity pairs).
 
-    If no sums and scores are requested, the bracket decisions are computed again only for pairs with a changed entity.
-    The bracket `kl_written` is always computed again.
+    If no sums and scores are requested, decisions are computed again only for duels with a changed entity. Decisions of
+    the bracket `kl_written` are always computed again.
     """
     packed, state, pairs, calls, votes = run.packed, path_state.state, run.pairs, path_state.calls, path_state.votes
     changed_at, computed_at = path_state.of_entity[CHANGED], path_state.of_duel[CALLED]

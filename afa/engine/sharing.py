@@ -1,10 +1,11 @@
 """Compute cross expectations, distances and gains for large bundles, with loops over features.
 
-In a large bundle, most pairs of entities have no feature in both supports. For such a pair (u, v), E_{q_u}[S_v] is the
-running constant of v. The kernels of this module loop over features, and for each feature over the entities with this
-feature in their support. Therefore, entity pairs without a common feature take no time and no memory. The kernels add
-numbers in the same order as `afa.engine.state.expected_score`, and their results are equal to the last bit.
-`FeatureMajorModel` sorts the slots (entity, feature) by feature, so that the kernels read memory sequentially.
+In a large bundle, most pairs of entities u and v have no common feature in their supports. Without a common feature,
+the cross expectation E_{q_u}[S_v] is the running constant of v. The kernels of this module loop over features, and for
+each feature over the entities with this feature in their support. Therefore, entity pairs without a common feature take
+no time and no memory. The kernels add numbers in the same order as `afa.engine.state.expected_score`, and their results
+are equal to the last bit. `FeatureMajorModel` sorts the slots (entity, feature) by feature, so that the kernels read
+memory sequentially.
 """
 
 from __future__ import annotations
@@ -238,9 +239,9 @@ MODELS_PER_BLOCK = 16
 def model_distances(packed: Packed, sharing: FeatureMajorModel, values: Floats, observed: Bools) -> Floats:
     """Return the l1 distance between the models of every two entities, given the observed values.
 
-    The plain Python definition is `afa.planner.cluster.distances`. The time grows with N^2, plus the sum of n^2 over
-    the features and the links, where n is the number of entities with this feature or this link (pair of coupled
-    features).
+    The plain Python definition is `afa.planner.cluster.distances`. The computing time is the sum of two parts. The
+    first part grows with N^2. The second part grows with the sum of n^2 over all features and all pairs of coupled
+    features, where n is the number of entities with this feature or this pair in their models.
 
     Parameters
     ----------

@@ -35,11 +35,11 @@ class State(NamedTuple):
     bound : (N,) float64, contribution of the unobserved features in the support to each ELBO, nats
     n_free : (N,) int64, number of features of each entity for which mean-field is run
     cross : (N, N) float64, E_{q_u}[S_v | x_obs] in nats, where u is the row and v is the column
-    solves : (2, N) int64, numbers of sweeps of the last mean-field solve of each entity; the rows are `ITERATIONS` and
-        `ASCENDED`
+    solves : (2, N) int64, numbers of sweeps of the last mean-field run on each entity's model; the rows are
+        `ITERATIONS` and `ASCENDED`
     origin, pull : (N,) and (K,) float64, the constants and effective unaries of the same energies if couplings are
         written as products of values instead of deviations from centres. In the paper's models, the centres are 0, and
-        the arrays have length 0
+        `origin` and `pull` have length 0
     volume : as in `Packed`
 
     """
@@ -92,8 +92,9 @@ def copy_state(state: State) -> State:
 def term(packed: Packed, state: State, slot: int, value: int) -> float:
     """Return the increase of an entity's running constant if a feature is observed with `value`, nats.
 
-    In models with class-conditional probabilities, the result is the log-ratio of the value's probability under the
-    entity to its background probability, if the unobserved features coupled to this feature are at their centres.
+    In models with class-conditional probabilities, the result is log(p / p_0), where p is the probability of the value
+    under the entity, and p_0 is its background probability. The formula assumes that unobserved features coupled to
+    this feature are at their centres.
     """
     if not packed.class_conditional:
         return float(state.field[slot] * value)
@@ -144,12 +145,11 @@ def _narrow(packed: Packed, state: State, slot: int, value: int) -> None:
 
 @kernel(inline=True)
 def _group_terms(packed: Packed, state: State, entity: int) -> float:
-    """Write `State.pull` for the members of exclusive groups.
+    """Write `State.pull` for the members of exclusive groups, and return a number that the caller adds to `origin`.
 
-    Return a sum over groups, which the caller adds to `origin`.
-
-    The sum contains the logarithm of each probability that no member of a group is +1, given the observed members. With
-    these numbers, the kernels for `cross` treat each group as one variable.
+    The number is a sum over the groups. For each group, the sum adds the logarithm of the probability that no member is
+    +1, given the observed members. With `pull` and this number, the kernels for `cross` treat each group as one
+    variable.
     """
     site, m, total = packed.site, state.m, 0.0
     for last in range(packed.first_slot[entity], packed.first_slot[entity + 1]):

@@ -9,8 +9,8 @@ The model is conditioned on the observations, and has n unobserved features. Mos
 - m, q : (n,) float64, first and second moments, changed in place
 
 The compiler can vectorise the loops without a change of the order of any sum. The loops are fastest if n is a multiple
-of `LANES`. Callers may add features without couplings until n is such a multiple (`padded`). These features do not
-change the results of the other features.
+of `LANES`. Callers may add features until n is a multiple of `LANES` (`padded`). Added features have no couplings, and
+therefore do not change the results of the other features.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def padded(n: int) -> int:
 def decay(x: float) -> float:
     """Return exp(-x) for x in [0, 700], with an error of at most two units in the last place.
 
-    The result is 2^-k times the Taylor polynomial of exp at r, where -x = r - k log 2 and |r| <= (log 2) / 2. The
-    groups of four terms in the sum are independent. A call of the library function exp would prevent vectorisation of
-    the callers' loops.
+    The result is 2^-k times the Taylor polynomial of exp at r, where -x = r - k log 2 and |r| <= (log 2) / 2. The sum
+    is split into groups of four terms that do not depend on each other. A call of the library function exp would
+    prevent vectorisation of the callers' loops.
     """
     rounded = np.float64(ROUNDER - x * LOG2E)
     whole = rounded - ROUNDER
@@ -104,7 +104,7 @@ def moments_of_probabilities(field: float, width: float, offset: float, sides: f
 def damped(
     alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, iteration: Iteration
 ) -> tuple[int, bool]:
-    """Run damped Jacobi sweeps (eq:mf-update). Return the number of sweeps, and True if the cap of sweeps was reached.
+    """Run damped Jacobi sweeps (eq:mf-update). Return the number of sweeps, and True if the sweeps did not converge.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def damped(
 def step_to(new_m: float, new_q: float, m: Floats, q: Floats, j: int, damping: float, tolerance: float) -> int:
     """Change the moments of one feature by a damped step. Return 1 if the step is at least the tolerance, else 0.
 
-    The result is an integer for the caller to sum, because a maximum of floats would prevent vectorisation.
+    The caller adds up the results of all features to test convergence. A maximum of floats would prevent vectorisation.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def step_to(new_m: float, new_q: float, m: Floats, q: Floats, j: int, damping: f
 def converged(
     alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, n: int, iteration: Iteration
 ) -> tuple[int, int]:
-    """Run damped sweeps. If they reach their cap, continue with coordinate ascent.
+    """Run damped sweeps. If the damped sweeps do not converge, continue with coordinate ascent.
 
     Return the number of damped sweeps and the number of sweeps of coordinate ascent.
 

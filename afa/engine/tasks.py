@@ -1,4 +1,4 @@
-"""Compute scores and bracket decisions of a binary task for many patients.
+"""Compute scores and early decisions (`TASK_BRACKETS`) of a binary task for many patients.
 
 The task is to decide whether a patient has a given entity. It compares two class models (`afa.model.closure`): one with
 the entity, and one without the entity. All scores, gains and brackets of a duel (comparison of two entities) apply to
@@ -61,8 +61,8 @@ class ClassTask:
     empty : (2,) float64, ELBO of each class without observations, nats
     tie : largest absolute score that counts as rounding error, nats
     kappa : log Z_1 - log Z_0 of models with class-conditional probabilities, nats, computed exactly; 0 for other
-        models, or if exact inference needs too much memory. A rigorous bracket decides a sign only if the sign is the
-        same with kappa and without kappa
+        models, or if exact inference needs too much memory. A rigorous bracket decides a sign only if the score and the
+        score minus kappa have this sign for all values of the unobserved features
 
     """
 
@@ -192,8 +192,8 @@ class ElboDifferences:
     raw : (R,) float64, nats
     start : F_1 - F_0 without observations, nats
     prior : prior log-odds, nats
-    iterations, capped, ascended : (R,) int32, number of damped sweeps, number of solves that reached the cap of damped
-        sweeps, and number of sweeps of coordinate ascent, summed over the mean-field solves of the two class models
+    iterations, capped, ascended : (R,) int32, number of damped sweeps, number of mean-field runs that reached the limit
+        of damped sweeps, and number of sweeps of coordinate ascent, summed over the two class models
 
     """
 
@@ -248,7 +248,8 @@ def elbo_differences(
     orders = np.tile(np.arange(m), (len(known), 1))
     found = follow(closed, known, orders, read, rounds=[0, m], solver=solver, threads=threads)
     raw = found.elbo[:, -1, 0] - found.elbo[:, -1, 1]
-    solved = found.iterations[:-1, -1] >= 0  # without observations, use the solve at step 0
+    # if no observation changes a class model, use its mean-field run before any observation
+    solved = found.iterations[:-1, -1] >= 0
     sweeps, ascended = (np.where(solved, n[:-1, -1], n[:-1, 0]) for n in (found.iterations, found.ascended))
     counts = (each.sum(axis=1, dtype=np.int32) for each in (sweeps, ascended > 0, ascended))
     prior = float(closed.priors[0] - closed.priors[1])

@@ -329,7 +329,7 @@ def _cluster(pairs: Pairs, budget: Floats, name_rank: Ints, labels: Ints) -> Non
 def _want(run: RunSettings, now: RoundView, feature: int) -> None:
     """Mark the unresolved duels with at least one entity that has the feature in its support.
 
-    In all other unresolved duels (entity pairs), the gain of the feature is 0.
+    The gain of the feature is 0 for a duel (entity pair) if the feature is outside both supports.
     """
     packed, n = run.packed, len(run.name_rank)
     if feature == NONE:

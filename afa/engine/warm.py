@@ -1,8 +1,8 @@
 """Compile all kernels in advance by the command `python -m afa.engine.warm`.
 
-Without this command, numba compiles each kernel at its first call. On a cluster, all jobs of the first run would then
-compile the same kernels at the same time. The command calls the functions of the engine on a small bundle, in parallel
-processes.
+Without this command, numba compiles each kernel at its first call. If many jobs start at the same time on a cluster,
+each of them then compiles the same kernels. The command calls the functions of the engine on a small bundle, in
+parallel processes.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def compile_all(processes: int | None = None) -> None:
     """
     if not keeps_kernels() or ALL_KERNELS in compiled_groups():
         return
-    _states()  # first, because all parts use these kernels
+    _states()  # compile these kernels first, because all parts use them
     workers = processes or len(os.sched_getaffinity(0))
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_say_nothing) as pool:
         begun = {pool.submit(part): part for part in WARM_UP_STEPS}
@@ -130,7 +130,7 @@ def compile_all(processes: int | None = None) -> None:
             _log.warning(
                 "afa: compiled kernels of %s, %d of %d", begun[done].__name__.strip("_"), n, len(WARM_UP_STEPS) + 1
             )
-    _brackets()  # last, because it uses the kernels of `_walk`
+    _brackets()  # run this step last, because it uses the kernels of `_walk`
     write_list(PLANNER_KERNELS, ALL_KERNELS)
 
 

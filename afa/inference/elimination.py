@@ -1,4 +1,4 @@
-"""Compute exact inference by variable elimination, separately for each connected component of a model.
+"""Run exact inference by variable elimination, separately for each connected component of a model.
 
 Features are eliminated (summed out) one after another. The *separator* of a feature is the set of its neighbours that
 are not yet eliminated, and elimination of the feature connects all pairs in its separator. The width of an elimination
@@ -60,8 +60,8 @@ class Component:
     Attributes
     ----------
     members : (n,) int, positions in `evidence.free`
-    terms : (n, 3) float64, effective unary terms of the values -1, 0, +1, nats, for couplings written as products of
-        values
+    terms : (n, 3) float64, effective unary terms of the values -1, 0, +1, nats; the energy of a coupling is the
+        coupling times the product of the two values
     coupling : (n, n) float64, nats
     separators : for each feature v, the sorted features of its separator, which are eliminated later
 
@@ -82,7 +82,10 @@ class Component:
 
     @cached_property
     def children(self) -> tuple[tuple[int, ...], ...]:
-        """Return for each feature v the features whose separator begins with v. Their messages enter the table of v."""
+        """Return for each feature v the features whose messages enter the table of v.
+
+        The separator of these features begins with v.
+        """
         into: list[list[int]] = [[] for _ in self.separators]
         for v, separator in enumerate(self.separators):
             if separator:
@@ -114,8 +117,8 @@ def components(evidence: Evidence) -> list[Component]:
 def min_fill(neighbours: dict[int, int]) -> tuple[list[int], list[list[int]]]:
     """Return the min-fill elimination order of a graph, and the separator of each feature.
 
-    If several features connect equally few new pairs, the feature with the fewest neighbours is next. If several of
-    these have equally many neighbours, the feature with the lowest index is next.
+    If several features connect equally few new pairs, the feature with the fewest neighbours is next. If the numbers of
+    neighbours are also equal, the feature with the lowest index is next.
 
     The argument `neighbours` maps each feature to a bit mask of its neighbours.
     """
@@ -238,8 +241,8 @@ class Eliminated:
         """Return E[x_j x_l] for all pairs of features. The diagonal contains E[x_j^2].
 
         The cliques form a tree, and each clique passes E[x_j | separator] of all features j below it to the next
-        clique. If feature l is in a later clique on the path of j, E[x_j x_l] is computed in the clique of l.
-        Otherwise, E[x_j x_l] is computed in the clique where the paths of j and l meet.
+        clique. If the path of j passes through the clique of l, E[x_j x_l] is computed in the clique of l. If neither
+        path passes through the other feature's clique, E[x_j x_l] is computed in the clique where both paths meet.
 
         Returns
         -------
@@ -345,7 +348,7 @@ def _log_table(component: Component, v: int, messages: dict[int, Floats]) -> Flo
 def _expand(table: Floats, axes: tuple[int, ...], clique: tuple[int, ...]) -> Floats:
     """Return a view of `table` that broadcasts over the axes of `clique`.
 
-    The axes of `table` are `axes`. They must occur in `clique` in the same order.
+    The axes of `table` are the features `axes`, which must have the same order in `clique`.
     """
     held = set(axes)
     return table.reshape([3 if axis in held else 1 for axis in clique])

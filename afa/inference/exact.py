@@ -1,4 +1,4 @@
-"""Compute exact inference results on a model given observations, as a reference for mean-field results.
+"""Run exact inference on a model given observations, as a reference for mean-field inference.
 
 The method is variable elimination in min-fill order, separately for each connected component of the unobserved
 features. If the tables would need too much memory, an `InferenceError` states the estimated cost. Unobserved features
@@ -199,7 +199,10 @@ def estimate(mrf: PairwiseMRF, evidence: Evidence | dict[str, int] | None = None
 
 
 def _plan(state: Evidence, memory_limit: int, *, pairs: bool) -> tuple[list[Component], Estimate]:
-    """Return the connected components and their total cost. Raise an `InferenceError` above `memory_limit` bytes."""
+    """Return the connected components and their total cost.
+
+    Raise an `InferenceError` if the tables need more than `memory_limit` bytes.
+    """
     parts = components(state)
     total = _total(parts, pairs=pairs)
     if total.bytes > memory_limit:
@@ -213,7 +216,10 @@ def _plan(state: Evidence, memory_limit: int, *, pairs: bool) -> tuple[list[Comp
 
 
 def _total(parts: list[Component], *, pairs: bool) -> Estimate:
-    """Return the total cost of all components. The memory is the largest memory of a component, not the sum."""
+    """Return the total cost of all components.
+
+    The fields `width` and `bytes` are maxima over the components. The other fields are sums over the components.
+    """
     costs = [elimination_cost(part, pairs=pairs) for part in parts]
     return Estimate(
         width=max((cost.width for cost in costs), default=0),

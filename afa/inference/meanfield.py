@@ -1,10 +1,9 @@
 """Run damped mean-field inference on a model given observations, in plain Python.
 
-A marginal distribution over the values -1, 0, +1 is stored as its moments (m, q) = (E[x], E[x^2]). Probabilities are
-linear in the moments. Therefore, damping can be applied to the moments (docs/decisions.md, Model and inference). Let
-f(s) be the unary term of a feature at the value s, and h the mean field from coupled features. Then, the marginal of
-the feature is proportional to exp(f(s) + h s). In the paper's models, f(s) = alpha s, and the normaliser Z and the
-moments are
+A marginal distribution over the values -1, 0, +1 is stored as its moments (m, q) = (E[x], E[x^2]). Damping is applied
+to the moments, because probabilities are linear in the moments (docs/decisions.md, Model and inference). The marginal
+of a feature is proportional to exp(f(s) + h s), where f(s) is the unary term of the feature at the value s, and h is
+the mean field from coupled features. In the paper's models, f(s) = alpha s, and the normaliser Z and the moments are
 
     Z = 1 + 2 cosh(alpha + h),   m = 2 sinh(alpha + h) / Z,   q = 2 cosh(alpha + h) / Z.
 
@@ -27,7 +26,7 @@ from afa.model.arrays import Floats
 from afa.model.mrf import Evidence, PairwiseMRF
 
 ASCENT_FACTOR = 10
-"""Cap of sweeps of coordinate ascent, as a multiple of the cap of damped sweeps."""
+"""Largest number of sweeps of coordinate ascent, as a multiple of the largest number of damped sweeps."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +37,8 @@ class Solver:
     ----------
     damping : weight of the new marginals, in (0, 1]
     tolerance : the iteration stops when no marginal probability changes by this number or more
-    max_iterations : cap of damped sweeps, 1 or more. If the cap is reached, coordinate ascent continues for at most
-        `ASCENT_FACTOR` times as many sweeps
+    max_iterations : largest number of damped sweeps, 1 or more. If they do not converge, coordinate ascent continues
+        for at most `ASCENT_FACTOR` times as many sweeps
 
     Raises
     ------
@@ -73,7 +72,7 @@ class MeanField:
     ----------
     elbo : lower bound on log Z(x_obs) with the running constant, nats (eq:elbo-explicit)
     iterations : number of damped sweeps
-    converged : True if the damped sweeps reached the tolerance before the cap
+    converged : True if the damped sweeps reached the tolerance within `Solver.max_iterations` sweeps
     ascended : number of sweeps of coordinate ascent; 0 if the damped sweeps converged
     residual : largest change of a marginal probability in the last sweep
 
@@ -142,10 +141,10 @@ def mean_field(
 ) -> MeanField:
     """Return mean-field marginals and ELBO of `mrf` given `evidence` (eq:mf-update, eq:elbo-explicit).
 
-    The first sweep starts from the marginals `start`, if given. Otherwise, it starts from the class-conditional
-    probabilities of the model, or from uniform marginals if the model has no such probabilities. Features outside the
-    support stay uniform. If the damped sweeps reach their cap, coordinate ascent continues from the last marginals.
-    Coordinate ascent never lowers the ELBO.
+    The first sweep starts from the marginals `start`. If `start` is None, the first sweep starts from the
+    class-conditional probabilities of the model, or from uniform marginals if the model has no such probabilities.
+    Features outside the support stay uniform. If the damped sweeps do not converge, coordinate ascent continues from
+    the last marginals. Coordinate ascent never lowers the ELBO.
 
     Examples
     --------

@@ -17,7 +17,7 @@ class Marginals:
 
     Attributes
     ----------
-    free : (n_free,) int, indices of the features that were solved
+    free : (n_free,) int, indices of the unobserved features in the support
     first, second : (M,) float64, E[x] and E[x^2] of each unobserved feature, and 0 for each observed feature. Outside
         the support, the moments are those of the uniform distribution
 
