@@ -1,10 +1,11 @@
 """Compute the mean and covariance of one patient's scores S_v, and the gain of each measurement (docs/frontier.md).
 
 The background is the distribution of each feature among all patients, estimated without labels, and the covariance of
-the features. Features go together, because some patients are more severely ill than others. An observation therefore
-also changes the expected values of the other features, by linear regression. Given the observations, the scores at full
-observation are random. Their mean and covariance are sums over features and coupled pairs of features, which need no
-mean-field inference, and are exact if features are independent.
+the features. Features are correlated, because some patients are more severely ill than others. If features are
+correlated, an observation also changes the expected values of the other features (by linear regression). Given the
+observations, the scores at full observation are random. The mean and covariance of the scores are sums over features
+and over coupled pairs of features. These sums need no mean-field inference, and they are exact if features are
+independent.
 
 `Background` contains the distributions of the features. `ScoreTable` contains the arrays that define the scores of a
 bundle. `Belief` is the state of one patient. A planner calls the methods of `Belief` in this order: `order`,
@@ -117,8 +118,8 @@ class Background:
     def given(cls, bundle: Bundle, background: Background | Mapping[str, Any] | str | None) -> Background:
         """Return the background that a planner's option `background` describes.
 
-        The option is a `Background`, the result of `Background.plain`, `elicited` or `uniform`. The default None means
-        `elicited` if the bundle has probabilities, and `uniform` otherwise.
+        The option is a `Background`, a result of `Background.plain`, or one of the names `elicited` and `uniform`. If
+        the option is None, the background is `elicited` if the bundle has probabilities, and `uniform` if it has none.
         """
         if background is None:
             background = "elicited" if bundle.has_probabilities else "uniform"
@@ -144,7 +145,7 @@ class Background:
         return background
 
     def plain(self) -> str | dict[str, Any]:
-        """Return the background as strings, numbers and lists. `given` converts the result back to a `Background`."""
+        """Return the background as strings, numbers and lists. `Background.given` reverses the conversion."""
         rebuilt = self.covariance is not None or len(self.probabilities) > MOST_FEATURES
         if self.kind == "uniform" or (self.kind == "elicited" and rebuilt):
             return self.kind
@@ -167,9 +168,9 @@ class Background:
     def elicited(cls, bundle: Bundle) -> Background:
         """Return the background that the probabilities in the bundle define.
 
-        The file features.csv gives the probabilities `p_low` and `p_high` of a feature. If they are missing, the mean
-        of the feature's class-conditional probabilities in the bundle is used. If these are also missing, all possible
-        values of the feature are equally probable.
+        The file features.csv gives the probabilities `p_low` and `p_high` of a feature. If `p_low` and `p_high` are
+        missing, the mean of the feature's class-conditional probabilities in the bundle is used. If the
+        class-conditional probabilities are also missing, all possible values of the feature are equally probable.
 
         Raises
         ------
@@ -207,8 +208,9 @@ class Background:
         """Return the background that is estimated from patients without labels.
 
         The probabilities are the shares of the values among the patients. If no patient has a value of a feature, all
-        possible values of this feature are equally probable. The covariance is that of `shrunk_covariance`. For bundles
-        with more than 500 features, the background has no covariance.
+        possible values of this feature are equally probable. The covariance is computed by `shrunk_covariance`, or by
+        `intensity_covariance` if `shrunk_covariance` returns None. For bundles with more than 500 features, the
+        background has no covariance.
 
         Parameters
         ----------
@@ -219,8 +221,8 @@ class Background:
         name : str
             Name of the group of patients in `words`.
         dependence : bool
-            True to estimate how features go together among the patients. False for patients of another population: the
-            covariance is then that of `intensity_covariance`.
+            True to estimate the correlations of the features from the patients. False for patients of another
+            population: the covariance is then computed by `intensity_covariance` alone.
 
         """
         values = np.asarray(values, dtype=np.float64)
@@ -315,11 +317,12 @@ def _symmetric(covariance: Any) -> Floats:
 
 
 def intensity_covariance(probabilities: Floats) -> Floats | None:
-    """Return the covariance of features that share the intensity f of a patient, or None for more than 500 features.
+    """Return the covariance of features whose probabilities all depend on one number f, the intensity of the patient.
 
-    At intensity f, feature j has the probabilities b_j(s) exp(f theta_j s), scaled to sum 1, where theta_j is half the
-    log ratio of b_j(+1) and b_j(-1). To first order, the mean of feature j then changes by theta_j s_j f, where s_j is
-    its variance. The covariance is diag(s) + `INTENSITY`^2 (theta s)(theta s)', scaled to the variances s.
+    The result is None for more than 500 features. At intensity f, feature j has the probabilities b_j(s) exp(f theta_j
+    s), scaled to sum 1, where theta_j is half the log ratio of b_j(+1) and b_j(-1). To first order, the mean of feature
+    j then changes by theta_j s_j f, where s_j is its variance. The covariance is diag(s) + `INTENSITY`^2 (theta
+    s)(theta s)', scaled to the variances s.
 
     Parameters
     ----------
@@ -699,7 +702,7 @@ class Belief:
     joint : (n_features, n_features) float64 or None
         Covariance of the features. Entries of observed features are 0. None if features are treated as independent.
     background : Background
-        The given background. Its words do not mention correlations of patients if the covariance is ignored.
+        The given background. If the covariance is ignored, the text `words` does not mention correlations.
     observed : (n_features,) bool
         True for each observed feature, and for a feature that must be 0 because another member of its exclusive group
         is +1.
@@ -842,7 +845,7 @@ class Belief:
         return self._products
 
     def _loadings(self) -> list[tuple[Any, Floats]]:
-        """Return pairs (loadings, scales), which give the reduction of a score's variance if a feature is measured.
+        """Return pairs (loadings, scales): they define how much a measurement reduces the variance of each score.
 
         Loadings have the shape (N, M), and scales have the shape (M,). If features are independent, a measurement of
         feature j reduces the variance of a score by c_j^2 s_j, and the pair is (c, s). If features have a covariance
@@ -982,10 +985,10 @@ class Belief:
         """Return the gain of a joint measurement of several features, for the current top k.
 
         The gain has two parts. The first part is the sum of the gains (`frontier`) of the features, where each gain is
-        computed as if the previous features in the list had been measured. The second part is the sum over coupled
-        pairs (j, l) of the given features of w_ab (psi_ajl - psi_bjl)^2 s_j s_l, summed over the entities a inside and
-        b outside the top k. If several features belong to one exclusive group, the result is larger than the correct
-        gain.
+        computed as if the previous features in the list had been measured. The second part is the sum of w_ab
+        (psi_ajl - psi_bjl)^2 s_j s_l over all coupled pairs (j, l) of the given features, all entities a inside the top
+        k and all entities b outside the top k. If several features belong to one exclusive group, the result is larger
+        than the correct gain.
         """
         of, chosen, total, ahead = self.differences(k), list(dict.fromkeys(features)), 0.0, self.copy()
         for i, j in enumerate(chosen):
@@ -1063,10 +1066,11 @@ class Belief:
         """Return the probability that the current top k is also the top k at full observation.
 
         The probability is estimated from 4,096 samples of the normal distribution with the mean and covariance of the
-        scores. The seed is fixed. Outside the top k, the scores of only 100 entities are sampled: those with the
-        largest risk of a place in the top k. The risks of all other entities are subtracted, which makes the result a
-        lower bound. Ties count as correct. If all scores are whole numbers, differences above -1/2 also count as
-        correct (continuity correction).
+        scores. The seed is fixed. The risk of an entity outside the top k is the largest probability that its score
+        exceeds the score of an entity inside the top k. Outside the top k, only the 100 entities with the largest risk
+        are sampled. The risks of the entities that are not sampled are subtracted, which makes the result a lower
+        bound. Ties count as correct. If all scores are whole numbers, differences above -1/2 also count as correct
+        (continuity correction).
         """
         half = max(self.table.step / 2, self.table.tie)
         of = self.differences(k)

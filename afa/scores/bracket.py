@@ -50,10 +50,10 @@ def l1_interval(evidence: Evidence, *, form: str = "tight") -> tuple[float, floa
 def duel_interval(a: Evidence, b: Evidence) -> tuple[float, float]:
     """Return an interval that contains E_a(x) - E_b(x) for all values of the unobserved features.
 
-    The lower bound adds the smallest value of each term of an unobserved feature, and of each coupling between
-    unobserved features. The upper bound adds the largest values. A NaN term (of a feature that is never measured) adds
-    0. For the paper's models, the interval equals the tight `l1_interval` of D_ab. For models with class-conditional
-    probabilities, the interval can be asymmetric about the running constant.
+    The lower bound adds the smallest value of each term of an unobserved feature and of each coupling between
+    unobserved features. The upper bound adds the largest value of each such term and coupling. A NaN term (of a feature
+    that is never measured) adds 0. For the paper's models, the interval equals the tight `l1_interval` of D_ab. For
+    models with class-conditional probabilities, the interval can be asymmetric about the running constant.
     """
     at = a.constant - b.constant
     unary, pairs = difference_terms(a, b)
@@ -98,10 +98,10 @@ def hanson_wright_interval(
     """Return an interval in [-1, 1] for the score F = `stack_a` of two entities (eq:hw-bracket).
 
     The half-width is C sqrt(log(2 / gamma) / n_eff), with C = sqrt(2) s |F / mu_D| and n_eff = 1 / (1 + beta). The
-    largest variance of D is s^2, the sum of delta_k^2 and delta_jk^2 over the unobserved features and pairs of them.
-    The number beta is the largest row sum of absolute couplings between unobserved features, which bounds the spectral
-    norm of these couplings. If all features are observed, the half-width is 0. These constants differ from the
-    constants of the paper.
+    largest variance of D is s^2: the sum of delta_k^2 over the unobserved features k, plus the sum of delta_jk^2 over
+    pairs j, k of unobserved features. The number beta is the largest row sum of absolute couplings between unobserved
+    features, which bounds the spectral norm of these couplings. If all features are observed, the half-width is 0. The
+    constants C and n_eff differ from the constants of the paper.
 
     Parameters
     ----------

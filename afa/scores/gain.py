@@ -26,7 +26,7 @@ def wald_magnitude(a: Evidence, b: Evidence) -> Floats:
     """Return for each feature f half the range of the term u_f of the log-odds D (eq:wald_mag).
 
     For the paper's models, the result is |delta_f^eff|, the largest possible change of the running constant of D by an
-    observation of f. This gain needs no inference.
+    observation of f. The computation needs no mean-field inference.
 
     Returns
     -------
@@ -39,8 +39,8 @@ def wald_magnitude(a: Evidence, b: Evidence) -> Floats:
 def log_odds(a: Evidence, b: Evidence, *, solver: Solver | None = None) -> float:
     """Return the posterior log-odds log P(a | x_obs) - log P(b | x_obs), nats.
 
-    The log-likelihood of entity v is log P(x_obs | v) = ELBO_v(x_obs) - ELBO_v(empty). This is eq:clamped-marginal, but
-    each of the two entities has its own normaliser.
+    The log-likelihood of entity v is log P(x_obs | v) = ELBO_v(x_obs) - ELBO_v(empty). This formula differs from
+    eq:clamped-marginal, because each of the two entities has a separate normaliser.
     """
     evidence = [_log_evidence(state, solver) for state in (a, b)]
     return evidence[0] - evidence[1]
@@ -55,7 +55,8 @@ def cmi(odds: float, of_a: Marginals, of_b: Marginals, observed: Bools) -> Float
     """Return the mutual information I(y; x_f | x_obs) between each feature f and the entity y, a or b (eq:cmi).
 
     With mean-field marginals, the mutual information equals the Jensen-Shannon divergence of the marginals of x_f under
-    a and b, with the posterior probabilities of a and b as weights. It is in [0, H(y)].
+    a and b, with the posterior probabilities of a and b as weights. The mutual information is between 0 and the entropy
+    H(y).
 
     Parameters
     ----------
@@ -115,7 +116,7 @@ def divergence(odds: Floats, one: Floats, other: Floats) -> Floats:
 
 
 def site_probabilities(marginals: Marginals) -> Floats:
-    """Return the probabilities of the values of each feature. Outside the support, they are uniform.
+    """Return the probabilities of the values of each feature. Features outside the support have uniform probabilities.
 
     Returns
     -------

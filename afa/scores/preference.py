@@ -43,7 +43,7 @@ def linearity(evidence: Sequence[Evidence], marginals: Sequence[Marginals], *, m
 
     By linearity, the score is 1/2 (E_a[S_a] - E_a[S_b] + E_b[S_a] - E_b[S_b]). If `moments` is `product`, the
     expectation is under one product distribution, whose moments are the means of the moments under a and b. The formula
-    in supp:f1-approx uses this product distribution. Its result differs from the score under the mixture.
+    in supp:f1-approx uses this product distribution, and gives other scores than the mixture Q.
 
     Returns
     -------
