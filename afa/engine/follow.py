@@ -176,8 +176,7 @@ def run_of(
     rescoring : numbers of observations after which the rule ranks the features again, or None for all. Between two
         rankings, the rule chooses features in the order of the last ranking
     k : size of the top set
-    start : marginals from which each mean-field solve starts: `uniform`, or `warm` for the marginals of the previous
-        solve
+    start : marginals from which each mean-field run starts: `uniform`, or `warm` for the marginals of the previous run
     rounds : numbers of observations after which results are written, or None for all
     only_changes : True to write results only before the first observation, and after the observation of a feature in
         the support of an entity

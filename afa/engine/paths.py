@@ -211,7 +211,7 @@ class StateSamples(NamedTuple):
     mean : (P, R, Q) float64, mu_D in nats, with rounding errors set to 0
     stack_a : (P, R, Q) float64, the score `stack_a`, from -1 to 1
     sums : (P, R, Q, 6) float64, the fields of `Duel`
-    calls : (P, R, Q, 5) int8, decision of each bracket: +1, -1, or 0 if undecided
+    calls : (P, R, Q, 5) int8, decision of each of the `BRACKETS` (score bounds): +1, -1, or 0 if undecided
 
     """
 

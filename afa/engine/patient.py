@@ -50,8 +50,8 @@ class Patient(PatientState):
     inference : `mean_field`, or `exact`, which is slower by orders of magnitude and raises an `InferenceError` for
         models that are too dense
     gain, target : kind of the gains
-    look_ahead : marginals from which the mean-field solves of the gain `f_target` start: `same` as `start`, or `warm`
-        for the present marginals
+    look_ahead : marginals from which the mean-field runs of the gain `f_target` start: `same` as `start`, or `warm` for
+        the present marginals
 
     """
 

@@ -45,12 +45,12 @@ class PathState(NamedTuple):
     state, budgets, gains, lookahead : model state, budgets and gains of the patient
     of_entity : (2, N) int64; row `CHANGED` is the step at which an observation last changed each entity, and row
         `SOLVED` is the step at which mean-field last ran on the entity's model
-    of_duel : (2, Q) int64; rows `VARIANCE` and `CALLED` are the steps at which the variance and the bracket decisions
-        of each duel were last computed, or -1 for never. If one of the two entities has changed since this step, the
-        variance and the decisions are outdated
+    of_duel : (2, Q) int64; rows `VARIANCE` and `CALLED` are the steps at which `variance` and `calls` of each duel
+        were last computed, or -1 for never. If one of the two entities has changed since this step, `variance` and
+        `calls` are outdated
     variance : (Q,) float64, sigma_D^2
     votes : (Q, 2) int64, sign votes for each of the two entities
-    calls : (Q, 5) int8, decision of each bracket
+    calls : (Q, 5) int8, decision of each of the `BRACKETS` (score bounds)
     labels : (N,) int64, cluster of each entity
     feature_gain : (M,) float64, gain of each feature at the last step at which the rule computed gains
     closed : (M,) bool, True if a feature is observed, or was not measured in these patients
@@ -85,7 +85,7 @@ class RunSettings(NamedTuple):
     rule, kind : numbers of the allocation rule (`afa.engine.rules`) and of the gain (`afa.engine.gains`)
     rescore : (r,) bool, entry t is True if the rule computes gains again after t observations
     k : size of the top set
-    iteration : settings of all mean-field solves after the first
+    iteration : settings of all mean-field runs after the first
     requested : mask of the groups of results to write
     needs_cross, ranking, bounding, voting : True if the run needs, in this order, cross expectations, ranks by
         `linearity`, tight `l1` budgets, and sign votes
@@ -162,7 +162,7 @@ class WalkResults(NamedTuple):
     mean : (J, T, Q) float64, group DUELS, mu_D in nats, with rounding errors set to 0
     stack_a : (J, T, Q) float64, group DUELS, the score `stack_a`, from -1 to 1
     sums : (J, T, Q, 6) float64, group DUELS, the fields of `Duel`
-    calls : (J, T, Q, 5) int8, group CALLS, decision of each bracket
+    calls : (J, T, Q, 5) int8, group CALLS, decision of each of the `BRACKETS` (score bounds)
     votes : (J, T, Q) int16, group CALLS, sign votes for the first entity
 
     """

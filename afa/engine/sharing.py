@@ -333,7 +333,7 @@ class GainCache:
     ----------
     kind : kind of gain (`afa.engine.gains`)
     empty : (N,) float64, ELBO of each entity without observations, nats
-    iteration : settings of the mean-field solves of the lookahead
+    iteration : settings of the mean-field runs of the lookahead
 
     """
 

@@ -19,7 +19,7 @@ from afa.model.arrays import Bools, Floats, Ints
 
 ITERATIONS, ASCENDED = range(2)
 """Rows of `State.solves`: the number of damped sweeps, and the number of sweeps of coordinate ascent. The second number
-is 0 if the damped sweeps converged before their cap.
+is 0 if the damped sweeps converged.
 """
 
 
