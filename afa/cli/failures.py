@@ -144,10 +144,10 @@ _DECLARED = re.compile(r"""([\w.-]+)[^;]*; extra == ['"]([\w.-]+)['"]""")
 def installing(error: ModuleNotFoundError) -> str | None:
     """Return the pip command that installs a missing module, or None if no extra of afa installs the module.
 
-    If several extras install the module, an extra is excluded if its packages include all packages of another such
-    extra, and more. Of the remaining extras, an extra is preferred if its name begins with the name of the afa folder
-    that imports the module, as `elicitation` begins with `elicit`. If several extras remain, the alphabetically last
-    extra is chosen.
+    Of the extras that install the module, each one is excluded that installs all packages of another of these extras
+    and further packages. Of the remaining extras, an extra is preferred if its name begins with the name of the afa
+    folder that imports the module, as `elicitation` begins with `elicit`. If several extras remain, the alphabetically
+    last extra is chosen.
     """
     module = (error.name or "").partition(".")[0]
     extras = {name: packages for name, packages in _extras().items() if any(_brings(p, module) for p in packages)}

@@ -176,11 +176,12 @@ def published_rows(rows: pd.DataFrame) -> pd.DataFrame:
 
     Rows that are not returned are only in `curves/<stage>.parquet`.
 
-    Rows without a round t are included. A row with a round t is included if the row is about all entities, and t is in
-    `PRINTED_ROUNDS` or is full observation. In the tables `GRID`, rows with the schedule `every` are excluded, except
-    rows of the rule `random`. In the tables `GRID`, rows whose method differs from the guiding score are excluded,
-    except in the table `bracket_rate`. In the tables `GRID`, a row that compares a rule with a reference rule other
-    than `random` is included only if its round is `RULES_COMPARED`, or if it has a stratum.
+    Rows without a round t are included. Of the rows with a round t, only those about all entities are included, and
+    only if t is in `PRINTED_ROUNDS` or is the last round, in which all features are observed. In the tables `GRID`,
+    rows with the schedule `every` are excluded, except rows of the rule `random`. In the tables `GRID`, rows whose
+    method differs from the guiding score are excluded, except in the table `bracket_rate`. In the tables `GRID`, a row
+    that compares a rule with a reference rule other than `random` is included only if its round is `RULES_COMPARED`, or
+    if it has a stratum.
     """
     known = rows["t"].dropna()
     rounds = {*PRINTED_ROUNDS, *(() if known.empty else (known.max(),))}

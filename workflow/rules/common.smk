@@ -224,7 +224,7 @@ def code_of(*roots, beside=""):
         try:
             return f"{CODE.digest(*roots)}{beside} {versions()}"
         except AfaError as error:
-            # Exit here, because for an exception in a parameter Snakemake would print a traceback.
+            # Exit instead of raising: if the function of a parameter raises an exception, Snakemake prints a traceback.
             sys.exit(f"afa: {error}")
 
     return digest

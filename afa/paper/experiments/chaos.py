@@ -273,11 +273,11 @@ def chaotic_patients(flips: pd.DataFrame, patients: Sequence[str]) -> Bools:
 def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
     """Compare pairs of classifications of the patients, and return the summary rows for all `COMPARISONS`.
 
-    The predicting classification uses the definition in `variant` and the selecting orders. The predicted
-    classification uses the definition `wald` if the column `reference` is `plain`, and the definition in `variant` if
-    `reference` is `itself`. The predicted classification uses the measuring orders in the stratum `other_orders`, and
-    the selecting orders in all other rows. Each pair of classifications has one row for each `quantity`. Groups and
-    ranks of patients are the same in all resamples.
+    The predicting classification uses the selecting orders and the definition that the column `variant` names. The
+    column `reference` says which definition the predicted classification uses: `plain` means the definition `wald`, and
+    `itself` means the definition that the column `variant` names. The predicted classification uses the measuring
+    orders in the stratum `other_orders`, and the selecting orders in all other rows. Each pair of classifications has
+    one row for each `quantity`. Groups and ranks of patients are the same in all resamples.
 
     Returns
     -------

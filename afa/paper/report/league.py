@@ -157,7 +157,7 @@ def calibration(reliability: pd.DataFrame) -> pd.DataFrame:
 
 
 def field_report_values(folder: Path) -> dict[str, Any]:
-    """Return the values that the template needs for the first part of a field's report.
+    """Return the values that the template needs for the first part of the report on one field (one data set).
 
     The input is the output of `afa league field`. In the result, `said` contains a paragraph for each question. The
     template `league_tables.html` uses all values except `said`. The result is empty if the field has no prediction task

@@ -411,10 +411,7 @@ class ClaimAnswers(Strict):
     claims: Mapping[str, ClaimAnswer]
 
     def reason(self, why: str | None) -> str:
-        """Return the text with the name `why` in `reasons`.
-
-        If `reasons` does not contain this name, return `why` unchanged.
-        """
+        """Return the text that `reasons` stores under the key `why`, or `why` itself if there is no such key."""
         return "" if why is None else self.reasons.get(why, why)
 
     def keys(self, reading: str) -> dict[str, str | int | float]:

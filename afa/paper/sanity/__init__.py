@@ -1,10 +1,10 @@
 """Acceptance tests ("gates"): checks that must pass on correct inputs and fail on perturbed inputs (supp:sanity).
 
-A check tests every case of a subject (a bundle with patients) and counts the cases that fail. There are two kinds of
-subjects: the bundle and patients of the run, and small fixed synthetic bundles and patients. To show that a check can
-fail, the check also runs on inputs that are perturbed in a known way. If the check passes on a perturbed input, the
-acceptance test is faulty. Only the synthetic subjects are perturbed, because a perturbation of a user's bundle might
-have no effect.
+A check runs on a bundle with patients, called the subject, and counts the cases that fail (a case is, for example, one
+score of one patient). There are two kinds of subjects: the bundle and patients of the run, and small fixed synthetic
+bundles and patients. To show that a check can fail, the check also runs on inputs that are perturbed in a known way.
+If the check passes on a perturbed input, the acceptance test is faulty. Only the synthetic subjects are perturbed,
+because a perturbation of a user's bundle might have no effect.
 """
 
 from __future__ import annotations
