@@ -142,7 +142,7 @@ class Client:
                 continue
             self.budget.end(name, reply.tokens)
             self._failures = 0
-            # Parse the text in the form in which it is recorded, so that the recorded text gives the same answer.
+            # Parse the text as the record will contain it: a later parse of the record then gives the same answer.
             reply = replace(reply, text=self._writable(reply.text))
             outcome, detail = reply_outcome(reply, ANSWER_SCHEMAS[prompt], request.question.values)
             said = reply.text or reply.refusal or ""

@@ -503,8 +503,8 @@ def discounted(bundle: Bundle, asked: HypothesisModel, entity: str | None) -> Di
 def plainly_coupled(variant: HypothesisModel) -> HypothesisModel:
     """Return the model variant whose couplings multiply values, not deviations from the means (docs/decisions.md, F2a).
 
-    In the compiled engine, couplings always multiply deviations from the means. Couplings psi that multiply values s
-    define the same model if s psi mu is added to the log-weights f(s), where mu are the means that `_moved` computes.
+    In the compiled engine, couplings always multiply deviations from the means. To get a model whose couplings psi
+    multiply the values s, add s psi mu to the log-weights f(s), where mu are the means that `_moved` computes.
     """
     return _with(variant, lambda model: (_moved(model), model.couplings))
 

@@ -348,7 +348,8 @@ def _log_table(component: Component, v: int, messages: dict[int, Floats]) -> Flo
 def _expand(table: Floats, axes: tuple[int, ...], clique: tuple[int, ...]) -> Floats:
     """Return a view of `table` that broadcasts over the axes of `clique`.
 
-    The axes of `table` are the features `axes`, which must have the same order in `clique`.
+    Each axis of `table` belongs to one feature. `axes` lists these features, in the order in which they stand in
+    `clique`.
     """
     held = set(axes)
     return table.reshape([3 if axis in held else 1 for axis in clique])

@@ -85,7 +85,7 @@ def workflow_folder(rules: SourceFile, state: str | Path) -> Path:
     return folder
 
 
-LOCK_FILE = "alive"  # file in `.snakemake` that contains the name of the machine of all live runs
+LOCK_FILE = "alive"  # file in `.snakemake`: the name of the machine on which all present runs are
 
 _joined: dict[Path, IO[str]] = {}  # open files, each of which holds a lock until this process ends
 

@@ -190,7 +190,7 @@ def gaussian_sign(mean: float, variance: float) -> float:
 
 
 def kl(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> Floats:
-    """Return 2 N_+ / |B| - 1 for each two entities a and b: N_+ of the |B| observations vote for a (supp:KL_sign_vote).
+    """Return 2 N_+ / |B| - 1 for each pair (a, b): N_+ of the |B| observations vote for entity a (supp:KL_sign_vote).
 
     An observation that votes for neither entity counts against a. The vote depends on the effective unaries at the time
     of the observation. The matrix is not antisymmetric, because entry (a, b) counts the votes for a, and entry (b, a)

@@ -37,7 +37,7 @@ UNOBSERVED = 2
 
 @dataclass(frozen=True)
 class LabelSetting:
-    """One encoding of a cohort with one closure.
+    """A pair of settings: an encoding of a cohort, and a closure (how the two class models of a task are made).
 
     The settings that were fixed in advance have the `variant` "".
     """

@@ -63,8 +63,8 @@ def run(bundle: Bundle, cohort: Cohort, *, layer0: Layer0, top_k: int, inference
 
     The removed entities are compared with the top k of every patient at full observation. Numbers of clusters that
     exceed the number of entities are skipped. A variant of Layer 0 is a pair (criterion, rule). The criteria `f1` and
-    `f2` use the paper's centroid score. The rule (`n_minus_k` or `k`) is the number of better entities that is required
-    to remove an entity. The criterion `sound` has only the rule `k`.
+    `f2` use the paper's centroid score. The rule says when an entity is removed: if at least n - k entities
+    (`n_minus_k`), or k entities (`k`), are better. The criterion `sound` has only the rule `k`.
 
     Returns
     -------
@@ -317,7 +317,7 @@ def greedy_accuracy(lift: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
 
 
 def _calls(lift: pd.DataFrame, right: str, resampled: Resampled) -> list[Part]:
-    """Return two arrays (P, T) for each configuration: numbers of correct decisions, and numbers of all duels."""
+    """Return for each configuration the numbers of correct decisions and of duels, two arrays of shape (P, T)."""
     return [resampled.part(table, right, "duels") for _, table in lift.groupby("bundle", sort=False)]
 
 

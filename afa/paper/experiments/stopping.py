@@ -63,9 +63,10 @@ def run(
     """Apply every stopping rule to the chosen patients, along every order of observation.
 
     The top-k task uses the orders that the stage `allocation` chose, and a random order. Binary tasks use the order
-    that `greedy` chooses and a random order. The top-k task uses only the run's closure. Binary tasks use the run's
-    closure and, for a bundle with probabilities, every other closure. Under the closure `explicit`, planners choose new
-    orders for the top-k task, because the stage `allocation` chooses features without probabilities.
+    that `greedy` chooses and a random order. The top-k task uses only the run's closure. Binary tasks use all
+    closures if the bundle has probabilities, and otherwise only the run's closure. Under the closure `explicit`,
+    planners choose new orders for the top-k task, because the stage `allocation` chooses features without
+    probabilities.
 
     Parameters
     ----------

@@ -349,7 +349,7 @@ def _rungs(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[
 
 
 def of_task(table: pd.DataFrame, fact: Mapping[Any, Any]) -> pd.DataFrame:
-    """Return the rows of `table` that belong to one question of one field."""
+    """Return the rows of `table` for one question about one data set (columns `task` and `field`)."""
     own: pd.DataFrame = table[(table["field"] == fact["field"]) & (table["task"] == fact["task"])]
     return own
 

@@ -188,10 +188,10 @@ def _judge_effect(printed: float, ours: RunNumber, error: float) -> Verdict:
     """Return the verdict on an effect (a difference of two shares).
 
     An effect is present in this run (or in the paper) if its interval excludes 0. If the effect is present in this run
-    and in the paper, the verdict depends on the signs and the ratio of the two numbers. If the effect is present only
-    in this run, the verdict is "effect only here" if the two numbers differ by more than their combined error, else
-    "holds". If the effect is present only in the paper, the verdict is "unclear" if this run's interval contains the
-    printed number, else "no effect here".
+    and in the paper, the verdict depends on the signs and the ratio of the two numbers. For an
+    effect that is present only in this run, the verdict is "effect only here" or, if the two numbers differ by less
+    than their combined error, "holds". For an effect that is present only in the paper, the verdict is "no effect here"
+    or, if this run's interval contains the printed number, "unclear".
 
     Parameters
     ----------

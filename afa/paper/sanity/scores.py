@@ -228,10 +228,11 @@ def gauge_change(subject: Subject) -> pd.DataFrame:
 
 
 def with_gauge(closed: Bundle, share: tuple[float, float]) -> Bundle:
-    """Return the bundle of a binary task, in which each class gets a share of a random pairwise model G (a gauge).
+    """Return the bundle of a binary task with a multiple of a random pairwise model G added to each class model.
 
-    The bundle's name determines the seed of G. The gauge G has potentials for the support of S and a few more features.
-    The potentials of G are multiples of 1/8, so that sums in a bundle with integer potentials stay exact.
+    The bundle's name determines the seed of G. The model G (the gauge) has potentials for the support of S and a few
+    more features. The potentials of G are multiples of 1/8, so that sums in a bundle with integer potentials stay
+    exact.
 
     Parameters
     ----------

@@ -354,7 +354,8 @@ def references(cell: GridCell) -> dict[str, GridCell]:
 def gaps(grid: Grid, column: str, method: str, resampled: Resampled) -> Iterator[Labelled]:
     """Yield rows with the metric `gap`: the difference between each strategy and its `references`.
 
-    Gaps to `random` are given at every tenth round. Gaps to other strategies are given at the paper's rounds.
+    The difference from the rule `random` is given at every tenth t, and the difference from each other strategy at the
+    numbers t of observations that the paper reports.
     """
     shown, compared = shown_rounds(grid.last_round), rounds_up_to(PAPER_ROUNDS, grid.last_round)
     for cell in grid.runs:

@@ -269,7 +269,8 @@ def pathway_enrichment(config: Blocks, draw: np.random.Generator) -> PortfolioMo
 def strain_identification(config: StrainIdentification, draw: np.random.Generator) -> PortfolioModel:
     """Return a model whose entities are strains of lineages. All strains of a lineage have the same alleles.
 
-    Markers are independent. At `private` random markers, a strain has a weaker or stronger effect than its lineage.
+    Markers are independent. For each strain, `private` markers are drawn at random. At these markers the strain's
+    effect differs from its lineage's.
     """
     alleles = draw.choice([-1.0, 1.0], (len(config.sizes), config.markers))
     unary = (config.effect * config.potencies[:, None] * alleles)[config.home]
