@@ -99,7 +99,7 @@ class Budget:
 
     Several threads may share a `Budget`.
 
-    Before the endpoint has counted the tokens of a prompt, each byte counts as one token, and `OVERHEAD` tokens are
+    Before the endpoint has counted the tokens of a prompt, each byte counts as one token, and `TOKEN_OVERHEAD` tokens are
     added. The result is an upper bound, because no token is shorter than one byte.
     """
 

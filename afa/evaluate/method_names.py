@@ -30,7 +30,7 @@ _KNOWN = re.compile(rf"(?<![\w.`])(?:{'|'.join(sorted(METHOD_NAMES, key=len, rev
 def with_display_names(text: str) -> str:
     """Return the text with names of the code replaced by words, except in backticks.
 
-    >>> in_words("linearity less kl_nonzero, gain `cmi`")
+    >>> with_display_names("linearity less kl_nonzero, gain `cmi`")
     'linearity less KL without zero votes, gain `cmi`'
     """
     return _KNOWN.sub(lambda found: METHOD_NAMES[found[0]], text)

@@ -162,7 +162,7 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
 
 
 def _is_endless(document: Any) -> bool:
-    """Return True if a document with expanded aliases has more than `MOST_NODES` values or `DEEPEST` levels.
+    """Return True if a document with expanded aliases has more than `MOST_NODES` values or `DEEPEST_NESTING` levels.
 
     A value is counted once for each alias that repeats it.
     """

@@ -26,7 +26,7 @@ LARGEST_DIGESTED = 10_000_000
 def sources(inputs: Iterable[str | Path] = ()) -> dict[str, str]:
     """Return {path: SHA-256} for all files of the package and all files in `inputs`.
 
-    Files of more than `LARGEST` bytes are skipped.
+    Files of more than `LARGEST_DIGESTED` bytes are skipped.
     """
     package = [path for path in PACKAGE.rglob("*") if "__pycache__" not in path.parts]
     files = [

@@ -94,7 +94,7 @@ def usual_range(bundle: Bundle, feature: str) -> str:
 def number_with_unit(value: float, unit: str = "") -> str:
     """Return a number and its unit as text.
 
-    >>> written(1058.0, "K"), written(0.25)
+    >>> number_with_unit(1058.0, "K"), number_with_unit(0.25)
     ('1058 K', '0.25')
     """
     return f"{value:.12g} {unit}".rstrip()

@@ -113,7 +113,7 @@ def test_a_bundle_that_is_not_large_waits_for_no_compiler(
     look = f"""
 import subprocess, sys
 from afa.cli import plan
-plan.SMALL = {small}
+plan.FAST_SIZE = {small}
 real, sys.argv = subprocess.Popen, ["afa", "plan", {str(EXAMPLE)!r}]
 subprocess.Popen = lambda command, **_: open({str(started)!r}, "w").write(" ".join(command[1:]))
 from afa.cli import main

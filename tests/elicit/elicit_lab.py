@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from afa.cli import app
 
 PHENOTYPES = ("chronic_diarrhea", "rectal_bleeding", "perianal_disease")
-IMPATIENT = "from afa.cli import main; from afa.elicit import live; live.PATIENCE = {}; main()"
+IMPATIENT = "from afa.cli import main; from afa.elicit import live; live.INTERRUPT_SECONDS = {}; main()"
 STAGES = ("unary", "consensus", "evidence", "pairwise", "bundle")
 
 
