@@ -18,6 +18,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort, load_cohort
+from afa.engine.ranks import name_places
 from afa.evaluate.accuracy import SURE, TIED, overlap
 from afa.evaluate.resampling import interval, patient_weights
 from afa.io.files import write_csv
@@ -100,7 +102,7 @@ def measure(
 ) -> list[pd.DataFrame]:
     """The three tables of one run folder, of the ways whose name begins with `only`."""
     bundle, cohort = load_bundle(run / "bundle"), load_cohort(run / "cohort")
-    table, name = ScoreTable.of_bundle(bundle), run.name
+    table, name = replace(ScoreTable.of_bundle(bundle), places=name_places(bundle.entities)), run.name
     scores = table.scores(cohort.values)
     last = np.sort(scores, axis=1)[:, -K, None]
     target = np.where(scores > last + table.tie, SURE, np.where(scores >= last - table.tie, TIED, 0)).astype(np.int8)

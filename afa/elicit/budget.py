@@ -99,8 +99,8 @@ class Budget:
 
     Several threads may share a `Budget`.
 
-    Before the endpoint has counted the tokens of a prompt, each byte counts as one token, and `TOKEN_OVERHEAD` tokens are
-    added. The result is an upper bound, because no token is shorter than one byte.
+    Before the endpoint has counted the tokens of a prompt, each byte counts as one token, and `TOKEN_OVERHEAD` tokens
+    are added. The result is an upper bound, because no token is shorter than one byte.
     """
 
     def __init__(self, record: Record, caps: Caps = NO_CAPS, prices: Prices = NO_PRICES) -> None:

@@ -266,7 +266,7 @@ def cut_points(
 
 
 def parsed_answer(entry: Entry, place: str = RECORD) -> Any:
-    """Parse a recorded answer by the schema of its prompt, or by a schema in `RECORDED_SCHEMAS` if the record was imported.
+    """Parse a recorded answer by the schema of its prompt, or by `RECORDED_SCHEMAS` if the record was imported.
 
     Raises
     ------

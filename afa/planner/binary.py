@@ -32,8 +32,10 @@ class BinaryPlanner(Planner):
 
     The planner compares two models: one for patients with the entity, and one for patients without it. An assumption
     called closure determines these two models (`afa.model.closure`). The energy of the first model minus the energy of
-    the second model is the score S of the entity (tab:mode-mapping). The parameters of `BinaryPlanner` are those of
-    `TopKPlanner`, except `k` and `holds`, and except the following parameters.
+    the second model is the score S of the entity (tab:mode-mapping).
+
+    The parameters of `BinaryPlanner` are those of `TopKPlanner`, except `k` and `holds`. The following parameters
+    differ.
 
     Parameters
     ----------
