@@ -235,7 +235,7 @@ class Background:
         shares = np.divide(counts, total, out=alike.copy(), where=total > 0)
         words, covariance = f"{len(values)} {name}", intensity_covariance(shares)
         if dependence and covariance is not None:
-            estimated = shrunk_covariance(values, shares, covariance)
+            estimated = shrunk_covariance(values, shares)
             covariance, words = (covariance, words) if estimated is None else (estimated, words + TOGETHER)
         return cls(shares, "patients", words, covariance)
 
@@ -337,16 +337,21 @@ def intensity_covariance(probabilities: Floats) -> Floats | None:
     """
     if len(probabilities) > MOST_FEATURES:
         return None
-    spread = variances_of(probabilities)
-    theta = 0.5 * np.log((probabilities[:, 2] + RAREST) / (probabilities[:, 0] + RAREST))
-    loading = INTENSITY * theta * spread / np.sqrt(1 + INTENSITY**2 * theta**2 * spread)
+    spread, loading = variances_of(probabilities), _loadings_of_intensity(probabilities)
     covariance = np.round(np.outer(loading, loading), DIGITS)
     np.fill_diagonal(covariance, spread)
     return covariance
 
 
-def shrunk_covariance(values: Floats, probabilities: Floats, target: Floats) -> Floats | None:
-    """Return the covariance of features among patients, shrunk towards a target, or None if the target is better.
+def _loadings_of_intensity(probabilities: Floats) -> Floats:
+    """Return one number for each feature, so that the product of two numbers is the covariance of their features."""
+    spread = variances_of(probabilities)
+    theta = 0.5 * np.log((probabilities[:, 2] + RAREST) / (probabilities[:, 0] + RAREST))
+    return np.asarray(INTENSITY * theta * spread / np.sqrt(1 + INTENSITY**2 * theta**2 * spread))
+
+
+def shrunk_covariance(values: Floats, probabilities: Floats) -> Floats | None:
+    """Return the covariance of features among patients, shrunk towards that of `intensity_covariance`.
 
     Cross-validation with `FOLDS` folds chooses the shrinkage: the value in `SHRINKAGE` for which held-out patients have
     the largest log-likelihood under a normal distribution. The result is None if the shrinkage is 1, if there are fewer
@@ -358,8 +363,6 @@ def shrunk_covariance(values: Floats, probabilities: Floats, target: Floats) -> 
         -1, 0, +1, or NaN if not measured. NaN is replaced by the mean of the feature.
     probabilities : (n_features, 3) float64
         Shares of -1, 0 and +1 among these patients.
-    target : (n_features, n_features) float64
-        Covariance that corresponds to a shrinkage of 1.
 
     Returns
     -------
@@ -373,8 +376,10 @@ def shrunk_covariance(values: Floats, probabilities: Floats, target: Floats) -> 
         return None
     scale = np.sqrt(spread[varies])
     z = np.nan_to_num((values - probabilities @ VALUE_ARRAY)[:, varies] / scale)
-    expected = target[np.ix_(varies, varies)] / np.outer(scale, scale)
-    # in the coordinates `whitened`, the target is the identity matrix
+    loading = _loadings_of_intensity(probabilities)[varies] / scale
+    expected = np.outer(loading, loading)
+    np.fill_diagonal(expected, 1.0)
+    # in the coordinates `whitened`, the correlations `expected` are the identity matrix
     whitened = solve_triangular(np.linalg.cholesky(expected), z.T, lower=True).T
     part, total = np.arange(n) % FOLDS, np.zeros(len(SHRINKAGE))
     for fold in range(FOLDS):

@@ -422,3 +422,12 @@ def test_a_background_is_saved_by_its_kind_alone_only_if_the_bundle_gives_all_of
     assert Background(p, "elicited", "stated", intensity_covariance(p)).plain() == "elicited"
     assert Background(p, "elicited", "stated").plain()["probabilities"] == p.tolist()
     assert Background(p, "uniform", "none").plain() == "uniform"
+
+
+def test_correlations_of_rare_values_among_many_patients_can_be_estimated():
+    random = np.random.default_rng(0)
+    bundle = bundle_of(random.normal(size=(3, 40)), np.zeros((3, 40, 40)), np.zeros(3))
+    values = np.zeros((30_000, 40))
+    values[random.integers(0, 30_000, 40), np.arange(40)] = 1
+    background = Background.of_patients(bundle, values)
+    assert np.linalg.eigvalsh(background.covariance).min() >= -1e-6
