@@ -338,7 +338,8 @@ STAGES = {name: stage for name, stage in declared.STAGES.items() if name not in 
 FILES = {
     "bundle": [f"{RUN}/bundle/{name}" for name in (HEADER, *REQUIRED_FILES)],
     "cohort": [
-        f"{RUN}/cohort/{name}" for name in (CARD_FILE, COHORT_FEATURES_FILE, COHORT_LABELS_FILE)
+        f"{RUN}/cohort/{name}"
+        for name in (CARD_FILE, COHORT_FEATURES_FILE, COHORT_LABELS_FILE)
     ],
     "by_cohort": f"{RUN}/cohort_by_cohort.parquet",
     "portfolio": home("config/portfolio.yaml"),
