@@ -75,11 +75,19 @@ class Trials:
         return frozenset(self.lab.reruns(DEFAULT_RUN).modules)
 
     @cached_property
-    def commands(self) -> Mapping[str, str]:
-        """A shell command of every rule, as a job of it ran; without `kernels`, which no change runs again."""
-        of_default = f"results/{self.contract.runs[DEFAULT_RUN]['cohort']}/"  # runs may split a stage differently
+    def jobs(self) -> Mapping[str, Mapping[str, Any]]:
+        """Snakemake's record of one job of each rule but `kernels`, of the default run if it has such a job.
+
+        Runs split a stage differently, so that jobs of one rule can have different commands.
+        """
+        of_default = f"results/{self.contract.runs[DEFAULT_RUN]['cohort']}/"
         records = sorted(self.lab.records().items(), key=lambda item: item[0].startswith(of_default))
-        return {record["rule"]: record["shellcmd"] for _, record in records if record["rule"] != "kernels"}
+        return {record["rule"]: record for _, record in records if record["rule"] != "kernels"}
+
+    @property
+    def commands(self) -> Mapping[str, str]:
+        """The shell command of each of `jobs`, by rule."""
+        return {rule: job["shellcmd"] for rule, job in self.jobs.items()}
 
     def rules_of(self, module: str, name: str) -> frozenset[str]:
         """The rules whose command reaches a module, or the name in the module that the command itself is in."""

@@ -74,7 +74,7 @@ def test_the_digest_of_every_rule_covers_the_modules_that_its_command_reaches_an
     trials: Trials, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(codedigest, "PACKAGE", trials.lab.folder / "afa")
-    parameters = {record["rule"]: " ".join(record["params"]) for record in trials.lab.records().values()}
+    parameters = {rule: " ".join(job["params"]) for rule, job in trials.jobs.items()}
     code = Code()
     for rule, command in trials.commands.items():
         reached, _ = modules_and_names(command)
