@@ -117,8 +117,9 @@ def components(evidence: Evidence) -> list[Component]:
 def min_fill(neighbours: dict[int, int]) -> tuple[list[int], list[list[int]]]:
     """Return the min-fill elimination order of a graph, and the separator of each feature.
 
-    If several features connect equally few new pairs, the feature with the fewest neighbours is next. If the numbers of
-    neighbours are also equal, the feature with the lowest index is next.
+    The order eliminates the feature whose elimination adds the fewest edges to the graph. If several features add
+    equally few edges, the feature with the fewest neighbours is eliminated first, and of those the feature with the
+    lowest index.
 
     The argument `neighbours` maps each feature to a bit mask of its neighbours.
     """

@@ -102,8 +102,8 @@ class RunNumber:
     def in_unit(self, unit: str) -> RunNumber:
         """Return the number converted to the paper's unit.
 
-        If the paper prints neither per cent nor percentage points, a number in per cent becomes a share between 0 and
-        1.
+        A number of this run that is in per cent is divided by 100, unless the paper's unit is per cent or percentage
+        points.
         """
         in_hundredths = self.unit in HUNDREDTHS and unit not in HUNDREDTHS
         return replace(self.scaled(0.01) if in_hundredths else self, unit=unit)
