@@ -18,6 +18,7 @@ from snakemakes import metadata_of
 
 from afa.io.files import sha256_of
 
+BENCHMARKS = f"{RUN}/benchmarks/"
 READS = Path(__file__).with_name("reads")
 RECORDED: dict[str, Any] = {"bundle": None, "elicitation": {"study": "my_study"}}
 
@@ -42,7 +43,9 @@ def jobs(run: SmallRun, *targets: str) -> list[Job]:
     assert attempt.wait() == 0, attempt.said()
     made = metadata_of(run.folder)
     found: dict[frozenset[str], list[dict[str, Any]]] = {}
-    for note in (json.loads(path.read_text(encoding="utf-8")) for path in notes.glob("*.json")):
+    for path in notes.glob("*.txt"):
+        first, *opened = path.read_text(encoding="utf-8").splitlines()
+        note = {**json.loads(first), "opened": opened}
         after = [word for option, word in pairwise(note["arguments"]) if option == "--out"]
         outputs = [path for path in made if any(path == word or path.startswith(f"{word}/") for word in after)]
         assert outputs, note["arguments"]
@@ -75,24 +78,29 @@ def of_the_project(folder: Path, path: str) -> Iterator[str]:
             return
 
 
-def undeclared(job: Job, made: frozenset[str]) -> set[str]:
-    """The files that a job opened and that are no input or output of it, nor in a folder that is one and was made."""
-    given = job.outputs | job.inputs
-    folders = tuple(f"{path}/" for path in given if path in made)
-    allowed = {name for name in job.opened if name in given or name.startswith(folders)}
-    package = {name for name in job.opened if name.startswith("afa/")}
-    return set(job.opened) - allowed - package
+def undeclared(job: Job, folder: Path) -> set[str]:
+    """The files of the project that a job opened and that are no input or output of it.
+
+    A file also counts as input if an input lists its digest: `source.json` those of a series, `bundle.yaml` and
+    `cohort.yaml` those of the other files of their folder.
+    """
+    listed = [folder / name for name in job.inputs if name.endswith(("source.json", "bundle.yaml", "cohort.yaml"))]
+    digests = "".join(path.read_text(encoding="utf-8") for path in listed)
+    others = {name for name in job.opened - job.inputs - job.outputs if not name.startswith("afa/")}
+    return {name for name in others if sha256_of(folder / name) not in digests}
 
 
 def check(found: list[Job], folder: Path) -> None:
-    """Fail for what a job opened and was not given; the files of a series count by their digests in `source.json`."""
-    wrong = {job.rule: undeclared(job, frozenset(metadata_of(folder))) for job in found}
-    source = folder / RUN / "source.json"
-    digests = source.read_text(encoding="utf-8") if source.exists() else ""
-    for job in found:
-        if source.relative_to(folder).as_posix() in job.inputs:
-            wrong[job.rule] -= {name for name in wrong[job.rule] if sha256_of(folder / name) in digests}
-    assert not {rule: names for rule, names in wrong.items() if names}
+    """Fail for a file that a job opened and was not given, and for a job without the digests of its sources.
+
+    Two jobs open files by purpose: the report shows the benchmarks of all jobs, which are no results, and `provenance`
+    writes the digests of the inputs of all jobs.
+    """
+    wrong = {job.rule: names for job in found if (names := undeclared(job, folder))}
+    of_jobs = {name for job in found for name in job.inputs | job.outputs}
+    wrong["provenance"] = wrong.get("provenance", set()) - of_jobs
+    wrong["report_page"] = {name for name in wrong.get("report_page", set()) if not name.startswith(BENCHMARKS)}
+    assert not {rule: sorted(names) for rule, names in wrong.items() if names}
     assert all(job.noted for job in found)  # the run told each job what its code was when it began
 
 
@@ -100,7 +108,7 @@ def check(found: list[Job], folder: Path) -> None:
 def test_every_file_that_the_stages_of_an_elicitation_open_is_an_input_of_theirs(tmp_path: Path) -> None:
     run = SmallRun(tmp_path / "project", RECORDED)
     my_study(run.folder)
-    found = jobs(run, f"{RUN}/bundle")
+    found = jobs(run, f"{RUN}/bundle/bundle.yaml")
     assert {job.rule for job in found} == {
         *("elicit_unary", "elicit_consensus", "elicit_evidence", "elicit_pairwise", "build_bundle")
     }
@@ -112,7 +120,7 @@ def test_every_file_that_the_stages_of_an_elicitation_open_is_an_input_of_theirs
     lines = features.read_text(encoding="utf-8").splitlines(keepends=True)
     features.write_text("".join(lines[::2]), encoding="utf-8")
     before = (run.folder / RUN / "bundle/unary.csv").read_bytes()
-    said = run.finish(f"{RUN}/bundle")
+    said = run.finish(f"{RUN}/bundle/bundle.yaml")
     assert "rule elicit_unary" in said
     assert (run.folder / RUN / "bundle/unary.csv").read_bytes() != before
 

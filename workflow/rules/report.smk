@@ -297,6 +297,7 @@ rule report_page:
     """The report: one page about the whole run."""
     input:
         results=REPORTED,
+        summary=f"{RUN}/summary.csv",
         measured=MEASURED,
         cohort=FILES["cohort"],
         bundle=FILES["bundle"],
