@@ -18,6 +18,7 @@ from typing import Any
 
 from afa.errors import AfaError, Fault, ResourceError
 from afa.io.files import DISK_FULL_ERRORS
+from afa.paper.sources import PACKAGE
 
 PERMISSION_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS)
 PATH_ERRORS = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
@@ -136,7 +137,6 @@ def _no_room(error: OSError, command: str) -> Fault:
     return Fault(str(path or command), found, "room for the whole of it", f"free some, {RERUN_ADVICE}")
 
 
-PACKAGE = Path(__file__).parents[1]
 _NAMED_OTHERWISE = {"sklearn": "scikit_learn", "git": "gitpython"}
 _DECLARED = re.compile(r"""([\w.-]+)[^;]*; extra == ['"]([\w.-]+)['"]""")
 

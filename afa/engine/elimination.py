@@ -27,12 +27,11 @@ from afa.engine.elimination_tables import (
 )
 from afa.errors import Fault, InferenceError
 from afa.inference.elimination import BYTES, components
-from afa.inference.exact import exact
+from afa.inference.exact import MEMORY_LIMIT, exact
 from afa.model.arrays import Bools, Codes, Floats
 from afa.model.mrf import LOG3, Evidence, PairwiseMRF
 
 ENTRY_LIMIT = 2e8
-MEMORY_LIMIT = 2_000_000_000
 
 
 def elimination_plan(mrf: PairwiseMRF) -> Plan:

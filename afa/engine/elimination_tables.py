@@ -199,6 +199,7 @@ def _sum_out(out: Floats, high_axes: int, n_messages: int, incoming: Incoming, t
 
 
 UNOBSERVED = 2
+"""Code of an unobserved feature."""
 
 
 class Plan(NamedTuple):

@@ -27,6 +27,7 @@ from afa.errors import CohortError
 from afa.evaluate.accuracy import accuracies, areas_of, auroc, ranking_metrics
 from afa.evaluate.field import build_field_bundle
 from afa.evaluate.simulate.walks import measured_first
+from afa.evaluate.update import NO_ENTITY
 from afa.model.arrays import Bools, Codes, Floats, Ints
 from afa.model.bundle import Bundle
 from afa.model.bundle.rates import STRENGTH, exclusive_of, hypotheses_of, with_groups
@@ -34,8 +35,6 @@ from afa.model.closure import Closure
 from afa.model.mrf import VALUES, PairwiseMRF
 from afa.model.orders import random_order
 from afa.planner.sides import Repeats, sides_for
-
-NO_ENTITY = "none of them"
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ from scipy.special import expit, softmax
 
 from afa.cohort.cohort import PATIENT
 from afa.engine.run import MISSING
-from afa.evaluate.entrants import NO_ENTITY, HypothesisModel, which, with_and_without
+from afa.evaluate.entrants import HypothesisModel, which, with_and_without
 from afa.evaluate.frames import check_possible, codes_of_frame
 from afa.evaluate.simulate.walks import informed
+from afa.evaluate.update import NO_ENTITY
 from afa.inference.meanfield import Solver
 from afa.io.csvfile import separator_of
 from afa.io.files import atomic_file, write_csv

@@ -31,8 +31,8 @@ from typing import NamedTuple, TypeGuard
 
 from afa.errors import ConfigError, Fault
 from afa.io.files import atomic_file
+from afa.paper.sources import PACKAGE
 
-PACKAGE = Path(__file__).parents[1]
 DIGEST_LENGTH = 16
 """Number of hexadecimal digits of a code digest."""
 NUMERICS = ("numpy", "scipy", "numba", "pandas")

@@ -21,6 +21,7 @@ from afa.cohort.cohort import Cohort
 from afa.engine.compile import in_threads
 from afa.engine.duels import all_pairs
 from afa.engine.elimination import elimination_plan, log_partitions
+from afa.engine.elimination_tables import UNOBSERVED
 from afa.engine.layout import Pairs
 from afa.engine.paths import snapshots
 from afa.engine.tasks import elbo_differences
@@ -48,8 +49,6 @@ INFERENCE_COLUMNS = ("mean_field", "accurate")
 POSTERIOR = {f"{name}_posterior": name for name in INFERENCE_COLUMNS}
 ACCURATE_VS_MEAN_FIELD = "accurate_vs_mean_field"
 DUEL, TASK = ["entity_a", "entity_b"], ["entity"]
-UNOBSERVED = 2
-"""Code of an unobserved feature in comparisons of states."""
 
 
 def run(

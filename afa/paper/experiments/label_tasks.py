@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort
 from afa.engine.compile import in_threads
+from afa.engine.elimination_tables import UNOBSERVED
 from afa.engine.tasks import elbo_differences, follow_gain, task_of
 from afa.evaluate.accuracy import auroc, rounded_scores
 from afa.evaluate.inputs import ReferenceVariant, shuffled_genes
@@ -31,8 +32,6 @@ from afa.model.orders import random_orders
 
 GREEDY = "greedy"
 RANDOM = "random"
-UNOBSERVED = 2
-"""Code of an unobserved value."""
 
 
 @dataclass(frozen=True)

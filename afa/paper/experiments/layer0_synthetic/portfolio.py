@@ -20,6 +20,7 @@ import pandas as pd
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationInfo
 
 from afa.cohort.cohort import Cohort
+from afa.cohort.config import Share
 from afa.errors import ConfigError, Fault
 from afa.inference.exact import sample
 from afa.io.yamlfile import check_model, read_mapping
@@ -48,7 +49,6 @@ AmongMarkers = _against("markers", operator.le, "no more than the markers")
 OfEveryCluster = _against("sizes", lambda supports, sizes: len(supports) == len(sizes), "one number for each cluster")
 Sizes = Annotated[tuple[PositiveInt, ...], Field(min_length=2)]
 Several = Annotated[int, Field(ge=2)]
-Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Configuration(BaseModel):
