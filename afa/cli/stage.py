@@ -107,7 +107,7 @@ def gather(name: StageName, shards: Parts, out: options.Out) -> None:
     from afa.evaluate.long_tables import gather_tables
 
     _module(name)
-    gather_tables(shards, out)
+    gather_tables(shards, out, _declared(name).in_all_parts)
 
 
 @app.command("join", hidden=True)

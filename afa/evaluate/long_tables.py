@@ -103,7 +103,7 @@ class StageTables(Mapping[str, pd.DataFrame]):
         return len(list(iter(self)))
 
 
-def gather_tables(shards: Sequence[Path], folder: str | Path) -> None:
+def gather_tables(shards: Sequence[Path], folder: str | Path, once: Sequence[str] = ()) -> None:
     """Concatenate the tables with the same name from all shards.
 
     The concatenated tables do not depend on the number of shards.
@@ -111,6 +111,11 @@ def gather_tables(shards: Sequence[Path], folder: str | Path) -> None:
     Shards are consecutive parts of the patients or of the entities, in the given order. A table with patients is sorted
     by patient. Raise a `ConfigError` if a shard lacks a table that another shard contains, or if no shard contains a
     table.
+
+    Parameters
+    ----------
+    once : tables of which several shards can have the same rows. Equal rows are written once
+
     """
     names = sorted({path.stem for shard in shards for path in shard.glob("*.parquet")})
     if not names:
@@ -121,6 +126,8 @@ def gather_tables(shards: Sequence[Path], folder: str | Path) -> None:
             parts = [_read(shard, name, _read_coded) for shard in shards]
             tables, stored = zip(*([part for part in parts if part[0].num_rows] or parts[:1]), strict=True)
             joined = _by_patient(pa.concat_tables(tables, promote_options="default").unify_dictionaries())
+            if name in once:
+                joined = joined.take(np.flatnonzero(~joined.to_pandas().duplicated()))
             schema = pa.unify_schemas(stored, promote_options="default")
             write_parquet(joined.cast(schema), temporary / f"{name}.parquet")
 

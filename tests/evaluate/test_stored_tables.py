@@ -53,3 +53,13 @@ def test_long_tables_of_scores_are_stored_in_single_precision_and_read_in_double
     assert sizes[0] < 0.7 * sizes[1]
     gather_tables([tmp_path / "a"], tmp_path / "gathered")
     pd.testing.assert_frame_equal(read_table(tmp_path / "gathered", "long"), read_table(tmp_path / "a", "long"))
+
+
+def test_rows_that_all_parts_of_a_stage_have_are_gathered_once(tmp_path):
+    halves, own = [TABLE.head(120), TABLE.tail(80)], [TABLE.head(3), TABLE.tail(3)]
+    for part, own_rows in zip("ab", own, strict=True):
+        for i, half in enumerate(halves):
+            write_tables({"common": half, "own": own_rows}, tmp_path / part / str(i))
+    gather_tables([tmp_path / part / str(i) for part in "ab" for i in range(2)], tmp_path / "gathered", ["common"])
+    pd.testing.assert_frame_equal(read_table(tmp_path / "gathered", "common"), TABLE)
+    assert len(read_table(tmp_path / "gathered", "own")) == 2 * 3 + 2 * 3

@@ -85,7 +85,7 @@ def load_contract() -> Contract:
         runs=text["runs"],
         rules={rule: frozenset(_flat(read)) for rule, read in text["rules"].items()},
         instead=text["instead"],
-        targets=frozenset([*text["targets"], *text["stages"], "allocation", "allocation_truth"]),
+        targets=frozenset([*text["targets"], *text["stages"], "allocation"]),
         every_setting=frozenset(text["every_setting"]),
         settings={key: [_trial(entry) for entry in _listed(entries)] for key, entries in text["settings"].items()},
         files={pattern: _trial(entry) for pattern, entry in text["files"].items()},

@@ -63,7 +63,7 @@ def test_a_rule_of_ones_own_is_in_the_grid_and_runs_again_when_it_changes(checko
     again = snakemake(checkout, "-n", target, "--config", *settings)
     text = again.stdout
     assert "rule allocation_shard:" in text
-    assert "rule allocation_truth_tables:" not in text
+    assert "rule chaos_tables:" not in text
     (checkout / "my_rule.py").unlink()
     gone = snakemake(checkout, "-n", target, "--config", *settings)
     assert gone.returncode != 0

@@ -241,7 +241,7 @@ def stage_digest(name, command, *functions):
     The digest also covers the declaration of the stage, except inputs and settings.
     """
     stage = declared.STAGES[name]
-    said = repr((stage.scopes, stage.tables, stage.single, sorted(stage.rows)))
+    said = repr((stage.scopes, stage.tables, stage.single, stage.in_all_parts, sorted(stage.rows)))
     return code_of(
         f"afa.cli.stage:{command}",
         *(f"afa.paper.experiments.{name}:{function}" for function in functions),

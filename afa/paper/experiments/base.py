@@ -191,6 +191,7 @@ class Stage:
     rows : table of `summary.csv` that `summarise` makes -> its question. The question is "" if another stage states it
     single : tables that are saved in single precision. These are long tables of scores, of which only signs, means and
         correlations are used
+    in_all_parts : tables of which every part of the allocation grid makes the same rows. `afa gather` keeps them once
 
     """
 
@@ -207,6 +208,7 @@ class Stage:
     tables: Mapping[str, str] = field(default_factory=dict)
     rows: Mapping[str, str] = field(default_factory=dict)
     single: tuple[str, ...] = ()
+    in_all_parts: tuple[str, ...] = ()
 
 
 def chosen(keys: Iterable[str], known: type[Section], document: Mapping[str, Any]) -> dict[str, Any]:

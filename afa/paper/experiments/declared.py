@@ -102,20 +102,11 @@ STAGES: dict[str, Stage] = {
             "layer0_synthetic": "what does Layer 0 remove among synthetic entities, and how much does `greedy` gain?"
         },
     ),
-    "allocation_truth": Stage(
-        settings=("top_k", "inference"),
-        duels=True,
-        summary=None,
-        tables={
-            "duels": "patient entity_a entity_b winner prior_wrong cohort bundle",
-            "targets": "patient entity top label k k_clinical cohort bundle",
-        },
-    ),
     "allocation": Stage(
         settings=("allocation", "top_k", "inference"),
         sharded=True,
         duels=True,
-        beside=("allocation_truth", "chaos"),
+        beside=("chaos",),
         tables={
             "choices": (
                 "cohort bundle allocation gain schedule seed patient t feature fallback resolved resolved_wrong"
@@ -129,7 +120,10 @@ STAGES: dict[str, Stage] = {
                 "cohort bundle background patient t feature fallback right right_first right_prior_wrong p_at_k"
                 " clinical_p_at_k clinical_r_precision"
             ),
+            "duels": "patient entity_a entity_b winner prior_wrong cohort bundle",
+            "targets": "patient entity top label k k_clinical cohort bundle",
         },
+        in_all_parts=("duels", "targets"),
         rows={
             "allocation_sign": "how accurate are signs under each allocation rule?",
             "allocation_p_at_k": "how precise is the top k under each allocation rule?",

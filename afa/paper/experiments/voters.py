@@ -35,7 +35,7 @@ from afa.model.bundle import Bundle
 from afa.model.orders import random_order, random_orders
 from afa.model.study import load_study
 from afa.paper.experiments import allocation as grid
-from afa.paper.experiments import allocation_truth, binary, sign
+from afa.paper.experiments import binary, sign
 from afa.paper.experiments import chaos as leads
 from afa.paper.experiments.gauge import agreement_of, agreement_rows
 
@@ -105,12 +105,11 @@ def run(
         of_sign = sign.run(own, people, everyone, random_order=first, **settings)
         of_chaos = leads.run(own, people, everyone, chaos=chaos, **settings)
         of_grid = grid.run(own, people, everyone, allocation=rules, top_k=top_k, **settings)
-        truth = allocation_truth.run(own, people, top_k=top_k, inference=inference)
         of_tasks = binary.run_along(INFORMED, scoped, people, first, closure=closure, **settings)
         rows = [
             sign.summarise(of_sign, bootstrap=bootstrap),
             leads.summarise(of_chaos, bootstrap=bootstrap),
-            grid.summarise(of_grid, truth, of_chaos, bootstrap=bootstrap),
+            grid.summarise(of_grid, of_chaos, bootstrap=bootstrap),
             binary.summarise(of_tasks, bootstrap=bootstrap),
             _gauges(own, people, first.seeds, bootstrap=bootstrap, **settings),
         ]

@@ -14,7 +14,6 @@ from afa.evaluate.targets import clinical_k
 from afa.inference.meanfield import Solver
 from afa.model.orders import random_order
 from afa.model.rule_names import WITHOUT_GAIN
-from afa.paper.experiments import allocation_truth
 from afa.paper.experiments.allocation.cells import GridCell
 from afa.paper.experiments.allocation.tables import GRID_GAINS, SCHEDULES, cells_of, follow_own_rule, run
 from afa.paper.experiments.settings import Allocation, Inference
@@ -86,7 +85,7 @@ def test_every_cell_has_every_patient_seed_round_and_readout():
 def test_at_full_observation_every_rule_has_everything_right():
     bundle, cohort = made()
     tables = grid(bundle, cohort, RULES, None, SCHEDULES)
-    duels = allocation_truth.run(bundle, cohort, top_k=2, inference=Inference())["duels"]
+    duels = tables["duels"]
     decided = duels[duels["winner"] != 0].groupby("patient").size()
     end = tables["rounds"].query("t == 7")
     assert (end["right"] == end["patient"].map(decided)).all()
@@ -106,7 +105,7 @@ def test_precisions_by_hand():
     assert wald["p_at_k"].tolist() == pytest.approx([2 / 3, 1, 1])
     assert wald["clinical_p_at_k"].tolist() == pytest.approx([2 / 3, 0, 0])
     assert wald["clinical_r_precision"].tolist() == pytest.approx([2 / 3, 0.5, 0.5])
-    targets = allocation_truth.run(bundle, cohort, top_k=2, inference=Inference())["targets"]
+    targets = tables["targets"]
     assert targets["top"].tolist() == [2, 2, 0]
     assert targets["label"].tolist() == [0, 1, 1]
 
@@ -115,11 +114,8 @@ def test_entities_that_tie_for_the_last_place_are_each_a_right_answer():
     bundle = bundle_of([[2.0], [1.0], [1.0]], np.zeros((3, 1, 1)))
     labels = pd.DataFrame(index=["p0"])
     cohort = Cohort("made", bundle.features, ("p0",), np.array([[1]], dtype=np.int8), labels)
-    tables, truth = (
-        grid(bundle, cohort, ["greedy"]),
-        allocation_truth.run(bundle, cohort, top_k=2, inference=Inference()),
-    )
-    assert truth["targets"]["top"].tolist() == [2, 1, 1]
+    tables = grid(bundle, cohort, ["greedy"])
+    assert tables["targets"]["top"].tolist() == [2, 1, 1]
     assert tables["rounds"].query("t == 1")["p_at_k"].tolist() == [1, 1]
     assert tables["rounds"]["clinical_p_at_k"].isna().all()
 

@@ -7,7 +7,6 @@ from bundles import bundle_of
 from rated import rated
 
 from afa.cohort.cohort import Cohort
-from afa.paper.experiments import allocation_truth
 from afa.paper.experiments.allocation import run, summarise
 from afa.paper.experiments.settings import Allocation, Bootstrap, Inference
 from afa.planner import TopKPlanner
@@ -32,9 +31,9 @@ def tables_of(bundle, cohort, patients=range(9), rules=("random", "largest_unary
 
 def test_the_rows_are_the_choices_and_the_answers_of_a_planner_with_the_other_half(made):
     bundle, cohort = made
-    table = tables_of(*made)["frontier"]
+    tables = tables_of(*made)
+    table, truth = tables["frontier"], tables["targets"]
     assert set(table["background"]) == {"patients"}
-    truth = allocation_truth.run(bundle, cohort, top_k=2, inference=Inference())["targets"]
     for p in (0, 3):
         background = Background.of_patients(bundle, cohort.values[1 - p % 2 :: 2])
         planner = TopKPlanner(bundle, k=2, background=background)
@@ -68,12 +67,11 @@ def test_a_bundle_with_probabilities_has_rows_for_the_elicited_background():
 
 
 def test_the_summary_has_both_qualities_and_the_lead_over_the_random_order(made):
-    bundle, cohort = made
+    _, cohort = made
     tables = tables_of(*made)
-    truth = allocation_truth.run(bundle, cohort, top_k=2, inference=Inference())
     flips = {"patient": cohort.patients, "flips": 0, "runs": 1, "magnitude": 1.0, "nonzero": 1}
     chaos = {"flips": pd.DataFrame(flips).assign(seed_set="selecting", definition="wald")}
-    rows = summarise(tables, truth, chaos, bootstrap=Bootstrap(resamples=100))
+    rows = summarise(tables, chaos, bootstrap=Bootstrap(resamples=100))
     rows = rows[rows["table"] == "allocation_frontier"]
     assert set(rows["variant"]) == {"patients"}
     own = tables["frontier"].groupby("t")["p_at_k"].mean()

@@ -46,7 +46,6 @@ SEED = {"seeds": [0]}
 SETTINGS = {
     "sign": {"random_order": SEED},
     "chaos": {"chaos": {"selecting_seeds": [0], "measuring_seeds": [1]}},
-    "allocation_truth": {"top_k": 1},
     "allocation": {
         "top_k": 1,
         "allocation": {"rules": ["random", "greedy", "priority_clusters"], "gains": ["cmi"], **SEED},
@@ -67,7 +66,7 @@ SETTINGS = {
 """Small settings; a stage without an entry has the defaults."""
 SHOWN = "Shown name"
 """What people are shown for the second entity."""
-NOT_SUMMARISED = ("allocation_truth", "sanity")
+NOT_SUMMARISED = ("sanity",)
 INPUTS = {"bundle": "bundle", "cohort": "cohort", "by_cohort": "by_cohort.parquet", "portfolio": "portfolio.yaml"}
 
 

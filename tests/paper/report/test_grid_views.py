@@ -20,7 +20,7 @@ from afa.evaluate.figures import (
 )
 from afa.evaluate.summary import summary_rows, write_summary
 from afa.model.rule_names import IN_THE_GRID
-from afa.paper.experiments import allocation_truth, chaos
+from afa.paper.experiments import chaos
 from afa.paper.experiments.allocation import run, summarise
 from afa.paper.experiments.settings import Allocation, Bootstrap, Chaos, Inference
 from afa.paper.report.notebook import run_notebook
@@ -237,14 +237,13 @@ def small_run(bundle_tiny, tmp_path_factory):
     rules = ("random", "largest_unary", "greedy", "priority_clusters", "afa.planner.rules:Boundary")
     grid, asked = Allocation(rules=rules, gains=("cmi",), seeds=(0, 1)), {"top_k": 2, "inference": Inference()}
     tables = run(bundle_tiny, cohort, range(6), allocation=grid, **asked)
-    tables |= allocation_truth.run(bundle_tiny, cohort, **asked)
     (folder / "curves").mkdir()
     (folder / "config.json").write_text('{"bootstrap": {"confidence": 0.9}}')
     tables |= chaos.run(bundle_tiny, cohort, range(6), chaos=Chaos(), inference=Inference()) | {
         "rounds": tables["rounds"],
         "duels": tables["duels"],
     }
-    rows = summarise(tables, tables, tables, bootstrap=Bootstrap(resamples=100, confidence=0.9))
+    rows = summarise(tables, tables, bootstrap=Bootstrap(resamples=100, confidence=0.9))
     write_summary([rows], folder / "curves" / "allocation.parquet")
     return folder
 

@@ -9,7 +9,7 @@ from second_opinion import second_opinion
 from test_screen import ANSWERS, PAPER, PRINTED, STATEMENTS
 
 from afa.cohort.cohort import Cohort
-from afa.paper.experiments import allocation, allocation_truth, binary, chaos
+from afa.paper.experiments import allocation, binary, chaos
 from afa.paper.experiments.settings import Bootstrap, Chaos, ClosureSettings, Inference, RandomOrder
 from afa.paper.experiments.voters import INFORMED
 from afa.paper.report.comparison import Reader, compare
@@ -40,11 +40,10 @@ def run_of(bundle, share):
         ),
         "allocation": allocation.run(bundle, cohort, everyone, allocation=RULES, top_k=5, **SETTINGS),
     }
-    truth = allocation_truth.run(bundle, cohort, top_k=5, inference=Inference())
     rows = [
         chaos.summarise(raw["chaos"], bootstrap=once),
         binary.summarise(raw["binary"], bootstrap=once),
-        allocation.summarise(raw["allocation"], truth, raw["chaos"], bootstrap=once),
+        allocation.summarise(raw["allocation"], raw["chaos"], bootstrap=once),
     ]
     reader = Reader.of(pd.concat(rows, ignore_index=True), ANSWERS, cohort)
     return raw, names, screen_table(STATEMENTS, compare(reader, PRINTED), reader)

@@ -69,7 +69,6 @@ FRONTIER_QUANTITIES = {
 
 def summarise(
     tables: Mapping[str, pd.DataFrame],
-    allocation_truth: Mapping[str, pd.DataFrame],
     chaos: Mapping[str, pd.DataFrame],
     *,
     bootstrap: Bootstrap,
@@ -98,8 +97,8 @@ def summarise(
     SanityError : a rigorous bracket decided a duel wrongly.
 
     """
-    grid = read_grid(tables, allocation_truth)
-    patients = [str(name) for name in pd.unique(allocation_truth["duels"]["patient"])]
+    grid = read_grid(tables)
+    patients = [str(name) for name in pd.unique(tables["duels"]["patient"])]
     chaotic = chaotic_patients(chaos["flips"], patients)
     resampled = Resampled.of(range(len(grid.winners)), **dict(bootstrap), purpose="allocation")
     parts = {

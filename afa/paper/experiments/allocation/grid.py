@@ -76,8 +76,8 @@ class Grid:
         return bool(self.totals[CLINICAL].any())
 
 
-def read_grid(tables: Mapping[str, pd.DataFrame], truth: Mapping[str, pd.DataFrame]) -> Grid:
-    """Read the grid from the tables `rounds` and `choices` of the allocation stage and from the tables of targets.
+def read_grid(tables: Mapping[str, pd.DataFrame]) -> Grid:
+    """Read the grid from the tables `rounds`, `choices`, `duels` and `targets` of the allocation stage.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def read_grid(tables: Mapping[str, pd.DataFrame], truth: Mapping[str, pd.DataFra
     SanityError : full observation contradicts a resolved duel, or a certificate is withdrawn.
 
     """
-    duels, targets = truth["duels"], truth["targets"]
+    duels, targets = tables["duels"], tables["targets"]
     patients = [str(name) for name in pd.unique(duels["patient"])]
     pairs = CompleteTable.of("table duels", duels, _by_patient(duels, patients, ["entity_a", "entity_b"]))
     entities = CompleteTable.of("table targets", targets, _by_patient(targets, patients, ["entity"]))

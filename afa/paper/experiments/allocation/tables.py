@@ -35,6 +35,7 @@ from afa.model.orders import PAPER_ROUNDS, random_orders
 from afa.model.rule_names import WITHOUT_GAIN
 from afa.paper.experiments.allocation.cells import CORRECT_DUEL_COLUMNS, GridCell
 from afa.paper.experiments.allocation.frontier import frontier_table
+from afa.paper.experiments.allocation.truth import truth_tables
 from afa.planner.cluster import Clustering
 from afa.planner.rules import RULES, Rule
 from afa.planner.rules.base import Choice, View, fall_back, view_of
@@ -92,6 +93,7 @@ def run(
     frontier : columns of both tables for each (patient, background, t), for the rule `frontier` and the score
         `background`. The table is empty unless a rule without a gain is in `allocation`, so that one part of the grid
         makes it
+    duels, targets : the targets of the grid (`truth_tables`), which are the same in all parts of the grid
 
     """
     names = [cohort.patients[p] for p in patients]
@@ -123,7 +125,7 @@ def run(
     found = {name: by_patient(tables, names) for name, tables in parts.items()}
     without_gain = any(rule in WITHOUT_GAIN for rule in allocation.rules)
     frontier = frontier_table(bundle, cohort, patients, truth, targets, threads) if without_gain else pd.DataFrame()
-    return {**found, "frontier": frontier}
+    return {**found, "frontier": frontier, **truth_tables(bundle.entities, names, truth, targets)}
 
 
 def follow_own_rule(

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
-from afa.cohort.cohort import Cohort
-from afa.engine.rounds import full_observation
-from afa.evaluate.inputs import label_matrix, top_k_size
+from afa.engine.rounds import Outcomes
 from afa.evaluate.long_tables import duel_rows, rows_of
-from afa.evaluate.targets import Targets, clinical_k
-from afa.inference.meanfield import Solver
-from afa.model.bundle import Bundle
-
-if TYPE_CHECKING:
-    from afa.paper.experiments.settings import Inference
+from afa.evaluate.targets import Targets
 
 
-def run(bundle: Bundle, cohort: Cohort, *, top_k: int, inference: Inference) -> dict[str, pd.DataFrame]:
-    """Return the targets of the allocation grid for all patients.
+def truth_tables(
+    entities: Sequence[str], patients: Sequence[str], truth: Outcomes, targets: Targets
+) -> dict[str, pd.DataFrame]:
+    """Return the targets of the allocation grid as two tables.
+
+    Parameters
+    ----------
+    entities, patients : names, in the order of `truth` and `targets`
 
     Returns
     -------
@@ -31,17 +30,13 @@ def run(bundle: Bundle, cohort: Cohort, *, top_k: int, inference: Inference) -> 
         observation, and `k_clinical` is its size by labels. Both are the same in all rows
 
     """
-    k, solver = top_k_size(bundle, top_k), Solver(**dict(inference))
-    truth = full_observation(bundle, cohort.values, solver=solver)
-    labels = label_matrix(bundle, cohort)
-    targets = Targets.of(truth, labels, k, clinical_k(labels, k))
-    duels = duel_rows(bundle.entities, patient=cohort.patients).assign(
+    duels = duel_rows(entities, patient=patients).assign(
         winner=truth.winner.ravel(), prior_wrong=((truth.winner != 0) & (truth.prior == -truth.winner)).ravel()
     )
-    table = rows_of(patient=cohort.patients, entity=bundle.entities).assign(
+    table = rows_of(patient=patients, entity=entities).assign(
         top=(2 * targets.sure + targets.tied).astype(np.int8).ravel(),
         label=pd.array(targets.labels.ravel(), dtype="Float64").astype("Int8"),
-        k=k,
+        k=targets.k,
         k_clinical=targets.k_clinical,
     )
     return {"duels": duels, "targets": table}
