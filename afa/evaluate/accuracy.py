@@ -1,9 +1,9 @@
 """Compute accuracies with bootstrap intervals over patients, and the accuracies of constant answers.
 
 All arrays of decisions have patients on the first axis. A decision score of 0 counts as half correct (decisions.md S5).
-Decisions with a target of 0 or a missing label are not counted (decisions.md S11). A function with the argument
-`weights`, whole numbers of shape (R, P), returns the statistic of each of R resamples. If a resample lacks a class that
-the statistic needs, the statistic is NaN.
+Decisions with a target of 0 or a missing label are not counted (decisions.md S11). The array `weights`, (R, P),
+contains how often each of R bootstrap resamples contains each of P patients. A function with the argument `weights`
+returns one statistic for each resample. If a resample lacks a class that the statistic needs, the statistic is NaN.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Resampled:
         return np.ascontiguousarray(self.every.T)
 
     def drawn(self, names: Iterable[Any]) -> Floats:
-        """Return the weights of the named units, (1 + R, C), with one row for each row of `every`."""
+        """Return the columns of the array `every` for the C units in `names`, (1 + R, C)."""
         return self._by_unit[self.places(names)].T
 
     def places(self, names: Iterable[Any]) -> Ints:
@@ -97,7 +97,8 @@ class Resampled:
     def statistic(self, of: Callable[[Floats], Floats], n: int | Ints) -> pd.DataFrame:
         """Return a table of a statistic with the columns `value`, `low`, `high` and `n`.
 
-        The function `of` computes the statistic of each resample, (R,) or (R, T), from `weights`, (R, P).
+        The argument `of` is a function that takes the weights of the patients, (R, P), and returns the statistic of
+        each resample, (R,) or (R, T).
         """
         found = of(self.every)
         return with_interval(found.reshape(len(found), -1), confidence=self.confidence).assign(n=n)
@@ -141,9 +142,10 @@ class Resampled:
 
 
 def mean_ratio(parts: list[Part], weights: Floats) -> Floats:
-    """Return the mean over `parts` of the ratio sum(right) / sum(total), for each resample and t, (R, T).
+    """Return the share of right decisions, averaged over `parts`, for each resample and t, (R, T).
 
-    The mean is NaN for a resample in which a part contains no decision.
+    For each part (a pair of counts), the share is the weighted number of right decisions divided by the weighted number
+    of all decisions. The mean is NaN for a resample in which a part contains no decision.
 
     Parameters
     ----------
@@ -224,8 +226,8 @@ def fixed_top_k(top: Codes, k: int) -> list[int]:
 
     If several sets have the same overlap, the first set found is returned.
 
-    The sets are searched by branch and bound. The upper bound is valid because an entity adds no more overlap to a set
-    than to a subset of this set.
+    The sets are searched by branch and bound. The upper bound of the search is valid because the overlap that a further
+    entity adds never increases when the set of entities grows.
 
     Parameters
     ----------
@@ -258,7 +260,7 @@ def fixed_top_k(top: Codes, k: int) -> list[int]:
 def overlap(top: Codes, chosen: list[int], k: int) -> Ints:
     """Return the number of `chosen` entities in each patient's top k, (P,).
 
-    If entities are tied at the boundary of the top k, they are counted at most as often as places remain in the top k.
+    Entities that are tied for the last places of the top k are counted only up to the number of these places.
 
     Parameters
     ----------

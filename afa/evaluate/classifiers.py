@@ -1,8 +1,9 @@
 """Train classifiers on labelled patients; like the planner, the classifiers predict from any set of observed features.
 
-Logistic regression and boosting are trained on `COPIES_PER_PATIENT` copies of each labelled patient; each copy hides a
-random subset of features. Naive Bayes needs no copies, because it ignores hidden features. The two classes have equal
-weight in training, as in a model without a prior.
+Logistic regression and boosting are trained on `COPIES_PER_PATIENT` copies of each labelled patient. In each copy, a
+random subset of the features is treated as unobserved. Naive Bayes is trained on each patient only once, because its
+prediction simply omits the terms of unobserved features. The two classes have equal weight in training, as in a model
+without a prior.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from afa.model.arrays import Bools, Codes, Floats, Ints
 Method = Literal["logistic", "boosting", "naive_bayes"]
 CLASSIFIERS: tuple[Method, ...] = ("logistic", "boosting", "naive_bayes")
 COPIES_PER_PATIENT = 8
-"""Number of copies of a labelled patient. The shares of features shown in the copies are evenly spaced on a logarithmic
-scale, from one feature to all, because early states differ as much from each other as late ones."""
+"""Number of training copies of each labelled patient. The expected shares of observed features in the copies are evenly
+spaced on a logarithmic scale, from one feature to all features. On this scale, early states differ as much from each
+other as late states."""
 PENALTY = 1.0
 """C of the logistic regression; the copies of a patient together have the weight of one patient."""
 BOOSTING = {"max_iter": 30, "learning_rate": 0.2, "max_leaf_nodes": 4, "min_samples_leaf": COPIES_PER_PATIENT}
@@ -78,8 +80,9 @@ class Classifier:
 def _inputs(method: Method, values: Codes, observed: Bools) -> Floats:
     """Return the input matrix of a classifier.
 
-    For boosting, the matrix has the shape (P, F) and contains the values, with NaN for hidden values. For logistic
-    regression, the matrix has the shape (P, 2 F): first the values, with 0 for hidden values, and then the mask.
+    For boosting, the matrix has the shape (P, F) and contains the values, with NaN for unobserved values. For logistic
+    regression, the matrix has the shape (P, 2 F): first the values, with 0 for unobserved values, and then the mask
+    `observed`.
     """
     if method == "boosting":
         return np.where(observed, values, np.nan)
@@ -87,9 +90,9 @@ def _inputs(method: Method, values: Codes, observed: Bools) -> Floats:
 
 
 def shown_shares(n_features: int) -> Floats:
-    """Return, for each of the COPIES_PER_PATIENT training copies, the probability that it shows a feature.
+    """Return the probability that a feature is observed, for each of a patient's `COPIES_PER_PATIENT` copies.
 
-    The last probability is 1.
+    In the last copy, every feature is observed with probability 1.
     """
     return np.geomspace(1 / n_features, 1.0, COPIES_PER_PATIENT)
 
@@ -97,9 +100,9 @@ def shown_shares(n_features: int) -> Floats:
 def train(method: Method, values: Codes, positive: Bools, generator: np.random.Generator) -> Classifier:
     """Return a classifier trained on labelled patients of both classes.
 
-    A value other than -1, 0 and +1 counts as not measured and is hidden in every copy. For naive Bayes, the
-    attribute `model` is an array of shape (F, 3): the log-likelihood ratios of -1, 0 and +1 for each feature. Logistic
-    regression and boosting ignore features that have the same value in all patients.
+    A value other than -1, 0 and +1 counts as not measured: it is unobserved in every training copy of the patient. For
+    naive Bayes, the attribute `model` is an array of shape (F, 3): the log-likelihood ratios of -1, 0 and +1 for each
+    feature. Logistic regression and boosting ignore features that have the same value in all patients.
 
     Parameters
     ----------
@@ -149,9 +152,10 @@ def _looked_at(method: Method, values: Codes, positive: Bools) -> NDArray[np.int
 def conditionals(values: Codes, positive: Bools) -> Floats:
     """Return the smoothed probabilities of -1, 0 and +1 for each feature in class 0 and in class 1, (2, F, 3).
 
-    Smoothing adds `SMOOTHING` cases to each class. The values of the added cases are distributed as in all labelled
-    patients plus one case of each value. If uniformly distributed cases were added, even a constant feature would
-    separate a large class from a small class.
+    Smoothing adds `SMOOTHING` pseudo-cases to each class. The distribution of values among the pseudo-cases is
+    estimated from all labelled patients and one extra case of each value. Uniformly distributed pseudo-cases would
+    change a small class more than a large class, so that even a feature with the same value in all patients would seem
+    informative.
 
     Parameters
     ----------
@@ -203,7 +207,9 @@ class Trained:
     classifiers: Sequence[Classifier]
 
     def planned(self, values: Codes, counts: Sequence[int]) -> Floats:
-        """Choose features greedily (eq:cmi), and return the hypotheses' log-odds by number of features, (P, T, C).
+        """Return the log-odds of each hypothesis after each number of features in `counts`, (P, T, C).
+
+        Features are chosen greedily by their mutual information with the hypothesis (eq:cmi).
 
         Parameters
         ----------
@@ -251,11 +257,9 @@ def trained(
 ) -> Trained:
     """Return the classifiers trained on patients with known answers. Every hypothesis must have at least one patient.
 
-    A missing value is hidden in every training copy of the patient.
-
     Parameters
     ----------
-    values : (n, M) int8
+    values : (n, M) int8, -1, 0 or +1; any other number means that the feature was not measured
     answers : (n,) int64, hypothesis of each patient
 
     """

@@ -1,4 +1,4 @@
-"""Estimate by cross-validation how an update by labelled patients changes accuracy.
+"""Estimate by cross-validation how the accuracy changes if a bundle is updated with labelled patients.
 
 The patients of each fold are scored by a bundle that was updated with the patients of all other folds.
 """
@@ -19,7 +19,8 @@ from afa.model.bundle import Bundle
 from afa.model.orders import generator_of
 
 N_FOLDS = 10
-"""Number of folds; each fold is scored by the bundle that the other folds updated."""
+"""Number of folds. The patients of each fold are scored by a bundle that was updated with the patients of all other
+folds."""
 EVALUATED_ROUNDS = (1, 2, 3, 5, 8, 12, 20)
 """Numbers of observed features to evaluate, in addition to all features."""
 LEAST_PER_ANSWER = 2
@@ -37,14 +38,15 @@ def update_brings(
     resamples: int = 1000,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """Return a table of the bundle's cross-validated accuracy, without and with an update by labelled patients.
+    """Return a table of the bundle's cross-validated accuracy before and after an update with labelled patients.
 
     The column `question` is the name of an entity (does the patient have it?), or `which` (which entity does the
     patient have?). The column `t` is the number of features observed, in the order that the planner chooses. The column
-    `metric` is `auroc`, or `first_place` for the question `which`. The column `alone` contains the metric of the
-    original bundle, and `updated` contains the metric of the updated bundle. The column `brought` is `updated` minus
-    `alone`; `low` and `high` are the ends of its bootstrap interval over patients. A question is skipped if any of its
-    answers applies to fewer than `LEAST_PER_ANSWER` patients.
+    `metric` is `first_place` if the column `question` is `which`, and `auroc` otherwise. The column `alone` contains
+    the metric of the original bundle, and `updated` contains the metric of the updated bundle. The column `brought`
+    contains the change that the update brings: `updated` minus `alone`. The columns `low` and `high` are the ends of
+    the change's bootstrap interval, for which patients are resampled. A question is skipped if any of its answers
+    applies to fewer than `LEAST_PER_ANSWER` patients.
 
     Parameters
     ----------

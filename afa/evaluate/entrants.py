@@ -150,7 +150,7 @@ def read_entrant(folder: str | Path, mirror: str | Path | None = None) -> Entran
 def questions_of(entities: Sequence[str], labels: Floats, holds: str) -> Iterator[FieldTask]:
     """Yield one yes-or-no question for each entity that some patients have and other patients lack.
 
-    If a patient can have at most one entity, also yield the question which entity the patient has.
+    If a patient can have at most one entity, one more question is yielded: which entity does the patient have?
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def questions_of(entities: Sequence[str], labels: Floats, holds: str) -> Iterato
 
 
 def statistics(task: FieldTask, answers: Ints, evidence: Floats, weights: Floats) -> dict[str, Floats]:
-    """Return a mapping from each metric of a question to its value for each resample and t, (R, T).
+    """Return a mapping from each metric of a question to the metric's values for each resample and t, (R, T).
 
     `balanced_accuracy` is computed at equal prior probabilities. `first_place` is the share of patients whose true
     hypothesis has the most evidence; a tie of n hypotheses counts 1/n. `by_class` is the mean of `first_place` over C
@@ -206,7 +206,7 @@ def statistics(task: FieldTask, answers: Ints, evidence: Floats, weights: Floats
 
 
 def main_metric(task: FieldTask, answers: Ints, evidence: Floats, weights: Floats) -> Floats:
-    """Return only the first metric of a question for each resample and t, (R, T).
+    """Return the main metric of a question, `auroc` or `first_place`, for each resample and t, (R, T).
 
     Parameters
     ----------
@@ -221,7 +221,8 @@ def main_metric(task: FieldTask, answers: Ints, evidence: Floats, weights: Float
 def facts(entrant: Entrant, followed: int) -> pd.DataFrame:
     """Return a table with the numbers of patients, distinct rows and features for each question.
 
-    The column `missingness_auroc` is max(AUROC, 1 - AUROC), where the score is a patient's number of measured values.
+    The column `missingness_auroc` shows how well the number of a patient's measured values predicts a yes-or-no answer;
+    its value is the larger of AUROC and 1 - AUROC.
     """
     measured = (entrant.values != MISSING).sum(axis=1).astype(np.float64)
     rows = []
@@ -334,16 +335,16 @@ class HypothesisModel:
 
 @dataclass(frozen=True, eq=False)
 class Discounted(HypothesisModel):
-    """Define a model variant without couplings whose log-odds are shrunk if observations are correlated (F16).
+    """Define a model variant that, instead of using couplings, shrinks the log-odds for correlated observations (F16).
 
-    The log-odds compare each hypothesis with the last hypothesis of `models`. The returned evidence omits the last
-    hypothesis of `models` if `asked` does not contain it.
+    The log-odds compare each hypothesis with the last hypothesis of `models`. If the variant `asked` lacks the last
+    hypothesis of `models`, no log-odds are returned for this hypothesis.
 
     Attributes
     ----------
-    asked : the variant that determines the order of features
-    repeats : one pair for each hypothesis except the last; a pair contains the indices of the hypothesis's features,
-        and how strongly the observations of these features are correlated
+    asked : the model variant that chooses the features
+    repeats : one pair for each hypothesis except the last. The first element of a pair contains the indices of the
+        features in the hypothesis's model. The second element describes how strongly these features are correlated
 
     """
 
@@ -353,12 +354,15 @@ class Discounted(HypothesisModel):
     def planned(
         self, values: Codes, rounds: Sequence[int], *, rule: str = IDENTIFICATION_RULES[0], fixed: bool = False
     ) -> Floats:
-        """Let `asked` choose features, and return the shrunk log-odds at each t in `rounds`, (P, T, C)."""
+        """Return the log-odds, shrunk towards the prior, at each t in `rounds`, (P, T, C).
+
+        The model variant `asked` chooses the features.
+        """
         orders = self.asked.orders(values, rule, fixed=fixed, most=max(t for t in (0, *rounds) if t < values.shape[1]))
         return self.along(values, completed(orders, values.shape[1]), rounds)
 
     def along(self, values: Codes, orders: Ints, rounds: Sequence[int], **options: Any) -> Floats:
-        """Return the shrunk log-odds at each t in `rounds`, for given orders of features, (P, T, C)."""
+        """Return the log-odds, shrunk towards the prior, if features are observed in given orders, (P, T, C)."""
         shown = _from_start(rounds)
         evidence = super().along(values, orders, shown, **options)
         odds, rows = evidence - evidence[:, :, -1:], np.arange(len(values))[:, None]
@@ -458,12 +462,12 @@ def labels_for(bundle: Bundle, task: FieldTask, answers: Ints) -> Floats:
 
 
 def with_and_without(bundle: Bundle, entity: str, closure: Closure) -> HypothesisModel:
-    """Return the model of the question whether the patient has the entity."""
+    """Return a model with two hypotheses: the patient has the entity, or the patient does not have the entity."""
     return HypothesisModel(classes_of(bundle, entity, closure, STRENGTH))
 
 
 def which(bundle: Bundle, nobody: str | None = None) -> HypothesisModel:
-    """Return the model of the question which entity the patient has.
+    """Return a model with one hypothesis for each entity: the patient has this entity.
 
     If `nobody` is given, it is the name of an additional hypothesis: the patient has no entity, and the values have the
     background probabilities.
@@ -488,7 +492,7 @@ def uncoupled(variant: HypothesisModel) -> HypothesisModel:
 
 
 def discounted(bundle: Bundle, asked: HypothesisModel, entity: str | None) -> Discounted:
-    """Return a model variant without couplings, whose log-odds are shrunk to account for couplings (F16).
+    """Return a model variant that, instead of using couplings, shrinks the log-odds for correlated observations (F16).
 
     A member of an exclusive group is treated as uncorrelated with other observations.
     """
@@ -502,8 +506,9 @@ def discounted(bundle: Bundle, asked: HypothesisModel, entity: str | None) -> Di
 def plainly_coupled(variant: HypothesisModel) -> HypothesisModel:
     """Return the model variant whose couplings multiply values, not deviations from the means (docs/decisions.md, F2a).
 
-    In the compiled engine, couplings always multiply deviations from the means. To get a model whose couplings psi
-    multiply the values s, add s psi mu to the log-weights f(s), where mu are the means that `_moved` computes.
+    In the compiled engine, couplings always multiply deviations from the means. The function `_moved` compensates for
+    this: it adds the term s psi mu to the log-weight of each value s. Here psi is the matrix of couplings, and mu is
+    the vector of the features' means.
     """
     return _with(variant, lambda model: (_moved(model), model.couplings))
 
@@ -523,7 +528,7 @@ def _moved(model: PairwiseMRF) -> Floats:
 
 
 def _with(variant: HypothesisModel, changed: Callable[[PairwiseMRF], tuple[Floats, sp.csr_array]]) -> HypothesisModel:
-    """Return the model variant in which `changed` replaces the probabilities and couplings of each model."""
+    """Return a copy of `variant`; the function `changed` returns the new probabilities and couplings of each model."""
     if isinstance(variant.models, Bundle):
         raise TypeError("a variant of directions")
     models = [

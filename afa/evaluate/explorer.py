@@ -49,9 +49,11 @@ SHOWN_FIRST = (("priority_clusters", "cmi"), ("priority_all", "cmi"))
 the table.
 """
 RANKING_SCORES = ENGINE_SCORES[:3]
-"""Scores whose rankings are shown for every run; a run with a background also has `background`."""
+"""Scores whose rankings are shown for every run. If the planners of a run have a `Background`, the ranking by the score
+`background` is also shown."""
 FRONTIER_STRATEGY = Strategy(FRONTIER, "", BACKGROUND)
-"""The planner with a background. The page shows it next to the rules of the grid."""
+"""The strategy of planners that have a `Background`, which is the distribution of each feature among all patients. The
+page shows this strategy next to the rules of the table `choices`."""
 
 Run = tuple[Strategy, int]
 """A way to choose features, and the seed of random orders."""
@@ -74,7 +76,8 @@ class ExploredRuns(NamedTuple):
     place : (B, M + 1, S, N) int16, rank of each entity, as in `WalkResults`
     margin : (B, M + 1) float64, the first score, between the last entity inside the top k and the first entity outside
 
-    probability : (B, M + 1) float64, probability that the top k is right, or None if the run has no background
+    probability : (B, M + 1) float64, probability that the top k is right. None if the planners of the run have no
+        `Background`, which is the distribution of each feature among all patients
 
     """
 
@@ -96,8 +99,8 @@ class Explored:
     ----------
     summary : names and settings. Entities are sorted by name, and tied entities rank in this order. Features are in the
         order of the bundle. `cells` lists the strategies. `patients` contains the name of each patient, and the
-        patient's label for each entity (1, 0 or None). `typical` is the patient shown first, because this patient's top
-        k settles at the median t
+        patient's label for each entity (1, 0 or None). `typical` is the index of the patient whom the page shows first:
+        the number of features after which this patient's top k stays unchanged is the median over the shown patients
     steps : one entry for each patient. `values` contains the value of each feature, (M,). `why` contains the result of
         `reasons_of` for the run that the page shows first. `runs` has one entry for each strategy. The keys of such an
         entry are: `order`, the features in the order of observation; `chosen_gain`, the gain of each choice in nats, to
@@ -119,10 +122,10 @@ def explore(
 ) -> Explored:
     """Return the data of the explorer page for at most `most` patients.
 
-    The page shows each rule of the table `choices` and the strategy `FRONTIER_STRATEGY`. The patients are evenly spaced
-    in the order of the cohort. Of the table `choices`, only one schedule is used: `every` if the table contains it,
-    else the table's first schedule. For each patient, the background of `FRONTIER_STRATEGY` is estimated from the
-    values of all other patients, without labels.
+    The page shows each rule of the table `choices` and the strategy `FRONTIER_STRATEGY`. The patients on the page are
+    taken at even intervals from the cohort's list of patients. Only rows of `choices` with one value of the column
+    `schedule` are used: `every` if it occurs, else the value in the first row. Under `FRONTIER_STRATEGY`, the planner
+    of each patient gets the distribution of each feature among all other patients; labels are not used.
 
     Parameters
     ----------
@@ -176,13 +179,13 @@ def explore(
 
 
 def _others(bundle: Bundle, cohort: Cohort, name: str) -> Background:
-    """Return the background for the patient `name`, estimated from all other patients of the cohort."""
+    """Return the distribution of each feature among all patients of the cohort except the patient `name`."""
     values = np.where(cohort.values == MISSING, np.nan, cohort.values)
     return Background.of_patients(bundle, values, without=cohort.patients.index(name), name="other patients")
 
 
 def background_text(planners: Sequence[TopKPlanner]) -> str:
-    """Return a text that describes the planners' background, or an empty text if no planner has a background."""
+    """Return a text that names the source of the planners' `Background`, or an empty text if no planner has one."""
     return next((planner.background.words for planner in planners if planner.background is not None), "")
 
 
@@ -194,7 +197,7 @@ def evenly(n: int, most: int) -> list[int]:
 def by_engine(
     bundle: Bundle, values: Codes, way: Strategy, orders: Ints | None, setting: SimulationSetting
 ) -> ExploredRuns:
-    """Return a run of B patients, computed by the compiled engine.
+    """Simulate B patients with the compiled engine, and return the results.
 
     If `orders` is None, the rule chooses the features.
 
@@ -236,9 +239,9 @@ def by_engine(
 
 
 def by_planners(planners: Sequence[TopKPlanner], values: Codes, scores: Sequence[str], way: Strategy) -> ExploredRuns:
-    """Return a run of B patients, computed by one planner for each patient.
+    """Simulate B patients with one planner for each patient, and return the results.
 
-    If all planners have a background, the score `background` is added to `scores`.
+    If every planner has a `Background`, the score `background` is added to `scores`.
 
     Parameters
     ----------

@@ -101,8 +101,8 @@ class NotebookFigure(Figure):
 
     Attributes
     ----------
-    saved : the SVG text that was written. The text is stored because drawing again would change coordinates by
-        hundredths of a point
+    saved : the SVG text that was written. The SVG text is stored because a second drawing of the same figure would have
+        slightly different coordinates
 
     """
 
@@ -290,7 +290,7 @@ def rule_name(rule: str) -> str:
 
 
 def draw_rules(axes: Axes, parts: Mapping[str, pd.DataFrame], *, banded: Sequence[str] = (RANDOM, PRIORITY)) -> None:
-    """Draw the value of each rule against t, from t = 0.
+    """Draw one curve for each rule: the column `value` against the column `t`, from t = 0.
 
     For rules in `banded`, also draw the interval over patients.
     """

@@ -22,8 +22,8 @@ def codes_of_frame(X: pd.DataFrame, bundle: Bundle) -> pd.DataFrame:
 
     Raises
     ------
-    CohortError : `X` is no DataFrame, has no feature, names a patient twice, or has other values. The message names the
-        cells.
+    CohortError : `X` is no DataFrame, has no feature of the bundle, names a patient twice, or has values other than -1,
+        0, +1 and missing. The message names the invalid cells.
 
     """
     step = "encode what was measured: afa.encode(X, features)"
@@ -33,8 +33,13 @@ def codes_of_frame(X: pd.DataFrame, bundle: Bundle) -> pd.DataFrame:
 def labels_of_frame(y: pd.DataFrame, bundle: Bundle) -> pd.DataFrame:
     """Return the labels of a table: 0, 1, or NaN if unknown, (P, K) float64.
 
-    The K columns are the entities of the bundle that the table contains. An invalid table raises a `CohortError`, as
-    `codes_of_frame` does.
+    The K columns are the entities of the bundle that the table contains.
+
+    Raises
+    ------
+    CohortError : `y` is no DataFrame, has no entity of the bundle, names a patient twice, or has values other than 0, 1
+        and missing. The message names the invalid cells.
+
     """
     step = "code the labels as 0 and 1, a column for each entity"
     return _numbers_of_frame(y, "table y", bundle, bundle.entities, (0.0, 1.0), step)

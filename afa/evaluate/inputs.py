@@ -73,10 +73,10 @@ def check_duels(bundle: Bundle, folder: Path) -> None:
 
 
 def explicit_references(bundle: Bundle) -> list[ReferenceVariant]:
-    """Return the references of an encoding for which the bundle's probabilities are valid (docs/decisions.md, F10a).
+    """Return the names of the encodings for which the bundle's probabilities are valid (docs/decisions.md, F10a).
 
-    A reference is `controls`, `ranges` or `cohort`. If the bundle has probabilities but names no encoding, all three
-    references are returned.
+    The encoding of measured numbers as -1, 0 or +1 is named after its reference: `controls`, `ranges` or `cohort`. If
+    the bundle has probabilities but does not name an encoding, all three names are returned.
     """
     if bundle.rates is None or (bundle.ternary and not bundle.has_probabilities):
         return []
@@ -87,8 +87,9 @@ def explicit_references(bundle: Bundle) -> list[ReferenceVariant]:
 def closures_beside(bundle: Bundle, cohort: Cohort, own: Closure) -> list[Closure]:
     """Return the closures (models of the two classes) to compare on binary tasks, with the run's own closure first.
 
-    If the bundle's probabilities fit the cohort's encoding, the list also contains the closure `explicit`. If, in
-    addition, all features have three values, the list also contains the closures `differential` and `shared`.
+    If the bundle's probabilities are valid for the way in which the cohort's values were encoded, the closure
+    `explicit` is added to the list. If, in addition, all features have three values, the closures `differential` and
+    `shared` are added too.
     """
     reference = (cohort.provenance.get("encoding") or {}).get("reference")
     known = explicit_references(bundle)

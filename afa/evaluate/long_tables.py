@@ -1,8 +1,8 @@
 """Create long tables, convert them to arrays, and write folders of Parquet files with checksums.
 
-A complete table has exactly one row for every element of an array. If array elements have no row, an error names the
-first missing element. Scores of binary tasks are stored as steps, with one row for each change of the score; `Cube`
-expands the steps to every t. Equal tables give identical Parquet files.
+A complete table has exactly one row for every element of an array. If a table lacks rows for some array elements, the
+error message names the first of these elements. For binary tasks, a table contains one row for each change of a score;
+the class `Cube` fills in the rounds between the changes. Equal tables give identical Parquet files.
 """
 
 from __future__ import annotations
@@ -181,9 +181,9 @@ def rows_of(**axes: Iterable[Any]) -> pd.DataFrame:
 
 
 def duel_rows(entities: Sequence[str], **axes: Iterable[Any]) -> pd.DataFrame:
-    """Return the table of `rows_of` with one more axis: the pairs of entities, in the order of the bundle.
+    """Return a table with one row for every combination of the given values and a pair of entities.
 
-    The columns `entity_a` and `entity_b` contain the pair.
+    The columns `entity_a` and `entity_b` contain the pair. The pairs are in the order of the bundle, and vary fastest.
     """
     names, (a, b) = np.array(entities, dtype=object), np.triu_indices(len(entities), 1)
     table = rows_of(**axes, pair=range(len(a)))
@@ -220,8 +220,8 @@ class CompleteTable:
     def of(cls, name: str, table: pd.DataFrame, axes: Mapping[str, Axis]) -> CompleteTable:
         """Return the complete table.
 
-        Raise a `ConfigError` if a row has no array element, or if an element does not have exactly one row. The message
-        names the first error.
+        Raise a `ConfigError` if a row has a missing or unknown label, or if an array element has no row or several
+        rows. The message names the first such row or element.
         """
         for key, axis in axes.items():
             if (axis.codes < 0).any():
@@ -281,7 +281,9 @@ def axis_of(table: pd.DataFrame, columns: Sequence[str]) -> Axis:
 
 
 def groups(table: pd.DataFrame, *columns: str, sort: bool = False) -> Iterator[tuple[Any, pd.DataFrame]]:
-    """Yield each combination of values of the given columns, with its rows. A missing value counts as a value.
+    """Yield each combination of values of the given columns, with its rows.
+
+    Rows with missing values are kept: all missing values of a column count as equal.
 
     The combinations of values are in order of first appearance, or sorted if `sort` is True.
 
@@ -296,9 +298,12 @@ def groups(table: pd.DataFrame, *columns: str, sort: bool = False) -> Iterator[t
 
 @dataclass(frozen=True)
 class Cube:
-    """Store changes of scores (steps) for P patients, E entities and R runs, and expand the steps to all rounds.
+    """Store scores only at the rounds at which they change, and fill in all other rounds.
 
-    The steps of one patient, entity and run (a series) are stored in adjacent rows.
+    A round t is the state after t observed features.
+
+    The table has P patients, E entities and R runs. A row of the table is called a step. The steps of one patient,
+    entity and run (a series) are stored in adjacent rows.
 
     Attributes
     ----------
@@ -333,16 +338,20 @@ class Cube:
         )
 
     def by_round(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return the values at every round, (P, E, R, M + 1), expanded from the values at the steps."""
+        """Return the values at all rounds from 0 to M, (P, E, R, M + 1).
+
+        The argument `values` contains the values at the steps. Between two steps, the value of the earlier step is
+        repeated.
+        """
         following = np.append(self.t[1:], 0)
         following[np.append(self.first[1:], len(self.t)) - 1] = self.last_round + 1
         return np.repeat(values, following - self.t).reshape(*self.shape, self.last_round + 1)
 
     def by_step(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return the values after each number of observed features of the entity's model, (P, E, R, s + 1).
+        """Return the values after 0 to s observations of features that the entity's model contains, (P, E, R, s + 1).
 
-        The largest model has s features. For an entity with fewer features, the values stay constant after its last
-        feature.
+        The largest model has s features. If an entity's model has fewer features, the values stay constant after the
+        last of these features.
         """
         ends = np.append(self.first[1:], len(self.t))
         most = int((ends - self.first).max())

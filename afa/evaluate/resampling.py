@@ -114,9 +114,9 @@ def quartiles_of_rounds(reached: Floats, among: Floats, weights: Floats, *, conf
 
 
 def table_of_rounds(statistics: Floats, last_round: int, *, confidence: float) -> pd.DataFrame:
-    """Return a table with the value and the interval (`low` to `high`) of C statistics that count rounds.
+    """Return the values and intervals (`low` to `high`) of statistics that are numbers of rounds, as a table.
 
-    Values and interval ends above `last_round` become missing.
+    Numbers above `last_round` become missing in all three columns.
 
     The first row of `statistics` contains the observed statistics. Each further row of `statistics` contains the
     statistics of one resample. The ends of an interval are not interpolated: they are the nearest resampled statistics
@@ -124,7 +124,7 @@ def table_of_rounds(statistics: Floats, last_round: int, *, confidence: float) -
 
     Parameters
     ----------
-    statistics : (1 + R, C) float64, rounds
+    statistics : (1 + R, C) float64, numbers of rounds
 
     """
     plain, drawn = statistics[0], statistics[1:]
@@ -156,9 +156,11 @@ NO_SPREAD = 1e-12
 
 @dataclass(frozen=True)
 class Moments:
-    """Store sums over runs of two quantities x and y and of their products, (P, C) each, for P patients and C columns.
+    """Store the sums from which correlations of two quantities x and y in resamples of patients are computed.
 
-    Before summing, `of` subtracts a constant from x and a constant from y.
+    Each array has the shape (P, C), for P patients and C columns, and contains sums over the runs of a patient. The
+    attribute `n` contains the number of runs. Before summing, the method `Moments.of` subtracts a
+    constant from each column of x and of y.
     """
 
     n: Floats
@@ -172,7 +174,8 @@ class Moments:
     def of(cls, x: Floats, y: Floats) -> Moments:
         """Return the `Moments` of x and y, (P, runs, C), summed over runs.
 
-        The values of the first patient's first run are subtracted first, so that constant data give sums of exactly 0.
+        Before summing, the values in run 0 of patient 0 are subtracted from the values in all runs of all patients. If
+        the data are constant, the sums are therefore exactly 0.
         """
         x, y = x - x[0, 0], y - y[0, 0]
         n = np.full((len(x), x.shape[2]), float(x.shape[1]))
@@ -188,7 +191,7 @@ class Moments:
         weights : (R, P) float64
 
         """
-        # `einsum` is used because the sums of a matrix product depend on the number of threads.
+        # `einsum` replaces the operator `@`, whose rounding errors depend on the number of threads.
         n, x, y, xx, yy, xy = (
             np.einsum("rp,pc->rc", weights, part) for part in (self.n, self.x, self.y, self.xx, self.yy, self.xy)
         )
@@ -198,5 +201,5 @@ class Moments:
         return np.where(varies, np.clip((n * xy - x * y) / scale, -1.0, 1.0), np.nan)
 
     def only(self, weights: Floats) -> Floats:
-        """Return Pearson's correlation of x and y in the first column, (R,)."""
+        """Return Pearson's correlation of x and y for each resample, (R,), computed only from column 0."""
         return self.correlation(weights)[:, 0]

@@ -199,9 +199,10 @@ def cost_text(curves: pd.DataFrame) -> str:
 class Simulated:
     """Store the results of a simulation.
 
-    The right answer is the answer after all measured values. Values that were not measured are never chosen. If costs
-    differ, the table `curves` also contains metrics for each cost budget: the column `counted` is `features` or `cost`,
-    and the column `t` is the number of features or the cost.
+    For metrics without labels, the right answer about a patient is the answer based on all of the patient's measured
+    values. Values that were not measured are never chosen. If costs differ, the table `curves` also contains metrics
+    for each cost budget: the column `counted` is `features` or `cost`, and the column `t` is the number of features or
+    the cost.
 
     Attributes
     ----------
@@ -258,7 +259,7 @@ def simulate(
 ) -> Simulated:
     """Simulate each rule on a table of patients, and return accuracies and the numbers of features needed.
 
-    The simulation of a patient ends when all measured values have been observed.
+    The simulation of a patient ends when no measured value is left to acquire.
 
     Parameters
     ----------

@@ -80,7 +80,7 @@ def labelled(parts: Iterable[Labelled]) -> pd.DataFrame:
 
 
 def count_rows(counts: Mapping[str, tuple[float, int]]) -> pd.DataFrame:
-    """Return one row with the metric `count` for each quantity.
+    """Return a table with one row for each quantity in `counts`; the metric of each row is `count`.
 
     The column `value` is the count, and `n` is the total.
     """
@@ -122,7 +122,7 @@ def summary_rows(table: str, rows: pd.DataFrame | Sequence[pd.DataFrame], **same
 
 
 def write_summary(tables: Sequence[pd.DataFrame], path: str | Path) -> None:
-    """Write all rows of the tables, sorted by table as in `in_order`.
+    """Write the rows of all tables to one file, with the tables in the order that `in_order` returns.
 
     The file is Parquet if the suffix of the path is `.parquet`, else CSV.
 
@@ -174,14 +174,16 @@ def join_summaries(parts: Sequence[str | Path], path: str | Path) -> None:
 def published_rows(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that are written to `summary.csv`.
 
-    Rows that are not returned are only in `curves/<stage>.parquet`.
+    All other rows are only in `curves/<stage>.parquet`.
 
-    Rows without a round t are included. Of the rows with a round t, only those about all entities are included, and
-    only if t is in `PRINTED_ROUNDS` or is the last round, in which all features are observed. In the tables `GRID`,
-    rows with the schedule `every` are excluded, except rows of the rule `random`. In the tables `GRID`, rows whose
-    method differs from the guiding score are excluded, except in the table `bracket_rate`. In the tables `GRID`, a row
-    that compares a rule with a reference rule other than `random` is included only if its round is `RULES_COMPARED`, or
-    if it has a stratum.
+    Rows are selected by their round t. A row without a round is selected. A row with a round is selected only if its
+    column `entity` is empty and its round is in `PRINTED_ROUNDS` or is the last round (all features are observed).
+
+    Some of the selected rows are then excluded. A `GRID` row is a row of a table in `GRID` with a guiding score in the
+    column `guide`. A `GRID` row with the schedule `every` is excluded, unless its rule is `random`. A `GRID` row with
+    different scores in the columns `method` and `guide` is excluded, unless its table is `bracket_rate`. A `GRID` row
+    that compares two rules, neither of which is `random`, is excluded, unless it has a stratum or its round is
+    `RULES_COMPARED`.
     """
     known = rows["t"].dropna()
     rounds = {*PRINTED_ROUNDS, *(() if known.empty else (known.max(),))}

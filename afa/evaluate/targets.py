@@ -1,7 +1,7 @@
-"""Define a patient's correct top k, at full observation and by label (decisions.md S10).
+"""Define a patient's correct top k in two versions: at full observation, and according to the labels (S10).
 
-The correct top k at full observation contains the k best entities after all measurements. The correct top k by label
-contains the entities with a positive label.
+At full observation, the correct top k contains the k best entities given all measurements. According to the labels, the
+correct top k contains the entities with a positive label.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from afa.model.arrays import Bools, Floats, Ints
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """Store the correct top k of P patients, at full observation and by label.
+    """Store the correct top k of P patients in two versions: at full observation, and according to the labels.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Targets:
         return cls(k, k_clinical, sure, tied, k - sure.sum(axis=1), labels)
 
     def precisions(self, place: NDArray[np.int16], threads: int | None) -> dict[str, Floats]:
-        """Map three metrics to the precisions of R rankings of each patient's entities, (P, R) each.
+        """Return three precision metrics by name, (P, R) each, for R rankings of the entities of each patient.
 
         The argument `place` contains the rank of each entity in each ranking, (P, R, N).
         """

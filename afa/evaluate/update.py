@@ -8,26 +8,29 @@ probability of x is the first of these formulas, and the marginal likelihood is 
 \[ \frac{s\,p_x + n_x}{s + N}, \qquad P(n \mid s) = \frac{\Gamma(s)}{\Gamma(s + N)}
    \prod_x \frac{\Gamma(s\,p_x + n_x)}{\Gamma(s\,p_x)}. \]
 
-Each distribution has its own strength, a number from the grid `STRENGTHS`. All distributions of the bundle share the
-prior probabilities of the strengths, `weights`. EM fits the prior probabilities of the strengths by maximising the
-marginal likelihood of all labelled patients. The posterior mean of a distribution is averaged over the posterior of its
-strength. The fit of the strengths needs no held-out labels.
+The strength s of a distribution is one of the numbers in `STRENGTHS`, and can differ between distributions. All
+distributions of the bundle share the prior probabilities of the strengths, `weights`. EM fits the prior probabilities
+of the strengths by maximising the marginal likelihood of all labelled patients. For each distribution, the posterior
+means under all possible strengths are averaged, weighted by the posterior probabilities of these strengths. No patients
+need to be held out to fit the prior probabilities of the strengths.
 
 If patients can have several entities, the evidence for an entity is the likelihood ratio of its two distributions, and
-the update has two steps. The first step corrects the level of a feature (the overall frequencies of its values),
-because the two distributions can have the same error in it. To correct the level, all labelled patients, with and
-without the entity, update the mixture of the two distributions. Each distribution is then multiplied by the ratio of
-the updated mixture to the elicited mixture, and normalised. Correcting the level does not change the odds ratio of any
-two values. The second step updates each distribution with the patients of its class. With the second step alone, the
-distribution of the larger class would approach the true level faster than the distribution of the smaller class, and
-the odds ratios would be wrong in the meantime. If a feature was measured only in labelled patients of one class, its
-level is not changed. If every patient has exactly one entity, the update has one step, because only the distributions
-with an entity distinguish entities (docs/decisions.md, F6).
+the update has two steps. The first step corrects the overall frequencies of a feature's values, because the
+distributions with and without the entity can contain the same error. In the first step, the mixture of a feature's two
+distributions is updated with all labelled patients, with and without the entity. Each distribution is then multiplied
+by the ratio of the updated mixture to the elicited mixture, and normalised. The first step of the update does not
+change the odds ratio of any two values. The second step updates each distribution with the patients of its class. With
+the second step alone, the distribution of the larger class would approach the true frequencies faster than the
+distribution of the smaller class, and the odds ratios would be wrong in the meantime. If a feature was measured only in
+labelled patients of one class, the first step of the update does not change the feature's distributions. If a patient
+can have at most one entity, only the second step is made. In this case, entities are compared by their distributions in
+patients with the entity, not by likelihood ratios (docs/decisions.md, F6).
 
-The features of an exclusive group are one variable. The variable of an exclusive group has one state for each feature,
-in which this feature is +1, and one state in which no feature is +1. Under `one or none`, patients whose labels are all
-0 update the background. An update does not change couplings, potentials and the entities' priors. Capstick et al.
-(AutoElicit, arXiv:2411.17284) elicit priors of linear models in a similar way.
+An exclusive group contains features of which at most one is +1, and is treated as one variable. This variable has one
+state for each feature that can be +1, and one state in which no feature is +1. If the bundle's setting `holds` is `one
+or none`, the distributions in patients without any entity (the background) are updated with the patients whose labels
+are all 0. An update does not change couplings, potentials and the entities' priors. Capstick et al. (AutoElicit,
+arXiv:2411.17284) elicit priors of linear models in a similar way.
 """
 
 from __future__ import annotations
@@ -68,7 +71,7 @@ LEAST_SHARE = 0.01
 
 
 def log_marginal(prior: Floats, counts: Floats, strengths: Floats = STRENGTHS) -> Floats:
-    """Return the log marginal likelihood of each distribution's counts under each strength, (..., G) nats.
+    """Return the log marginal likelihood of the counts for each distribution and possible strength, (..., G) nats.
 
     Parameters
     ----------
@@ -88,12 +91,13 @@ def log_marginal(prior: Floats, counts: Floats, strengths: Floats = STRENGTHS) -
 
 
 def fitted_weights(log_likelihood: Floats) -> Floats:
-    """Return the probabilities of the strengths that maximise the marginal likelihood of the patients' values, (G,).
+    """Return the prior probability of each strength, (G,), fitted by maximum marginal likelihood.
 
-    The probabilities, or weights w, are computed by EM, which starts from equal weights and stops within `EM_TOLERANCE`
-    nats of the maximum. Let L_rg be the likelihood of distribution r under strength g, and let d_g be the mean of L_rg
-    / sum_h w_h L_rh over the R distributions. The log-likelihood of other weights exceeds the log-likelihood of w by at
-    most R (max_g d_g - 1).
+    The probabilities w are computed by EM, which starts from equal probabilities and stops within `EM_TOLERANCE` nats
+    of the maximum. Let w_g be the probability of strength g, and let L_rg be the likelihood of distribution r under
+    strength g. The marginal likelihood of distribution r is M_r = sum_g w_g L_rg. Let d_g be the mean of L_rg / M_r
+    over the R distributions r. Then no other probabilities have a log-likelihood that exceeds the log-likelihood of w
+    by more than R (max_g d_g - 1).
 
     Parameters
     ----------
@@ -135,10 +139,11 @@ def posterior_means(prior: Floats, counts: Floats, of_strength: Floats, strength
 
 @dataclass(frozen=True, eq=False)
 class Update:
-    """Store the distributions of a bundle before and after an update by labelled patients.
+    """Store the distributions of a bundle before and after an update with labelled patients.
 
-    Class v, below N, contains the patients with entity v. Class N + v contains the patients without entity v. Under
-    `one or none`, a last class contains the patients without any entity.
+    For each entity v from 0 to N - 1, class v contains the patients with this entity, and class N + v contains the
+    patients without this entity. If the bundle's setting `holds` is `one or none`, one more class contains the patients
+    without any entity.
 
     Parameters
     ----------
@@ -150,7 +155,8 @@ class Update:
     strength : (C, M) float64
         Posterior geometric mean of the strength of each elicited distribution, or NaN if it has no patients.
     weights, level_weights : (G,) float64
-        Prior probabilities of `STRENGTHS`: `weights` for the distributions, and `level_weights` for the levels.
+        Prior probabilities of `STRENGTHS`: `weights` for the distributions, and `level_weights` for the overall
+        frequencies that the first step of the update corrects.
 
     """
 
@@ -163,12 +169,12 @@ class Update:
 
     @property
     def patients(self) -> Ints:
-        """Return the number of labelled patients that updated each distribution, (C, M) int64."""
+        """Return the number of labelled patients with which each distribution was updated, (C, M) int64."""
         return np.asarray(self.counts.sum(axis=2))
 
 
 def update_of(bundle: Bundle, values: npt.ArrayLike, labels: npt.ArrayLike, strengths: Floats = STRENGTHS) -> Update:
-    """Return the distributions of a bundle before and after an update by labelled patients.
+    """Return the distributions of a bundle before and after an update with labelled patients.
 
     Parameters
     ----------
@@ -214,7 +220,7 @@ def update_of(bundle: Bundle, values: npt.ArrayLike, labels: npt.ArrayLike, stre
 def _fitted(parts: Sequence[tuple[Floats, Floats]], strengths: Floats) -> tuple[Floats, list[Floats]]:
     """Return the prior probabilities of the strengths, (G,), and their posterior probabilities for each distribution.
 
-    The posterior probabilities are a list of one array, (..., G), for each of the `parts`.
+    The second result is a list with one array of posterior probabilities, (..., G), for each pair in `parts`.
 
     Parameters
     ----------
@@ -230,9 +236,9 @@ def _fitted(parts: Sequence[tuple[Floats, Floats]], strengths: Floats) -> tuple[
 
 
 def _levelled(variables: Sequence[_Variables], n_entities: int, strengths: Floats) -> tuple[list[_Variables], Floats]:
-    """Return the variables with corrected levels (overall frequencies of the values).
+    """Return the variables after the first step of the update, which corrects the overall frequencies of the values.
 
-    The second result, (G,), contains the prior probabilities of the strengths of the levels.
+    The second result, (G,), contains the prior probability of each of the `strengths`, fitted to all labelled patients.
     """
     one, zero = slice(n_entities), slice(n_entities, 2 * n_entities)
     parts = []
@@ -283,7 +289,10 @@ class _Variables:
 
 
 def _alone(bundle: Bundle, elicited: Floats, counts: Floats) -> _Variables:
-    """Return the features outside exclusive groups as variables. `elicited` and `counts` have the shape (C, M, 3)."""
+    """Return the `_Variables` of all features that are not in an exclusive group.
+
+    The arguments `elicited` and `counts` have the shape (C, M, 3).
+    """
     grouped = [j for _, members in bundle.exclusive for j in members]
     at = np.setdiff1d(np.arange(len(bundle.features)), grouped).astype(np.int64)
     return _Variables(at, elicited[:, at], counts[:, at])
@@ -322,7 +331,7 @@ def check_probabilities(bundle: Bundle) -> None:
 
 
 def updated_bundle(bundle: Bundle, update: Update, provenance: Mapping[str, Any] | None = None) -> Bundle:
-    """Return the bundle with the updated distributions, and with the numbers of labelled patients that updated them.
+    """Return the bundle with the updated distributions and the number of labelled patients used for each of them.
 
     If a row has no potential, its direction is computed from its probabilities. If a pair of an entity and a feature
     has labelled patients but no row, a row with potential 0 is added. If the update changes the background of a
@@ -380,12 +389,13 @@ def _rows(written: Bools, shares: Floats, directed: Bools, counts: Ints) -> Prob
     """
     entity, feature = np.nonzero(written)
     low, high = shares[written][..., 0], shares[written][..., 2]
-    each = np.maximum(three_values(low, high), 0.0)  # p(usual) is computed in the same way as when unary.csv is read
+    # The reader of unary.csv also computes the probability of 0 with `three_values`.
+    each = np.maximum(three_values(low, high), 0.0)
     return ProbabilityRows(entity, feature, each[:, 0], each[:, 1], directed[written], counts[written])
 
 
 def _background(bundle: Bundle, update: Update) -> Features | None:
-    """Return the bundle's features, with the background updated by patients without any entity."""
+    """Return the bundle's table of features, with probabilities updated with the patients without any entity."""
     table = None if bundle.rates is None else bundle.rates.table
     n = len(bundle.entities)
     if len(update.updated) == 2 * n or not (seen := update.patients[-1] > 0).any():
@@ -400,9 +410,9 @@ def _background(bundle: Bundle, update: Update) -> Features | None:
 def moved_most(bundle: Bundle, update: Update) -> pd.DataFrame:
     """Return the probabilities of low and high values before and after an update, sorted by change, largest first.
 
-    The column `class` is `with` or `without`, and `value` is `low` or `high`. The column `count` is the number of
-    labelled patients with the value, and `patients` is the number used to update the probability. Probabilities without
-    labelled patients are omitted.
+    The column `class` is `with` or `without`, and `value` is `low` or `high`. The column `patients` is the number of
+    labelled patients of the class in whom the feature was measured. The column `count` is the number of these patients
+    with the value. If the feature was measured in no labelled patient of the class, the probability is omitted.
     """
     names = [(entity, side) for side in CLASS_SUFFIXES for entity in bundle.entities]
     names += [(NO_ENTITY, "")] * (len(update.updated) - len(names))

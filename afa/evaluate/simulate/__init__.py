@@ -157,13 +157,14 @@ def simulate_strategies(
     Parameters
     ----------
     measured : (P, M) bool, True where a value was measured. By default, all values count as measured
-    tick : function that is called with the number of newly finished walks. A walk is one patient followed under one way
+    tick : function that is called with the number of newly finished walks. A walk is the simulation of one patient
+        under one strategy
 
     Raises
     ------
     BundleError : the bundle has fewer than two entities for the top k, or lacks the entity.
     PlannerError : no planner accepts k, the score, the gain or the rule.
-    ConfigError : the binary question does not support the way.
+    ConfigError : a strategy cannot be used for the binary question.
     CohortError : the probabilities of the bundle belong to another encoding.
 
     """
@@ -210,8 +211,8 @@ CONSTANT_STRATEGY = Strategy("constant", "", "")
 class Sums:
     """Store, for one strategy and all its seeds, results summed over blocks of patients.
 
-    The number T of columns is M + 1 if `counted` is `features`, and C if `counted` is `cost`. The first row of each sum
-    counts every patient once.
+    The number T of columns is M + 1 if `counted` is `features`, and C if `counted` is `cost`. In `right` and `total`,
+    row 0 contains the sums without resampling, in which every patient counts once.
 
     Attributes
     ----------

@@ -4,7 +4,7 @@ Simulated decisions equal the decisions of a `BinaryPlanner`. Most decisions are
 is faster than the planner. The engine does not support costs, measurements of several features, exclusive groups and
 tau: for these, the planner is used. Random orders ignore costs. Features that were not measured in a patient are never
 chosen (docs/decisions.md, F8). The decision about a patient is the sign of the calibrated log-odds, as in
-`BinaryPlanner.decision`. An early decision counts as correct if it equals the decision after all measured values.
+`BinaryPlanner.decision`. An early decision counts as correct if it equals the decision based on all measured values.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ CERTIFIED = TASK_BRACKETS.index("l1_tight")
 class BinaryBlock(NamedTuple):
     """Store a block of B patients for the binary question.
 
-    `targets` maps each metric to the correct sign of each patient, (B, 1); a sign is 0 if no answer is correct.
+    The attribute `targets` maps each metric to the correct decision about each patient, (B, 1): +1, -1, or 0 if no
+    decision is correct.
     """
 
     names: Sequence[str]
@@ -73,7 +74,10 @@ BinaryPaths = tuple[Ints, Floats, Bools]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BinaryTask(SimulationTask):
-    """Define the question whether each of P patients has a given entity; labels have the shape (P,)."""
+    """Define the binary question: decide for each of P patients whether the patient has a given entity.
+
+    The attribute `labels` has the shape (P,).
+    """
 
     @property
     def entity(self) -> str:
@@ -95,12 +99,13 @@ class BinaryTask(SimulationTask):
 
     @cached_property
     def targets(self) -> Mapping[str, Codes]:
-        """Return a mapping from each metric to the correct sign of each patient, (P,).
+        """Return a mapping from each metric to the correct decision about each patient, (P,): +1, -1 or 0.
 
-        A sign is 0 if the label is unknown, or if the decision after all measured values is a tie.
+        The decision +1 means that the patient has the entity, and -1 that the patient does not have the entity.
 
-        For `sign_accuracy`, the correct signs are the decisions after all measured values. For `label_accuracy`, the
-        correct signs are the labels.
+        For `sign_accuracy`, the correct decision is the decision based on all measured values; it is 0 if there is a
+        tie. For `label_accuracy`, the correct decision is given by the patient's label; it is 0 if the label is
+        unknown.
         """
         label = np.nan_to_num(2 * self.labels - 1).astype(np.int8)
         return {"sign_accuracy": self._winners(), **({"label_accuracy": label} if self.has_labels else {})}
@@ -111,7 +116,7 @@ class BinaryTask(SimulationTask):
         return BinaryBlock(self.patients[rows], self.values[rows], targets)
 
     def _winners(self) -> Codes:
-        """Return the signs of the decisions after all measured values, (P,).
+        """Return the decisions based on all measured values, (P,): +1, -1, or 0 for a tie.
 
         If the bundle has no probabilities, a feature that was not measured counts as 0.
         """
@@ -137,7 +142,7 @@ class BinaryTask(SimulationTask):
         return Walk(parts, {})
 
     def walk(self, block: BinaryBlock, way: Strategy, seed: int, tick: Callable[[int], None]) -> Walk:
-        """Simulate a block of patients until all measured values are observed."""
+        """Simulate feature acquisition for a block of patients until no measured value is left to acquire."""
         by_planner = INFORMATION in way or FRONTIER in way or weighs_items(self.bundle, way, self.setting)
         if self.task is None or by_planner:
             order, scores, certified = self._planned(block, way, seed, tick)
@@ -209,7 +214,7 @@ class BinaryTask(SimulationTask):
         )
 
     def check(self, way: Strategy) -> None:
-        """Raise a `ConfigError` or a `PlannerError` if the binary question does not support the strategy."""
+        """Raise a `ConfigError` or a `PlannerError` if the strategy cannot be used for the binary question."""
         explicit = self.setting.explicit
         known = (*COMPARED_BINARY, INFORMATION, FRONTIER)
         if way.allocation not in known:

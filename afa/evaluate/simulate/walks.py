@@ -51,7 +51,7 @@ NEARLY_FINAL = (19, 20)
 
 
 class Strategy(NamedTuple):
-    """Store one strategy for choosing features: a rule, a gain and the guiding score.
+    """Store one strategy for choosing features: the names of a rule, of a gain, and of the score that guides the rule.
 
     The attribute `gain` is "" if the rule uses no gain.
     """
@@ -96,7 +96,10 @@ class SimulationSetting:
 
     @property
     def explicit(self) -> bool:
-        """Return True if the closure is `explicit`, so that the bundle's probabilities are used."""
+        """Return True if the closure is `explicit`.
+
+        With this closure, the two class models of each entity are made from the bundle's probabilities.
+        """
         return self.coupling == "explicit"
 
 
@@ -139,7 +142,10 @@ class TopKBlock(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SimulationTask:
-    """Define the base class of questions about P patients, with values (P, M) and labels (P, ...) of 0, 1 or NaN."""
+    """Define the base class of `TopKTask` and `BinaryTask`, which simulate a question about P patients.
+
+    The attribute `values` has the shape (P, M). The attribute `labels` has the shape (P, ...) and contains 0, 1 or NaN.
+    """
 
     bundle: Bundle
     patients: Sequence[str]
@@ -155,9 +161,9 @@ class SimulationTask:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TopKTask(SimulationTask):
-    """Define the question which k entities the features of P patients support most; labels have the shape (P, N).
+    """Define the top-k question: find the k entities that the features of each of P patients support most.
 
-    Constant answers are baselines.
+    The attribute `labels` has the shape (P, N). Constant answers serve as baselines.
     """
 
     @cached_property
@@ -167,7 +173,10 @@ class TopKTask(SimulationTask):
 
     @cached_property
     def usual(self) -> tuple[Codes, list[int]]:
-        """Return the usual winner of each pair of entities, (Q,), and the k entities most often in the top k."""
+        """Return the most frequent winner of each pair of entities, (Q,), and the k entities most often in a top k.
+
+        Frequencies are counted over all patients at full observation.
+        """
         counts = [
             (block.truth.winner.sum(axis=0, dtype=np.int64), (2 * block.targets.sure + block.targets.tied).sum(axis=0))
             for block in map(self.block, self.blocks)
@@ -206,7 +215,7 @@ class TopKTask(SimulationTask):
         return Walk(parts | {metric: _share_part(share[:, None]) for metric, share in shares.items()}, {})
 
     def walk(self, block: TopKBlock, way: Strategy, seed: int, tick: Callable[[int], None]) -> Walk:
-        """Simulate a block of patients until all measured values are observed."""
+        """Simulate feature acquisition for a block of patients until no measured value is left to acquire."""
         compiled = is_compiled(self.bundle, way, self.setting)
         paths = self._compiled(block, way, seed) if compiled else self._planned(block, way, seed, tick)
         order, right, place, certified = paths
@@ -421,7 +430,7 @@ def prices_of(bundle: Bundle, setting: SimulationSetting) -> Floats | None:
 def spent_along(order: Ints, prices: Floats | None) -> Floats | None:
     """Return the total cost of the first t features of each order, for t from 0 to M, (B, M + 1).
 
-    Entries of -1 in an order cost nothing.
+    An entry -1 in `order` means that no feature was observed, and has the cost 0.
 
     Return None if `prices` is None.
 
@@ -461,8 +470,8 @@ def with_costs(needed: Mapping[str, Floats], spent: Floats | None) -> dict[tuple
 def budgets_of(prices: Floats) -> Floats:
     """Return cost budgets for curves, (C,): 0, multiples of the smallest price, and the price of all features.
 
-    The number of budgets is at most about `MOST_BUDGETS`. If necessary, the step between budgets is a larger multiple
-    of the smallest price.
+    There are at most `MOST_BUDGETS` budgets in addition to 0 and the price of all features. To stay within this
+    limit, every n-th multiple of the smallest price is used, with the smallest possible n.
 
     Parameters
     ----------
@@ -523,9 +532,9 @@ def rounds_until(missing: Bools) -> Floats:
 
 
 def _share_part(share: Floats) -> tuple[Floats, Floats]:
-    """Return two arrays: shares, (B, T), as multiples of 1 / `UNIT`, and weights, (B, 1).
+    """Return two arrays: the values of a metric, (B, T), as multiples of 1 / `UNIT`, and the patients' weights, (B, 1).
 
-    The weight of a patient is 0 if the patient's share is NaN, else 1.
+    The weight of a patient is 0 if the metric is undefined (NaN) for this patient, else 1.
     """
     units: Floats = np.rint(np.nan_to_num(share) * UNIT)
     counts: Floats = 1.0 - np.isnan(share[:, :1])
