@@ -394,7 +394,10 @@ def _columns(bundle: Bundle, features: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _selections(names: Sequence[str], panels: Mapping[str, Sequence[str]]) -> tuple[tuple[int, ...], ...]:
-    """Return the columns of each selection (a panel or a single feature), sorted by the selection's first column."""
+    """Return one tuple of column indices for each selection (a panel or a single feature).
+
+    The selections are sorted by the smallest column index of each selection.
+    """
     panel_of = {feature: panel for panel, features in panels.items() for feature in features}
     items: dict[str, list[int]] = {}
     for column, name in enumerate(names):

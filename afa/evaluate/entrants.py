@@ -251,7 +251,8 @@ def facts(entrant: Entrant, followed: int) -> pd.DataFrame:
 
 
 IDENTIFICATION_RULES = ("information", "boundary", "greedy", "priority_all")
-"""Rules that find the hypothesis that holds; the first is the planner's. With two hypotheses all choose the same."""
+"""Rules that search for the true hypothesis. The first rule is the planner's rule. With two hypotheses, all rules
+choose the same features."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -396,7 +397,8 @@ def completed(orders: Ints, n_features: int) -> Ints:
 
 
 HEADLINE = "how often"
-"""Name of the whole bundle, the variant that is compared with the null and the classifiers."""
+"""Name of the model variant that uses the whole bundle. This variant is compared with the null model and the
+classifiers."""
 UNCOUPLED, EFFECTIVE_TAU = f"{HEADLINE}, without couplings", f"{HEADLINE}, tau: effective"
 WITH_PROBABILITIES = (HEADLINE, UNCOUPLED, EFFECTIVE_TAU)
 """Variants with probabilities: the whole bundle, the bundle without couplings (naive Bayes), and the bundle with shrunk
@@ -445,7 +447,7 @@ def whole(bundle: Bundle, task: FieldTask) -> HypothesisModel:
 
 
 def labels_for(bundle: Bundle, task: FieldTask, answers: Ints) -> Floats:
-    """Return the labels for an update by `afa.evaluate.update`: 1, 0 or NaN, (n, N).
+    """Return the labels with which `afa.evaluate.update` updates a bundle: 1, 0 or NaN, (n, N).
 
     A label is NaN if the question does not concern the entity.
 

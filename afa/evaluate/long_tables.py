@@ -1,8 +1,8 @@
 """Create long tables, convert them to arrays, and write folders of Parquet files with checksums.
 
 A complete table has exactly one row for every element of an array. If a table lacks rows for some array elements, the
-error message names the first of these elements. For binary tasks, a table contains one row for each change of a score;
-the class `Cube` fills in the rounds between the changes. Equal tables give identical Parquet files.
+error message names the first of these elements. For binary tasks, a table contains one row for each round at which a
+score can change; the class `Cube` fills in the rounds in between. Equal tables give identical Parquet files.
 """
 
 from __future__ import annotations
@@ -298,9 +298,10 @@ def groups(table: pd.DataFrame, *columns: str, sort: bool = False) -> Iterator[t
 
 @dataclass(frozen=True)
 class Cube:
-    """Store scores only at the rounds at which they change, and fill in all other rounds.
+    """Store scores only at the rounds at which they can change, and fill in all other rounds.
 
-    A round t is the state after t observed features.
+    A round t is the state after t observed features. The score of an entity can change only if a feature of the
+    entity's model is observed.
 
     The table has P patients, E entities and R runs. A row of the table is called a step. The steps of one patient,
     entity and run (a series) are stored in adjacent rows.

@@ -47,7 +47,8 @@ Labelled = tuple[pd.DataFrame, Mapping[str, object]]
 """Rows of a summary, and the columns that have the same value in all these rows."""
 KEYS = COLUMNS[: COLUMNS.index("value")]
 DETAIL_COLUMNS = ["quantity", "stratum", "variant", "level"]
-"""Columns that are empty in the main row of a cell, and distinguish the other rows from it."""
+"""Columns that are empty in the main row of a cell. These columns distinguish the other rows of the cell from the main
+row."""
 PRINTED_ROUNDS = (0, 2, 5, 10, 20, 25, 30, 50, 100, 150)
 """Numbers of observed features that the paper prints. `summary.csv` has the curves at these rounds and at full
 observation.
@@ -181,7 +182,7 @@ def published_rows(rows: pd.DataFrame) -> pd.DataFrame:
 
     Some of the selected rows are then excluded. A `GRID` row is a row of a table in `GRID` with a guiding score in the
     column `guide`. A `GRID` row with the schedule `every` is excluded, unless its rule is `random`. A `GRID` row with
-    different scores in the columns `method` and `guide` is excluded, unless its table is `bracket_rate`. A `GRID` row
+    different entries in the columns `method` and `guide` is excluded, unless its table is `bracket_rate`. A `GRID` row
     that compares two rules, neither of which is `random`, is excluded, unless it has a stratum or its round is
     `RULES_COMPARED`.
     """

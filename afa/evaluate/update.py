@@ -516,8 +516,8 @@ def update(bundle: Bundle | str | Path, X: pd.DataFrame, y: pd.DataFrame, *, cou
         Labels 1, 0 or missing. Rows are patients, and columns are entities. An entity without a column keeps its
         probabilities. Patients are matched by the index. A patient who is in only one of the tables is skipped.
     couplings : bool
-        True to keep the elicited couplings. Patients do not update couplings. docs/few_labels.md shows the effect of
-        couplings.
+        True to keep the elicited couplings. The update does not change couplings. docs/few_labels.md shows the effect
+        of couplings.
 
     Returns
     -------

@@ -240,8 +240,8 @@ class Sums:
         def by(counted: str, numbers: Floats) -> Floats:
             """Return an array, (B, T), with one column for each number of features or, for `cost`, for each budget.
 
-            `numbers` has one column for each number of features. A single column applies to all t and is returned
-            unchanged.
+            The argument `numbers` contains one column for each t (number of observed features), or a single column that
+            applies to all t. A single column is returned unchanged.
             """
             if counted == COUNT_FEATURES or last is None or numbers.shape[1] == 1:
                 return numbers

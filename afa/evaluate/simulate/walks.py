@@ -271,7 +271,7 @@ class TopKTask(SimulationTask):
         return planner_of(self.bundle, way, self.setting, patient=name, seed=seed)
 
     check = _planner
-    """Raise the `PlannerError`, or the `ConfigError` of a custom rule, if no planner supports the way."""
+    """Raise a `PlannerError`, or the `ConfigError` of a user-defined rule, if no planner can use the strategy."""
 
 
 def is_compiled(bundle: Bundle, way: Strategy, setting: SimulationSetting) -> bool:
