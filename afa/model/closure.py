@@ -4,18 +4,19 @@ Elicitation gives only the score S = log(p_1 / p_0). Here p_1 is the distributio
 the distribution of patients without it. A *closure* is an assumption that determines the distributions p_1 and p_0 of
 the two classes from the score S.
 
-The closure of the paper, `differential`, sets p_1 ~ exp(+S/2) and p_0 ~ exp(-S/2). Under `differential`, both class
-models couple the same features as S. All methods that compare two entities can also compare the two class models of one
-entity (tab:mode-mapping). The paper derives `differential` by maximum entropy, but the derivation is wrong
-(docs/errata.md). Therefore, `differential` is only an assumption.
+The closure of the paper, `differential`, sets p_1 ~ exp(+S/2) and p_0 ~ exp(-S/2). If S contains a coupling of two
+features, both class models of the closure `differential` contain a coupling of these features, with opposite signs. All
+methods that compare two entities can also compare the two class models of one entity (tab:mode-mapping). The paper
+derives the closure `differential` from the principle of maximum entropy, but this derivation is wrong (docs/errata.md),
+so the closure is an assumption without proof.
 
 The closure `shared` is not in the paper. The closure `shared` assumes that coupled features vary together in both
 classes: p_1 ~ exp(+alpha.x/2 + x'Psi x/2) and p_0 ~ exp(-alpha.x/2 + x'Psi x/2). Because p_0(x) = p_1(-x), the
 partition functions Z_0 and Z_1 are exactly equal, and the expectation E_Q[sign S] is exactly 0 before any observation.
-Under `shared`, S is alpha.x, and the couplings serve only to predict unobserved features.
+Under the closure `shared`, the score S is alpha.x, and the couplings serve only to predict unobserved features.
 
-Under `differential` and `shared`, the prior of class 1 is +1/2 times the prior log-odds, and the prior of class 0 is
--1/2 times the prior log-odds.
+Under the closures `differential` and `shared`, the prior of class 1 is +1/2 times the prior log-odds, and the prior of
+class 0 is -1/2 times the prior log-odds.
 
 If a bundle has class-conditional probabilities, no assumption is needed. With the closure `explicit`, the two class
 models are made from these probabilities (`afa.model.bundle.rates`).
@@ -53,8 +54,8 @@ def shared_potentials(mrf: PairwiseMRF, strength: float = STRENGTH) -> tuple[Pai
     """Return the models of class 1 and class 0, which have the same couplings Psi.
 
     The unary potentials and the prior are those of the model `mrf`, multiplied by +1/2 for class 1 and by -1/2 for
-    class 0. Psi contains the elicited couplings, scaled down so that the largest absolute row sum of Psi is at most
-    `strength`.
+    class 0. Psi contains the elicited couplings, scaled down so that the absolute values in each row of Psi sum to at
+    most `strength`.
     """
     couplings = shared_factor(mrf, strength) * mrf.couplings
     one, zero = (
@@ -66,7 +67,7 @@ def shared_potentials(mrf: PairwiseMRF, strength: float = STRENGTH) -> tuple[Pai
 def shared_factor(mrf: PairwiseMRF, strength: float = STRENGTH) -> float:
     """Return the factor by which shared couplings are multiplied.
 
-    The factor is the smaller of 1 and `strength` divided by the largest absolute row sum of the couplings.
+    The factor is min(1, `strength` / L), where L is the largest row sum of the absolute couplings.
     """
     if not 0 < strength < 1:
         step = "leave it at 0.9, or give a smaller one"
@@ -87,7 +88,8 @@ def class_models(
 def contrast(mrf: PairwiseMRF, coupling: Coupling = "differential") -> PairwiseMRF:
     """Return the model whose energy is S, the log-ratio of the two class models.
 
-    Under the closure `shared`, this is the elicited model without couplings.
+    If `coupling` is `shared`, the returned model is the elicited model without its couplings, because both class models
+    have equal couplings, which cancel in S.
     """
     if known_coupling(coupling) == "differential":
         return mrf
@@ -95,7 +97,7 @@ def contrast(mrf: PairwiseMRF, coupling: Coupling = "differential") -> PairwiseM
 
 
 def known_coupling(coupling: str) -> Coupling:
-    """Return `coupling` if it is the name of a closure, else raise a `PlannerError`."""
+    """Return the argument `coupling` if it is `differential` or `shared`, else raise a `PlannerError`."""
     for known in COUPLINGS:
         if coupling == known:
             return known
@@ -143,12 +145,12 @@ def closed_bundle(
 
 
 def contraction(mrf: PairwiseMRF, evidence: Evidence | None = None) -> float:
-    """Return beta L^2, the largest absolute row sum of the couplings between unobserved features (eq:mf-contraction).
+    """Return beta L^2, the largest row sum of absolute couplings between unobserved features (eq:mf-contraction).
 
     The paper requires beta L^2 < 1, so that mean-field inference has one fixed point. For ternary features, beta L^2 <
-    3/2 is enough for one fixed point, because the mean of a feature changes by at most 2/3 per unit of its field. The
-    models with energies +S/2 and -S/2 have half the beta L^2 of S (prop:halved). In class models made by the closure
-    `shared`, beta L^2 is at most `strength`.
+    3/2 is enough for one fixed point, because the mean of a feature changes by at most 2/3 per unit of its field. If a
+    model with the energy S has the value beta L^2, the class models with the energies +S/2 and -S/2 have the value beta
+    L^2 / 2 (prop:halved). In class models made by the closure `shared`, beta L^2 is at most `strength`.
     """
     strength = abs(mrf.couplings)
     if evidence is not None:

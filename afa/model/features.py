@@ -45,7 +45,8 @@ def shown_unit(unit: str) -> str:
 class Span(NamedTuple):
     """An interval from `low` to `high`.
 
-    If `low_open` is True, the interval excludes `low`. If `high_open` is True, it excludes `high`.
+    If `low_open` is True, the interval excludes its lower end `low`. If `high_open` is True, the interval excludes its
+    upper end `high`.
     """
 
     low: float = -math.inf
@@ -180,7 +181,8 @@ class Features:
     def meanings(self, name: str) -> tuple[str, str] | None:
         """Return the words for 0 and 1 in the coding of a binary feature.
 
-        Return None if the coding has no such words, or if the words only mean "no" and "yes".
+        If the coding does not give a word for 0 and a word for 1, or if the two words only mean "no" and "yes", return
+        None.
 
         >>> import pandas as pd
         >>> rows = pd.DataFrame({"feature": ["appetite", "pain"], "kind": ["binary", "binary"]})
@@ -325,9 +327,12 @@ def _possible(binary: Bools, low: Floats, high: Floats) -> Bools:
 def share_columns(
     table: CsvTable, names: tuple[str, str], possible: Bools, rows: Bools
 ) -> tuple[Floats, Floats, Bools]:
-    """Return the shares below and above the cut points from two columns of a table, and a mask of rows with errors.
+    """Read two columns of a table: the shares of people below and above the cut points of a feature.
 
-    If only one share of a row is empty, it counts as 0. If both shares of a row are empty, both are NaN.
+    The result contains the two columns and a mask of the rows with errors.
+
+    If only one of the two cells of a row is empty, the share in this cell counts as 0. If both cells of a row are
+    empty, both shares of the row are NaN.
 
     Parameters
     ----------
@@ -416,7 +421,7 @@ def span_of(coding: str, unit: str = "", *, closed: bool) -> Span | None:
             codes += 1
         elif re.search(r"\d", piece):
             return None
-    if codes == len(listed) == 1:  # a coding that explains a single number allows other numbers too
+    if codes == len(listed) == 1:  # a coding such as "0 none" explains only one number: others are allowed too
         listed = []
     if one_sided:  # a number must meet all one-sided bounds, as in "above 0, at most 14"
         low, high = max(one_sided, key=_low_end), min(one_sided, key=_high_end)
@@ -442,7 +447,7 @@ def is_missing_code(text: str, codes: Iterable[str]) -> bool:
 
 
 def _pieces(coding: str) -> list[str]:
-    """Return the parts of a coding.
+    """Split a coding (a text that lists the numbers that a feature can have) into its parts.
 
     Commas, semicolons and the words "or" and "and" separate the parts. Text in parentheses is omitted.
     """
@@ -458,9 +463,9 @@ def _pieces(coding: str) -> list[str]:
 
 
 def _bound(piece: str, unit: str) -> Span | None:
-    """Return the interval that one part of a coding describes.
+    """Return the interval of numbers that a text such as `at least 5` or `1 to 4` describes.
 
-    Return None if the part contains neither a lower nor an upper bound.
+    Return None if the text contains neither a lower nor an upper bound.
     """
     tail = rf"\s*(?:{re.escape(unit.casefold())}|%|percent)?\s*" if unit else r"\s*(?:%|percent)?\s*"
     piece = re.sub(

@@ -53,7 +53,7 @@ class PairwiseMRF:
     Attributes
     ----------
     terms : (M, 3) float64, f_j(s) for s = -1, 0, +1, nats; -inf for impossible values
-    centre : (M,) float64, values `mu` on which couplings are centred; None if all are 0
+    centre : (M,) float64, values `mu` that are subtracted from x in the energy terms of couplings; None if all are 0
 
     Raises
     ------
@@ -92,9 +92,10 @@ class PairwiseMRF:
     ) -> PairwiseMRF:
         """Return a model with the paper's linear terms for features of which some values are impossible.
 
-        The term of a value is alpha times the distance of the value from the midpoint of the possible values. The
-        midpoint is +1/2 if -1 is impossible, -1/2 if +1 is impossible, and 0 if both or neither are possible. The
-        couplings are centred on the midpoints.
+        The energy term f_j(s) of feature j is alpha_j (s - m_j), where m_j is the midpoint of the possible values of
+        the feature. The midpoint m_j is +1/2 if the value -1 is impossible, -1/2 if the value +1 is impossible, and 0
+        if both or neither are possible. A coupling W_ij of two features i and j adds W_ij (x_i - m_i) (x_j - m_j) to
+        the energy.
 
         Parameters
         ----------
@@ -124,8 +125,9 @@ class PairwiseMRF:
     ) -> PairwiseMRF:
         """Return a model whose mean-field marginals before any observation are the given probabilities.
 
-        The couplings are centred on the mean values of these probabilities. The attribute `unary` contains the
-        coefficients of x_j in log P_j(x_j).
+        A coupling W_ij of two features i and j adds W_ij (x_i - mu_i) (x_j - mu_j) to the energy, where mu_j is the
+        mean value of feature j under the given probabilities. The attribute `unary` contains the coefficients of x_j in
+        log P_j(x_j).
 
         Parameters
         ----------
@@ -260,7 +262,7 @@ class PairwiseMRF:
         return np.asarray(self.prior + of_values + 0.5 * (about * pulls).sum(axis=1))
 
     def uncentred(self) -> PairwiseMRF:
-        """Return a model whose couplings are centred on 0, and which has the same energies as this model.
+        """Return a model with the same energies as this model, in which `mu` (the attribute `centre`) is 0.
 
         The terms and the prior are changed so that the energies remain the same.
         """
@@ -348,9 +350,9 @@ class Evidence:
 
     @classmethod
     def of(cls, mrf: PairwiseMRF, observations: Mapping[str, int] | None = None) -> Evidence:
-        """Return the evidence of the given observations, a mapping from features to values.
+        """Return the `Evidence` of a model after the given observations.
 
-        By default there are no observations.
+        The argument `observations` maps names of features to values. By default, there are no observations.
 
         Examples
         --------
@@ -386,9 +388,10 @@ class Evidence:
 
     @property
     def terms(self) -> Floats:
-        """Return the effective terms of the unobserved features.
+        """Return the energy term f_j(s) of each unobserved feature j, given the observations.
 
-        The effective terms of a feature are its terms in the model plus the amounts that observed neighbours add.
+        This (effective) energy term is the energy term in the model plus the amounts that observed neighbours of the
+        feature add.
 
         Returns
         -------
@@ -399,7 +402,7 @@ class Evidence:
         return np.where(self.observed[:, None], 0.0, self.mrf.terms + self.shift[:, None] * about)
 
     def uncentred(self) -> tuple[float, Floats]:
-        """Return the constant and the terms of the same energy, written with couplings that are centred on 0.
+        """Return the constant and the terms of the same energy in its form without `mu` (the model's `centre`).
 
         Returns
         -------

@@ -285,7 +285,7 @@ class StudySettings(Strict):
     def known_models(self) -> Mapping[str, str]:
         """Return a mapping from voters (runs of a language model) to models.
 
-        Voters without a model in the settings are omitted.
+        If the settings do not name the model of a voter, the mapping does not contain this voter.
         """
         return {run: voter.model for run, voter in self.models.items() if voter.model}
 
@@ -297,7 +297,7 @@ class StudySettings(Strict):
         return list(dict.fromkeys([*names, *(voter.key for voter in voters)]))
 
     def voter(self, run: str) -> Voter:
-        """Return the settings of the voter with the given name.
+        """Return the settings of a voter (a run of a language model), given the voter's name.
 
         If `models` does not contain the name, return a `Voter` with default settings.
         """

@@ -114,10 +114,10 @@ class _Attributes(BaseModel):
 def from_networkx(
     graph: Any, *, name: str | None = None, version: str | None = None, entity: str | None = None
 ) -> Bundle:
-    """Return the bundle of an undirected graph that has the same attributes as a graph from `to_networkx`.
+    """Convert an undirected graph of the library NetworkX to a bundle.
 
-    The names of nodes must be strings. If a node has no unary potential, the potential is 0. Every edge must have a
-    coupling.
+    Attributes of the graph, its nodes and its edges are read by the names that `to_networkx` gives them. The names of
+    nodes must be strings. If a node has no unary potential, the potential is 0. Every edge must have a coupling.
 
     Parameters
     ----------
@@ -178,9 +178,9 @@ def from_networkx(
 
 
 def bundle_of_rows(where: str, header: Mapping[str, Any], rows: Mapping[str, Sequence[tuple[Any, ...]]]) -> Bundle:
-    """Return a bundle made from a header and rows of files.
+    """Return the bundle with the given content of bundle.yaml (`header`) and of its CSV files (`rows`).
 
-    The header and the rows are checked in the same way as the files of a bundle folder.
+    The content is checked in the same way as the files of a bundle folder.
 
     Parameters
     ----------

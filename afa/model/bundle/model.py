@@ -198,9 +198,9 @@ class Bundle:
         """Return the model of an entity on all M features, including all couplings and the prior (eq:disc_score).
 
         The energy of the returned model is the entity's score S_v only if no coupling is in both classes (patients with
-        and without the entity). In general, use `contrast` to get the model whose energy is S_v. For a feature with
-        only two possible values, the term in the energy is linear in the distance of the value from the midpoint of the
-        two values (docs/decisions.md, Base rates).
+        and without the entity). In general, use `contrast` to get the model whose energy is S_v. If a feature has only
+        two possible values, its energy term is alpha (s - m), where alpha is the unary potential, s is the value, and m
+        is the midpoint of the two possible values (docs/decisions.md, Base rates).
         """
         return self._model(self.index(entity), self.couplings(entity))
 
@@ -309,7 +309,7 @@ class Bundle:
 
     @property
     def floor(self) -> float:
-        """Return the lower limit to which the probabilities of possible values are raised."""
+        """Return the floor of probabilities: a smaller probability of a possible value is replaced by the floor."""
         return SMALLEST_PROBABILITY if self.rates is None else self.rates.floor
 
     @property
@@ -327,10 +327,10 @@ class Bundle:
 
     @property
     def kinds(self) -> Ints:
-        """Return a number for the kind of each feature.
+        """Return the kind of each feature as a number; a permutation may only exchange features of the same kind.
 
-        A permutation may exchange two features only if their numbers are equal. Two features have equal numbers if both
-        are in the same exclusive group, or if both are in no exclusive group and have the same possible values.
+        All features of one exclusive group have the same kind. Two features that are in no exclusive group have the
+        same kind if they have the same possible values.
 
         Returns
         -------
@@ -358,9 +358,10 @@ class Bundle:
     def background(self) -> Floats:
         """Return the probabilities of each feature's values among all people.
 
-        The background probabilities are read from features.csv. If features.csv does not give them, they are pooled
-        from the feature's probabilities in patients without an entity. If no probabilities are given, all possible
-        values have equal probability.
+        The background probabilities are read from features.csv. If features.csv does not give the background of a
+        feature, the background is computed from the probabilities of the feature in patients without entity v: it is
+        the normalised geometric mean of these probabilities over all entities v for which unary.csv gives them. If
+        neither file gives probabilities of a feature, all possible values have equal probability.
 
         Returns
         -------

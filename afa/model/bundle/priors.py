@@ -29,12 +29,13 @@ def prior_rows(table: CsvTable, entity: Ints, n_entities: int, holds: Holds) -> 
     """Return the priors of all entities and, if priors.csv contains probabilities, these probabilities.
 
     If a patient can have several entities, the prior of an entity is the log-odds that the entity is present. If a
-    patient has at most one entity, the prior is the logarithm of a weight. The probability of an entity is proportional
-    to its weight, and the case without any entity, if possible, has weight 1.
+    patient can have at most one entity, the prior of an entity is the logarithm of its weight, and the probability of
+    an entity is proportional to its weight. The case that no entity is present, if possible, has weight 1.
 
     If the file contains log-odds, an entity without a row has log-odds 0. If the file contains probabilities and a
     patient can have several entities, an entity without a row has probability 1/2. If the file contains probabilities
-    and a patient has at most one entity, the entities without a row share the remaining probability equally.
+    and a patient can have at most one entity, the remaining probability is divided equally among the entities without a
+    row and, if possible, the case that no entity is present.
 
     Parameters
     ----------
@@ -92,9 +93,11 @@ def _ask_back(table: CsvTable, value: Floats) -> None:
 
 
 def _completed(table: CsvTable, shares: Floats, holds: Holds) -> Floats:
-    """Return the probabilities of all entities, where entities without a row get a probability in place of NaN.
+    """Return the prior probabilities of all entities, including entities without a row in priors.csv.
 
-    If a patient has at most one entity, check the sum of the given probabilities.
+    In the argument `shares`, the probability of an entity without a row is NaN. If a patient can have several entities,
+    NaN is replaced by 1/2. If a patient can have at most one entity, the sum of the given probabilities is checked, and
+    each NaN is replaced by an equal part of the remaining probability.
     """
     without_row = np.isnan(shares)
     if holds == "several":

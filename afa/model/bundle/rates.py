@@ -55,9 +55,9 @@ def three_values(p_low: npt.ArrayLike, p_high: npt.ArrayLike) -> Floats:
 
 
 def floored(probabilities: npt.ArrayLike, possible: npt.ArrayLike, floor: float = SMALLEST_PROBABILITY) -> Floats:
-    """Return distributions in which the probability of every possible value has been raised to at least `floor`.
+    """Return distributions in which each probability of a possible value that is below `floor` is replaced by `floor`.
 
-    The raised probabilities are then divided by their sum.
+    Each distribution is then divided by its sum, so that its probabilities sum to 1 again.
 
     Parameters
     ----------
@@ -78,9 +78,9 @@ def pool(probabilities: npt.ArrayLike, possible: npt.ArrayLike, floor: float = S
 
     \[ P(s) \propto \exp\Bigl(\frac{1}{n} \sum_i \log P_i(s)\Bigr), \quad s \in V_j \]
 
-    Before the mean is computed, the probabilities of possible values in each voter's distribution `P_i` are raised to
-    at least `floor`, and the distribution is normalised. As a result, the log-ratio of two values in the pooled
-    distribution is the mean of the voters' log-ratios.
+    Before the mean is computed, the function `floored` changes each voter's distribution `P_i`: probabilities below
+    `floor` are replaced by `floor`, impossible values get probability 0, and `P_i` is normalised. As a result, the
+    log-ratio of two values in the pooled distribution is the mean of the voters' log-ratios.
 
     Parameters
     ----------
@@ -190,8 +190,8 @@ class Rates:
     def has_background(self) -> Bools:
         """Return a mask of the features whose background probabilities are known.
 
-        The background probabilities of a feature are known if features.csv gives them, or if unary.csv gives the
-        probabilities of the feature in patients without an entity.
+        The background probabilities of a feature are known if features.csv gives them. They are also known if, for at
+        least one entity, unary.csv gives the probabilities of the feature in patients without the entity.
 
         Returns
         -------
@@ -208,10 +208,11 @@ class Rates:
     def background(self) -> Floats:
         """Return the background: the probabilities of each feature's values among all people (docs/decisions.md, F5).
 
-        The background of a feature is read from features.csv. If the background is not in features.csv, it is pooled
-        from the feature's probabilities in patients without an entity, which are read from unary.csv. If neither file
-        gives probabilities of the feature, all possible values have equal probability. Given and pooled probabilities
-        are raised to at least `floor`.
+        The background of a feature is read from features.csv. If features.csv does not give the background of a
+        feature, the background is computed from the probabilities of the feature in patients without entity v: it is
+        the normalised geometric mean (`pool`) of these probabilities over all entities v for which unary.csv gives
+        them. If neither file gives probabilities of the feature, all possible values have equal probability.
+        Probabilities from the files that are below `floor` are replaced by `floor`, and the distribution is normalised.
 
         Returns
         -------
@@ -283,7 +284,9 @@ class Rates:
         if self.table is not None:
             numbers += [self.table.possible.astype(np.float64), self.table.p_low, self.table.p_high]
         integers = [probability_rows.entity, probability_rows.feature, probability_rows.directed.astype(np.int64)]
-        # Version 0.2 hashed implications here. The empty tuple keeps the digests of bundles without implications.
+        # In version 0.2, a bundle could also contain implications between features, and `words` contained them in this
+        # place. The empty tuple stands for no implications, so that the digest of a bundle is the same as in version
+        # 0.2.
         words = repr((self.measurements, self.exclusive, (), self.holds)).encode()
         return [
             *(array.astype("<i8").tobytes() for array in integers),
@@ -294,8 +297,8 @@ class Rates:
     def directions(self) -> Floats:
         """Return the sign of mu_1 - mu_0 for each row with probabilities (docs/decisions.md, F10).
 
-        Here mu_1 and mu_0 are the mean values of the feature with and without the entity. If the row has no potential,
-        its potential is this sign.
+        Here mu_1 and mu_0 are the mean values of the feature with and without the entity. If a row of unary.csv gives
+        no potential, the sign of mu_1 - mu_0 is used as the potential of the entity on the feature, in nats.
 
         Returns
         -------
@@ -452,15 +455,18 @@ def bundle_models(
 
 
 def hypotheses_of(bundle: Bundle) -> list[tuple[PairwiseMRF, npt.NDArray[np.intp]]]:
-    """Return, for patients with exactly one entity, each entity's model and the features of the model (F6).
+    """Return for each entity the model of patients with this entity, and the indices of the model's features (F6).
 
-    The features are given by index. A model covers the features of its entity and the features of all exclusive groups.
-    As in the models of `bundle_models`, features of exclusive groups have their background distribution.
+    These models are used if a patient can have at most one entity. A model covers the features of its entity and the
+    features of all exclusive groups. As in the models of `bundle_models`, features of exclusive groups have their
+    background distribution.
 
-    If one entity has a coupling of two features in both classes, every entity whose model covers the two features also
-    has a coupling of them. If the entity has a row for the two features in pairwise.csv, the potential in the row is
-    the size of the coupling. If the entity has no row for the two features, the size of the coupling is the mean
-    potential over all entities with a row. All couplings of the bundle are multiplied by the same factor.
+    A coupling with the scope `shared` is in both classes of an entity, the patients with the entity and the patients
+    without it. If any entity has such a coupling of two features, the model of every entity that covers both features
+    contains a coupling of the two features. If pairwise.csv has a row for this entity and the two features, the
+    coupling is the potential in the row. If pairwise.csv has no such row, the coupling is the mean of the couplings
+    with the scope `shared` that other entities have for the two features. All couplings of the bundle are multiplied by
+    the same factor.
 
     The `prior` of a model is the entity's element of `Bundle.priors`.
     """
@@ -485,11 +491,13 @@ def hypotheses_of(bundle: Bundle) -> list[tuple[PairwiseMRF, npt.NDArray[np.intp
 def exclusive_log_odds(
     bundle: Bundle, entity: str, values: npt.ArrayLike, features: npt.NDArray[np.intp] | None = None
 ) -> Floats:
-    """Return the log-odds that the observed values of exclusive groups add for an entity (docs/decisions.md, F13).
+    """Return what the observed values of exclusive groups add to the log-odds of an entity (docs/decisions.md, F13).
 
-    In an exclusive group, at most one feature can have the value +1. If a feature is observed as +1, the group adds
-    log(P_1(+1) / P_0(+1)) of this feature. If no feature is observed as +1, the group adds log(P_1 / P_0) of the event
-    that all features observed as 0 have the value 0.
+    In an exclusive group, at most one feature can have the value +1. If a feature of the group is observed as +1, the
+    group contributes log(P_1(+1) / P_0(+1)) to the log-odds, where P_1 and P_0 are the probabilities of this feature's
+    values with and without the entity. If all observed features of the group are 0, the group contributes log(p_1 /
+    p_0) to the log-odds, where p_1 is the probability that these features are all 0 in patients with the entity, and
+    p_0 the same probability in patients without the entity.
 
     Parameters
     ----------
@@ -539,7 +547,7 @@ def with_groups(bundle: Bundle, model: PairwiseMRF, at: npt.NDArray[np.intp], pr
 
 
 def exclusive_of(bundle: Bundle, at: npt.NDArray[np.intp]) -> tuple[tuple[int, ...], ...]:
-    """Return the exclusive groups whose features are among the features `at`.
+    """Return the exclusive groups whose features all have an index in the array `at`.
 
     Each group is a tuple of feature indices in ascending order.
 
@@ -554,7 +562,8 @@ def exclusive_of(bundle: Bundle, at: npt.NDArray[np.intp]) -> tuple[tuple[int, .
 def group_states(probabilities: Floats, floor: float) -> Floats:
     """Return the probability of +1 for each feature of an exclusive group.
 
-    If the given probabilities sum to more than 1 - `floor`, they are scaled down to this sum.
+    If the given probabilities sum to more than 1 - `floor`, all of them are multiplied by the same factor, so that the
+    new probabilities sum to 1 - `floor`.
 
     Parameters
     ----------

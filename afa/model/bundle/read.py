@@ -169,7 +169,8 @@ def _read_folder(folder: Path) -> BundleReading:
 def header_of(document: Path | Mapping[str, Any], where: str) -> tuple[Header, list[Fault]]:
     """Return the content of bundle.yaml and its errors.
 
-    If a key has an invalid value, all keys of the returned content are empty. A name that is listed twice is an error.
+    If any key has an invalid value, the returned `Header` has an empty name, an empty version, and the defaults of all
+    other keys. A name that is listed twice is an error.
     """
     try:
         header = check_model(read_mapping(document) if isinstance(document, Path) else document, Header, where)
@@ -417,8 +418,9 @@ def _notes(
 def _notes_on_rates(bundle: Bundle, rates: Rates, spoken: Bools) -> Iterator[str]:
     """Yield notes on the probabilities of a bundle.
 
-    The notes name shares that were raised to the floor, potentials that contradict probabilities, and features without
-    a background.
+    Each note names the entries with one of three problems: a probability of 0 for a possible value, which is replaced
+    by the smallest allowed probability; a potential whose sign contradicts the probabilities in the same row; or a
+    feature without background probabilities.
 
     Parameters
     ----------
@@ -455,9 +457,9 @@ def _notes_on_rates(bundle: Bundle, rates: Rates, spoken: Bools) -> Iterator[str
 def _much_alike(names: Sequence[str], uses: NDArray[np.intp]) -> Iterator[tuple[str, str]]:
     """Yield pairs of names that may be spellings of the same name.
 
-    The first name of a pair is used only once in the bundle, because a misspelled name is probably used only once.
-    Names that differ in a digit, or only in their last letter, count as different names, because many gene symbols
-    differ in this way. If the bundle has more than `MOST_COMPARED` names, yield nothing.
+    The first name of a pair occurs only once in the bundle, so it may be a misspelling of the second name. Names that
+    differ in a digit, or only in their last letter, count as different names, because many gene symbols differ in this
+    way. If the bundle has more than `MOST_COMPARED` names, yield nothing.
     """
     if len(names) > MOST_COMPARED:
         return
@@ -467,5 +469,6 @@ def _much_alike(names: Sequence[str], uses: NDArray[np.intp]) -> Iterator[tuple[
         others = {name.casefold(): name for name in alike}
         for close in difflib.get_close_matches(once.casefold(), list(others), n=1, cutoff=SIMILAR_NAMES):
             other = others[close]
-            if uses[names.index(other)] > 1 or other > once:  # yield a pair once if both names occur once
+            # if both names occur only once in the bundle, the pair is found in both orders: yield one of them
+            if uses[names.index(other)] > 1 or other > once:
                 yield once, other
