@@ -83,8 +83,8 @@ class Planner(ABC):
     bundle : the entities that are compared in duels; for the binary question the two classes of one entity
     options : the options common to both planners
     new_patient : function that returns the state of a patient without observations
-    settings : plain values from which `afa.planner.session` makes an equal planner, including those of the question and
-        of the closure; `allocation` is None for a custom rule
+    settings : the settings in a form that can be saved in a file, including the question and the closure;
+        `afa.planner.session` makes an equal planner from them; `allocation` is None for a custom rule
 
     """
 
@@ -181,9 +181,9 @@ class Planner(ABC):
         return self._asked
 
     def runners_up(self, most: int = 3) -> list[Suggestion]:
-        """Return up to `most` alternatives to the result of `suggest`, best first.
+        """Return the next best alternatives to the result of `suggest`, best first.
 
-        If `suggest` returns None, return an empty list.
+        The argument `most` is the largest number of alternatives. If `suggest` returns None, return an empty list.
         """
         first = self.suggest()
         others: list[Suggestion] = []
@@ -329,7 +329,7 @@ class Planner(ABC):
         self.observe_values(given_values(self.bundle, values, numbers), cost=cost)
 
     def correct(self, feature: str, value: int | str | None = None, *, number: float | None = None) -> None:
-        """Replace the earlier value of a feature by another code, word or number.
+        """Replace the recorded value of a feature with another code, word or number.
 
         A correction costs nothing. The state of the patient is recomputed.
         """
@@ -374,7 +374,7 @@ class Planner(ABC):
             self._note(name, read_value.code)
 
     def replace_value(self, feature: str, read_value: ReadValue) -> None:
-        """Replace the earlier value of a feature by `read_value`.
+        """Replace the recorded value of a feature with the new value `read_value`.
 
         A correction costs nothing. The state of the patient is recomputed.
         """
@@ -391,8 +391,8 @@ class Planner(ABC):
     def skip(self, name: str) -> None:
         """Mark the feature `name`, or all unobserved features of the panel `name`, as not measurable.
 
-        A skipped feature is not suggested again. If the answer was certain before the skip, it stays certain, because
-        no value of a feature could change it.
+        A skipped feature is not suggested again. If the answer was certain before a feature was skipped, the answer
+        stays certain, because a certain answer does not depend on unobserved features.
         """
         asked = self._asked if self._fresh else None
         if asked is not None and name == asked.name:
@@ -492,11 +492,11 @@ class Planner(ABC):
     def why(self, entity: str) -> pd.DataFrame:
         """Return a table of how much each observation supports or opposes an entity.
 
-        The columns are `feature`, `value`, `number`, `unit` and `share`. The share of an observation is the entity's
-        log-odds, in nats, minus the log-odds without the observation. If entities are ordered by score, the entity's
-        mean score against the other entities is used instead of its log-odds. The sum of all shares can differ from the
-        log-odds if features are coupled, or if a patient can have at most one entity. The rows are sorted by the
-        magnitude of `share`, largest first.
+        The columns are `feature`, `value`, `number`, `unit` and `share`. The column `share` contains the effect of each
+        observation on the entity's log-odds: the log-odds, in nats, minus the log-odds without this observation. If
+        entities are ordered by score, the log-odds are replaced by the mean of the entity's preference scores over all
+        other entities. The sum of the column `share` can differ from the log-odds if features are coupled, or if a
+        patient can have at most one entity. The rows are sorted by the magnitude of `share`, largest first.
         """
         columns = ["feature", "value", "number", "unit", "share"]
         return pd.DataFrame(shares(self, entity), columns=columns).astype({"number": "Float64"})
@@ -507,15 +507,18 @@ class Planner(ABC):
         """Return the quantity by which entities are ordered: `probability` or `score`."""
 
     def lead(self) -> float:
-        """Return the difference in score by which the answer leads, or 0 if entities are ordered by probability."""
+        """Return the smallest score of an entity in the answer over an entity outside the answer.
+
+        If entities are ordered by probability, there is no such score, and the result is 0.
+        """
         return 0.0
 
     @abstractmethod
     def strengths(self) -> Floats:
         """Return the log-odds of each entity in nats, as an array of shape (N,).
 
-        If entities are ordered by score, return the mean score of each entity instead. The method `why` explains these
-        numbers.
+        If entities are ordered by score, the array contains, for each entity, the mean of its preference scores over
+        all other entities. The method `why` explains these numbers.
         """
 
     def settled_probability(self) -> float:
@@ -544,7 +547,7 @@ class Planner(ABC):
         return other
 
     def _open_duels(self) -> Ints:
-        """Return the indices of the unresolved duels (comparisons of two entities) whose gains `explain` sums."""
+        """Return the indices of the unresolved duels (comparisons of two entities) that `explain` includes."""
         if len(self.bundle.entities) > ALL_DUELS_UP_TO:
             return self._view().contested
         return np.flatnonzero(~self._state.resolved())

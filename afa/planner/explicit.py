@@ -323,9 +323,10 @@ class ExplicitPatient(PatientState):
         return total
 
     def total_unary(self) -> Floats:
-        """Return half the difference of each feature's largest and smallest term, summed over hypotheses, in nats.
+        """Return for each feature the half range of its contribution to a score S_v, summed over all hypotheses v.
 
-        The result has the shape (M,) and is 0 for observed features (docs/decisions.md, A7 and F11).
+        The half range, in nats, is half the difference between the largest and the smallest possible contribution. The
+        result has the shape (M,) and is 0 for observed features (docs/decisions.md, A7 and F11).
         """
         self._solve_stale()
         return np.asarray(self._half_range(self.terms).sum(axis=0))
@@ -387,9 +388,10 @@ class ExplicitPatient(PatientState):
 
         For each such group, the result contains the indices of the g unobserved features and two arrays of shape (q, g
         + 1), one for hypothesis a and one for hypothesis b. The first g columns are the probabilities that each feature
-        is +1. The last column is the probability that no feature is +1. The probabilities for a assume that entity a is
-        present. The probabilities for b assume that entity b is present or, if several hypotheses can be true at once,
-        that it is absent.
+        is +1. The last column is the probability that no feature is +1. The array for hypothesis a contains
+        probabilities in patients with entity a. If at most one hypothesis can be true, the array for hypothesis b
+        contains probabilities in patients with entity b. If several hypotheses can be true at once, the array for
+        hypothesis b contains probabilities in patients without entity b.
         """
         found = []
         for group, together in zip(self.packed.groups, self.packed.measured_at_once, strict=True):

@@ -4,8 +4,8 @@ Entities are clustered by the l1 distance of their potentials (`afa.planner.clus
 around the score of each cluster's centroid. All entities of a cluster are excluded if enough other entities have higher
 intervals. A certificate states that one entity beats another. The paper's certificates can be false for a patient,
 because the score of a centroid is an expectation under the centroid's model and does not depend on the patient's values
-(docs/decisions.md). The sound certificates in this module are true for every patient, because they use bounds on the
-scores over all values of the features.
+(docs/decisions.md). The certificates of the function `sound_certificates` are correct for every patient, because they
+are computed from bounds on the scores over all values of the features.
 """
 
 from __future__ import annotations
@@ -262,8 +262,9 @@ def sound_certificates(entities: Parameters, k: int, *, bounds: Bounds | None = 
 
     Entity a beats entity b if the lowest possible score of a is above the highest possible score of b. Entity a also
     beats entity b if the prior log-odds of a exceed the prior log-odds of b by more than the l1 distance between the
-    parameters of the two models. An entity is excluded if `k` entities beat it. Without priors, no entity is excluded,
-    because all scores are 0 if all features are 0.
+    parameters of the two models. An entity is excluded from the top k if `k` entities beat it. If all priors are 0, no
+    entity is excluded: for a patient whose features are all 0, all scores are 0, so no entity beats another for every
+    patient.
 
     Parameters
     ----------
@@ -279,7 +280,7 @@ def sound_certificates(entities: Parameters, k: int, *, bounds: Bounds | None = 
 
 
 def completion_bounds(bundle: Bundle, *, memory_limit: int = EXACT_LIMIT) -> Bounds:
-    """Return bounds on each entity's score S_v over all values of the features, and a mask.
+    """Return bounds on each entity's score S_v over all values of the features, and a mask of the exact bounds.
 
     The result contains three arrays of shape (N,): the lower bounds in nats, the upper bounds in nats, and a mask that
     is True where both bounds are exact. If exact bounds of an entity would need more than `memory_limit` bytes, the
@@ -345,7 +346,7 @@ def _leads(bundle: Bundle) -> Floats:
 
 
 def _tie(bundle: Bundle) -> float:
-    """Return the largest difference between two scores that can be due to rounding, in nats."""
+    """Return the largest difference between two scores, in nats, that can be due to rounding."""
     return tie_of([bundle.mrf(entity) for entity in bundle.entities]) + ROUNDING
 
 

@@ -121,7 +121,8 @@ class Suggestion:
 class Menu:
     """The items that an allocation rule chooses from: panels and single features.
 
-    Each of the M features belongs to one of the I items. The order of the items is the order of their first features.
+    Each of the M features belongs to one of the I items. The items are sorted by the position of their first feature in
+    the bundle.
 
     Attributes
     ----------
@@ -164,8 +165,9 @@ class Menu:
     def per_cost(self, gain: Floats, open_: Bools) -> Floats:
         """Return, for each feature, the gain per unit of cost of the item that contains the feature.
 
-        The gain of a panel is the sum of the gains of its available features, as if the features were independent. The
-        gain of a free item is not divided. For unavailable features, the result is 0. The result has the shape (M,).
+        The gain of a panel is the sum of the gains of its available features, as if the features were independent. If
+        the cost of an item is 0, the result is the gain of the item. For unavailable features, the result is 0. The
+        result has the shape (M,).
 
         Parameters
         ----------
@@ -344,9 +346,10 @@ def chosen_item(rule: Rule, view: View, menu: Menu, price: Floats, offered: Bool
 
 
 def _offering(view: View, menu: Menu, offered: Bools) -> View:
-    """Return a view in which every feature that is not offered is marked as observed.
+    """Return a view (the input of an allocation rule) in which every unavailable feature is marked as observed.
 
-    If there are costs or panels, the gains in the view are summed over each panel and divided by the cost.
+    If there are costs or panels, the gain of each feature in the returned view is a gain per unit of cost: the sum of
+    the gains of the feature's panel, divided by the cost of the panel.
     """
     if menu.plain:
         return view if (offered == ~view.observed).all() else replace(view, observed=~offered)

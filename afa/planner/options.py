@@ -1,6 +1,6 @@
 """The options that both planners have: their types, defaults and checks.
 
-The options include the stopping rules. All options can be converted to plain values.
+The options include the stopping rules. All options can be converted to values that can be saved in a file.
 """
 
 from __future__ import annotations
@@ -130,9 +130,10 @@ class Stop:
         return None
 
     def plain(self) -> dict[str, Any]:
-        """Return all stopping rules as plain values.
+        """Return a dict of all stopping rules, in a form that can be saved in a file.
 
-        A user-defined rule is replaced by True.
+        A user-defined rule is a function, which cannot be saved. Therefore, the value of `own` is True if there is a
+        user-defined rule, else False.
         """
         return vars(self) | {"own": self.own is not None}
 
@@ -251,8 +252,8 @@ class Options:
     def lookahead_target(self) -> str | None:
         """Return the score whose expected change is the gain `f_target`.
 
-        If the option `target` is not given and the gain is `f_target`, return the score that guides the rule, if
-        `f_target` supports this score. Otherwise, return None.
+        If the option `target` is given, return it. Otherwise, return the option `score` if the gain is `f_target` and
+        the score is one of `TARGETS`, else None.
         """
         return self.target or (self.score if self.gain == "f_target" and self.score in TARGETS else None)
 
@@ -263,7 +264,7 @@ class Options:
         return {name: getattr(self, name) for name in names} | {"target": self.lookahead_target, "gain": gain}
 
     def plain(self, panels: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-        """Return all options as plain values, including the panels in use.
+        """Return a dict of all options, including the panels in use, in a form that can be saved in a file.
 
         If the allocation rule is user-defined, the value of `allocation` is None.
         """
@@ -324,7 +325,7 @@ def patients_of(
 ) -> tuple[NewPatient, dict[str, Any]]:
     """Return a function that makes the state of a new patient, and a dict of settings.
 
-    Under the `explicit` closure, the dict contains `tau` and, for the top k, `coupling` and `holds`. Under other
+    If the closure is `explicit`, the dict contains `tau` and, for the top k, `coupling` and `holds`. With other
     closures, the dict is empty.
 
     Raise a `PlannerError` if an option is not supported under the closure.

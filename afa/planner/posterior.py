@@ -1,4 +1,4 @@
-"""A text that says how many entities the posterior probabilities assume to be present."""
+"""A text that explains posterior probabilities to users, such as `if exactly one of them holds`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from afa.planner.topk import TopKPlanner
 
 
 def posterior_is_of(planner: Planner) -> str:
-    """Return a text that says how many entities `Planner.probabilities` assumes to be present.
+    """Return a text that explains the result of `Planner.probabilities`: how many entities can be present at once.
 
     For a binary question, the text names the entity and its absence instead.
     """

@@ -218,9 +218,9 @@ def replay_session(
     """Load a session on a bundle that was edited after the session was saved.
 
     Return the planner, and a list of texts that describe what changed. A measured number is encoded again with the
-    current range of its feature. A value that was entered as a code keeps this code. A value that the edited bundle
-    does not accept is skipped, and the list names it. The list does not compare answers, because the earlier bundle is
-    not available.
+    current range of its feature. A value that was entered as a code keeps this code. If a value is invalid in the
+    edited bundle, the value is skipped, and the list names it. The texts do not say whether the answer changed, because
+    the earlier answer cannot be computed without the earlier bundle.
 
     Parameters
     ----------
@@ -262,10 +262,11 @@ def replay_session(
 
 
 def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> list[Action]:
-    """Return the steps that the edited bundle accepts.
+    """Return the steps of a session that are still valid with the edited bundle.
 
     The values that changed or were skipped are appended to `changes` as texts. If a value was corrected in the session,
-    only the corrected value is checked. A feature is skipped if the edited bundle does not accept its last value.
+    only the corrected value is checked. If the last value of a feature is invalid in the edited bundle, the feature is
+    skipped.
     """
     actions = [Action(**step.model_dump()) for step in steps]
     last = {row[0]: row[1:] for action in actions if action.kind != "skip" for row in action.rows()}
@@ -284,7 +285,8 @@ def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> 
             with suppress(PlannerError):
                 if read_values[feature] is not None:
                     fits[feature] = _read_again(bundle, feature, value, measured, unit)
-        # If the edited bundle rejects the first value of a feature, a later correction counts as its first value.
+        # If the first value of a feature is invalid in the edited bundle, the later correction of the feature becomes
+        # its observation.
         split: tuple[tuple[ActionKind, set[str]], ...] = (
             ("observe", fits.keys() - known),
             ("correct", fits.keys() & known),
@@ -300,7 +302,7 @@ def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> 
 def _compared(
     bundle: Bundle, feature: str, value: int | None, measured: float | None, unit: str, changes: list[str]
 ) -> ReadValue | None:
-    """Return a value encoded with the ranges of the edited bundle, or None if the bundle does not accept the value.
+    """Return a value encoded with the ranges of the edited bundle, or None if the value is invalid in this bundle.
 
     If the code differs from the code in the session, a text about this is appended to `changes`.
     """
@@ -322,7 +324,7 @@ def _compared(
 def _read_again(bundle: Bundle, feature: str, value: Any, measured: float | None, unit: str) -> ReadValue:
     """Return a value of a session, encoded with the ranges of the edited bundle.
 
-    Raise a `PlannerError` if the edited bundle does not accept the value.
+    Raise a `PlannerError` if the value is invalid in the edited bundle.
     """
     code_of(bundle, feature, 0)  # raises an error for an unknown feature
     scale = scale_of(bundle, feature)

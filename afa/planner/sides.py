@@ -3,9 +3,9 @@
 A hypothesis states that an entity is present. A side contains the two models of one hypothesis. The first model
 describes patients with the entity. The score S_v of the hypothesis is the energy of the first model minus the energy of
 the second model. If a patient can have several entities, or if the question is binary, the second model describes
-patients without the entity. If a patient has at most one entity, the second model has the background probabilities. The
-terms of the background cancel in the difference of two scores (docs/decisions.md, F3 and F6). A duel compares the
-scores S_a and S_b of two hypotheses a and b.
+patients without the entity. If a patient can have at most one entity, the second model describes all people (the
+background). The background then cancels in the difference of two scores (docs/decisions.md, F3 and F6). A duel compares
+the scores S_a and S_b of two hypotheses a and b.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Side(NamedTuple):
 
 
 class Fixed(NamedTuple):
-    """The data of all hypotheses that do not depend on observations.
+    """Data on all hypotheses. The data do not depend on observations, so they are the same for all patients.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Fixed(NamedTuple):
     measured_at_once : for each group, True if one measurement gives all its features
     kappa : (N,) float64, log Z_1 - log Z_0 without observations if this constant is known and not included in the
         models, else 0
-    tie : a score of at most this magnitude counts as rounding error, nats
+    tie : largest magnitude of a score, in nats, that is treated as a rounding error
     ranges : cache of `links_of` by the sides asked for, with at most `N_CACHED_DUELS` entries
 
     """
@@ -110,9 +110,11 @@ class Fixed(NamedTuple):
     def links_of(self, *sides: int) -> tuple[Ints, Floats]:
         """Return the coupled pairs of features in one or two hypotheses, and bounds on their contributions to a score.
 
-        For two hypotheses a and b, the contributions are to S_a - S_b. The first result has the shape (p, 2): the
-        feature indices of each of the p pairs. The second result has the shape (2, p): the lower bounds, then the upper
-        bounds. The bounds include 0, because a pair with an unmeasured feature contributes 0 (docs/decisions.md, F12).
+        If two hypotheses a and b are given, the bounds are bounds on contributions to the score difference S_a - S_b.
+        The first result has the shape (p, 2): the feature indices of each of the p pairs. The second result has the
+        shape (2, p): the lower bounds, then the upper bounds. No lower bound is above 0 and no upper bound is below 0,
+        because a pair of features contributes 0 to a score if one of its features remains unmeasured
+        (docs/decisions.md, F12).
         """
         if sides not in self.ranges:
             if len(self.ranges) >= N_CACHED_DUELS:
@@ -250,5 +252,5 @@ def _repeats(one: PairwiseMRF, zero: PairwiseMRF) -> Repeats:
 
 
 def _again(model: PairwiseMRF, couplings: sp.csr_array, by: float) -> PairwiseMRF:
-    """Return a model with the same probabilities, with the given couplings, and with a constant increased by `by`."""
+    """Return a copy of a model in which the couplings are replaced, and `by` is added to the prior."""
     return PairwiseMRF.from_probabilities(np.exp(model.terms), couplings, model.prior + by, model.features)

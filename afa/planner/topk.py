@@ -47,9 +47,10 @@ class TopKPlanner(Planner):
     bundle : the entities and their models, or the folder of a bundle.
     k : size of the answer, 1 <= k < N.
     score : the preference score that ranks entities and guides the rule: `linearity` (the default), `wald`, `two_elbo`,
-        `stack_a` or `kl_nonzero`. Under the `explicit` closure the score is `two_elbo` (the default) or `wald`.
-        `background` is the expected score if unobserved features have the frequencies of patients at large
-        (docs/frontier.md), the default if the models state only directions (higher or lower) and a background is given.
+        `stack_a` or `kl_nonzero`. With class-conditional probabilities (closure `explicit`), the score is `two_elbo`
+        (the default) or `wald`. `background` is the expected score if unobserved features have the frequencies of
+        patients at large (docs/frontier.md), the default if the models state only directions (higher or lower) and a
+        background is given.
     gain : the expected effect of a feature on a duel: `cmi`, `f_target` or `wald_magnitude`; or `information`, the
         mutual information of a feature and the entity that is present, over all entities (docs/decisions.md, F15). The
         default is `information` if at most one entity can be present, k = 1, the closure is `explicit`, and neither a
@@ -177,11 +178,11 @@ class TopKPlanner(Planner):
     def ordered_by(self) -> Literal["probability", "score"]:
         """Return the quantity by which `ranking` and `answer` order the entities: `probability` or `score`.
 
-        Entities are ordered by `posterior` if the closure is `explicit` (the default if the bundle has probabilities)
-        and the score is `two_elbo` (the default under this closure). Under other closures or with other scores,
-        entities are ordered by duels (comparisons of two entities) with the preference score, as in the paper. The
-        order by duels can differ from the order by `posterior`, because `posterior` also depends on usual values and on
-        the normaliser of each entity's model (docs/decisions.md, S7).
+        If the option `coupling` is `explicit` and the score is `two_elbo`, entities are ordered by `posterior`. These
+        two settings are the defaults if the bundle has probabilities. With other settings, entities are ordered by
+        duels (comparisons of two entities) with the preference score, as in the paper. The order by duels can differ
+        from the order by `posterior`, because `posterior` also depends on usual values and on the normaliser of each
+        entity's model (docs/decisions.md, S7).
         """
         return "probability" if self.holds is not None and self.guide == "two_elbo" else "score"
 
@@ -198,7 +199,8 @@ class TopKPlanner(Planner):
     def strengths(self) -> Floats:
         """Return the log-odds of each entity in nats, as an array of shape (N,).
 
-        If entities are ordered by score, return the mean score of each entity against the other entities instead.
+        If entities are ordered by score, the array contains, for each entity, the mean of its preference scores over
+        all other entities.
         """
         if self.ordered_by == "score":
             return np.asarray(self.scores().sum(axis=1) / (len(self.bundle.entities) - 1))
@@ -218,7 +220,7 @@ class TopKPlanner(Planner):
 
         If exactly one entity is present, this is the probability that `top_k` contains it. If several entities can be
         present, return the smallest posterior probability in `top_k` instead of the sum. If entities are ordered by
-        score, k other entities can have a larger probability than the answer.
+        score, the answer need not consist of the k most probable entities.
         """
         inside = self.posterior()[self._view().rank <= self.k]
         return float(inside.min() if self.holds == "several" else inside.sum())
@@ -227,8 +229,8 @@ class TopKPlanner(Planner):
         """Return the names of the entities that are tied for the last places of `top_k`, most probable first.
 
         Entities with equal scores are tied. If entities are ordered by probability, two entities are also tied if their
-        posterior probabilities differ by less than 0.005. Before any measurement, this threshold also applies if
-        entities are ordered by score, unless the score is `background`.
+        posterior probabilities differ by less than 0.005. Before the first measurement, the threshold of 0.005 also
+        applies to entities that are ordered by score. Only the score `background` is an exception.
         """
         tied = self._tied_by_score()
         by_posterior = self.guide != BACKGROUND and not self._log.observed  # a background gives unequal scores
@@ -280,14 +282,15 @@ class TopKPlanner(Planner):
     def posterior(self) -> Floats:
         """Return the posterior probability of each entity in the order of the bundle, as an array of shape (N,).
 
-        The probabilities are the softmax of the prior log-odds plus log P(x_obs | v), where the model of each entity
-        has its own normaliser (eq:clamped-marginal for more than two entities; docs/decisions.md, S7). The
-        probabilities sum to 1, because exactly one entity is assumed to be present. A usual value (0) counts against
-        entities that predict another value; this is not so in the ranking by score.
+        The probabilities are the softmax of the prior log-odds plus log P(x_obs | v), the log-likelihood of the
+        observations under the model of entity v. This formula extends eq:clamped-marginal to more than two entities,
+        and uses a separate normaliser for the model of each entity (docs/decisions.md, S7). Without class-conditional
+        probabilities, exactly one entity is assumed to be present, so the posterior probabilities sum to 1. A usual
+        value (0) counts against entities that predict another value; this is not so in the ranking by score.
 
-        Under the `explicit` closure, a patient can also have several entities or none. If several entities can be
-        present, the probability of each entity is computed separately. If one entity or none can be present, the
-        probabilities sum to less than 1.
+        With class-conditional probabilities (the closure `explicit`), a patient can also have several entities or none.
+        If several entities can be present, the probability of each entity is computed separately. If one entity or none
+        can be present, the probabilities sum to less than 1.
         """
         log = self._state.log_evidence()
         if self.holds == "several":
@@ -356,13 +359,14 @@ class TopKPlanner(Planner):
 
         The score bounds can be wider than the range of possible scores. Therefore, the result can be False although no
         further observation can change `top_k`. The k best entities are the first k in the ranking by the scores S_v at
-        full observation. At full observation, every score except `kl_nonzero` gives the same ranking as S_v. With the
-        scores `linearity`, `wald` and `stack_a`, a certain `top_k` also stays the same at every step until full
-        observation. The reason is that if a is certain to beat b, Lambda_ab and the mean of S_a - S_b under any
-        distribution of completions are already positive.
+        full observation. At full observation, every score except `kl_nonzero` gives the same ranking as S_v. If the
+        score is `linearity`, `wald` or `stack_a` and the result is True, `top_k` also stays the same at every step
+        until full observation. The reason is as follows. If entity a is certain to beat entity b, two numbers are
+        already positive: the score `wald`, Lambda_ab, and the mean of S_a - S_b under any distribution of the
+        unobserved features.
 
-        With the option `layer0`, `top_k` is certain only among the entities that Layer 0 did not exclude. Only the
-        certificates `sound` guarantee that no excluded entity is among the k best.
+        If the option `layer0` is set, entities are excluded before any observation, and `top_k` is certain only among
+        the remaining entities. An excluded entity can be among the k best, unless `layer0` is `sound`.
         """
         return self._view().certified
 
@@ -373,12 +377,13 @@ class TopKPlanner(Planner):
 
         For each entity a in the top k and each entity b outside, the probability that S_a(x) > S_b(x) at full
         observation is computed from a Gaussian approximation, as in the score `stack_a` (eq:fsp). The probability is 1
-        if the winner is certain, and 1/2 if the mean of S_a - S_b is 0. The probability can be below 1/2 if the guiding
-        score is neither `linearity` nor `stack_a`, because such a score can rank a above b although the mean of S_a -
-        S_b is negative.
+        if the winner is certain, and 1/2 if the mean of S_a - S_b is 0. With other scores than `linearity` and
+        `stack_a`, the result can be below 1/2, because these scores can rank a above b although the mean of S_a - S_b
+        is negative.
 
-        Under the `explicit` closure, the probability is instead the probability that a is present, given that exactly
-        one of a and b is present. With the score `background`, return the result of `top_probability` instead.
+        With class-conditional probabilities (the closure `explicit`), the method uses another probability for each
+        pair: the probability that a is present, given that exactly one of a and b is present. With the score
+        `background`, return the result of `top_probability` instead.
         """
         if self.guide == BACKGROUND:
             return self.top_probability()

@@ -196,10 +196,11 @@ def read_number(bundle: Bundle, feature: str, measured: Any) -> ReadValue:
 def read_typed(bundle: Bundle, feature: str, text: str) -> ReadValue:
     """Return the `ReadValue` of a text that a user typed.
 
-    A typed text can be a word or a sign. If the feature has a range, the text can also be a number with a decimal point
-    or a decimal comma, and the unit of the feature may follow. The texts `0`, `1` and `-1` are then numbers, not codes.
-    If the feature has no range, the text can also be a code. In a text such as `1,234`, the comma could be a decimal
-    comma or separate thousands. If the comma is ambiguous, raise a `PlannerError` that asks which number is meant.
+    A typed text can be a word, or one of the signs `-` and `+`. If the feature has a range, the text can also be a
+    number with a decimal point or a decimal comma, and the unit of the feature may follow. The texts `0`, `1` and `-1`
+    are then numbers, not codes. If the feature has no range, the text can also be a code. In a text such as `1,234`,
+    the comma could be a decimal comma or separate thousands. If the comma is ambiguous, raise a `PlannerError` that
+    asks which number is meant.
     """
     scale, typed = scale_of(bundle, feature), text.strip()
     known = _word(bundle, feature, typed)
@@ -220,9 +221,10 @@ def read_typed(bundle: Bundle, feature: str, text: str) -> ReadValue:
 
 
 def echo(bundle: Bundle, feature: str, read_value: ReadValue) -> str:
-    """Return a text that shows the code of an entered value.
+    """Return a text that shows how an entered value was understood, such as `frost: yes`.
 
-    An example for a number is `flow: 0 ml/s is low`. An example for a code is `frost: yes`.
+    If the value was entered as a number, the text contains the number and the word for its code, such as `flow: 0 ml/s
+    is low`.
     """
     word = word_of(bundle, feature, read_value.code)
     said = word if read_value.number is None else f"{number_with_unit(read_value.number, read_value.unit)} is {word}"

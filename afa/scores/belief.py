@@ -42,8 +42,8 @@ FEW_PATIENTS = 30
 DRAWS = 4096
 """Number of random samples for the probability that the top k is correct. Its standard error is at most 0.008."""
 NEAR = 100
-"""Largest number of entities outside the top k that are sampled. The sum of risks bounds the risk of all other
-entities.
+"""Largest number of entities outside the top k that are sampled. For all other entities, a risk is subtracted from the
+probability instead (`Belief.top_probability`).
 """
 VALUE_ARRAY = np.array(VALUES, dtype=np.float64)
 TOGETHER = ", and how their features go together"
@@ -116,7 +116,7 @@ class Background:
 
     @classmethod
     def given(cls, bundle: Bundle, background: Background | Mapping[str, Any] | str | None) -> Background:
-        """Return the background that a planner's option `background` describes.
+        """Return a planner's option `background` (a distribution of the features among all patients) as a `Background`.
 
         The option is a `Background`, a result of `Background.plain`, or one of the names `elicited` and `uniform`. If
         the option is None, the background is `elicited` if the bundle has probabilities, and `uniform` if it has none.
@@ -160,13 +160,13 @@ class Background:
 
     @classmethod
     def uniform(cls, bundle: Bundle) -> Background:
-        """Return the background in which all possible values of a feature are equally probable."""
+        """Return a background distribution in which all possible values of a feature are equally probable."""
         possible = bundle.possible
         return cls(possible / possible.sum(axis=1, keepdims=True), "uniform", "no background, every value alike")
 
     @classmethod
     def elicited(cls, bundle: Bundle) -> Background:
-        """Return the background that the probabilities in the bundle define.
+        """Return the distribution of each feature among all patients, computed from the probabilities in the bundle.
 
         The file features.csv gives the probabilities `p_low` and `p_high` of a feature. If `p_low` and `p_high` are
         missing, the mean of the feature's class-conditional probabilities in the bundle is used. If the
@@ -205,12 +205,12 @@ class Background:
         name: str = "patients",
         dependence: bool = True,
     ) -> Background:
-        """Return the background that is estimated from patients without labels.
+        """Return the distribution of each feature among all patients, estimated from patients without labels.
 
         The probabilities are the shares of the values among the patients. If no patient has a value of a feature, all
         possible values of this feature are equally probable. The covariance is computed by `shrunk_covariance`, or by
-        `intensity_covariance` if `shrunk_covariance` returns None. For bundles with more than 500 features, the
-        background has no covariance.
+        `intensity_covariance` if `shrunk_covariance` returns None. If the bundle has more than 500 features, no
+        covariance is computed, and the features are treated as independent.
 
         Parameters
         ----------
@@ -241,9 +241,10 @@ class Background:
 
     @classmethod
     def mixture(cls, bundle: Bundle, values: Floats | Codes, *, prior: float = PRIOR_PATIENTS) -> Background:
-        """Return a weighted mean of the shares of values among few patients and the bundle's probabilities.
+        """Average the shares of the values among few patients with the bundle's probabilities, and return the result.
 
-        The weight of the bundle's probabilities equals the weight of `prior` patients. If the bundle has no
+        The result is a weighted mean for each feature: the weight of the shares is the number of patients in whom the
+        feature was measured, and the weight of the bundle's probabilities is the number `prior`. If the bundle has no
         probabilities, all possible values of a feature are equally probable.
 
         Parameters
@@ -299,7 +300,7 @@ def variances_of(probabilities: Floats) -> Floats:
 
 
 def _symmetric(covariance: Any) -> Floats:
-    """Convert an array, or the strings of `Background.plain`, to a covariance matrix (M, M).
+    """Return a covariance matrix (M, M) that is given as an array, or as M strings from `Background.plain`.
 
     Parameters
     ----------
@@ -321,8 +322,9 @@ def intensity_covariance(probabilities: Floats) -> Floats | None:
 
     The result is None for more than 500 features. At intensity f, feature j has the probabilities b_j(s) exp(f theta_j
     s), scaled to sum 1, where theta_j is half the log ratio of b_j(+1) and b_j(-1). To first order, the mean of feature
-    j then changes by theta_j s_j f, where s_j is its variance. The covariance is diag(s) + `INTENSITY`^2 (theta
-    s)(theta s)', scaled to the variances s.
+    j then changes by theta_j s_j f, where s_j is its variance. The covariance of two features i and j is g_i g_j, where
+    g_j = `INTENSITY` theta_j s_j / sqrt(1 + `INTENSITY`^2 theta_j^2 s_j). The square root keeps the variance of feature
+    j at s_j.
 
     Parameters
     ----------
@@ -351,11 +353,12 @@ def _loadings_of_intensity(probabilities: Floats) -> Floats:
 
 
 def shrunk_covariance(values: Floats, probabilities: Floats) -> Floats | None:
-    """Return the covariance of features among patients, shrunk towards that of `intensity_covariance`.
+    """Return the covariance of the features among the patients, shrunk towards the result of `intensity_covariance`.
 
     Cross-validation with `FOLDS` folds chooses the shrinkage: the value in `SHRINKAGE` for which held-out patients have
-    the largest log-likelihood under a normal distribution. The result is None if the shrinkage is 1, if there are fewer
-    than 2 `FOLDS` patients, or if fewer than two features vary.
+    the largest log-likelihood under a normal distribution. If the chosen shrinkage is 1, the result is None. The result
+    is also None if the number of patients is less than twice the number of folds, or if fewer than two features vary
+    among the patients.
 
     Parameters
     ----------
@@ -421,7 +424,8 @@ def _held_out(z: Floats, left_out: Floats) -> Floats:
 class ScoreTable:
     """Arrays that define the scores S_v(x) = constant_v + sum_j f_vj(x_j) + sum_{j<l} psi_vjl x_j x_l of entities v.
 
-    A slot is a pair (entity v, feature on which S_v depends). Slots are sorted by entity, then by feature.
+    A slot is a pair of an entity v and a feature on which the score S_v depends. The slots (pairs of an entity and a
+    feature) are sorted by entity, then by feature.
 
     Parameters
     ----------
@@ -462,7 +466,8 @@ class ScoreTable:
     def of_bundle(cls, bundle: Bundle) -> ScoreTable:
         """Return the `ScoreTable` of a bundle.
 
-        Couplings that are equal with the entity and without it cancel. They are omitted.
+        A coupling that is in both classes (patients with and without the entity) is omitted, because it cancels in the
+        score.
 
         Raises
         ------
@@ -492,12 +497,12 @@ class ScoreTable:
 
     @cached_property
     def slots_of(self) -> tuple[Ints, Ints]:
-        """Return the slots (entity, feature) sorted by feature, and the position of each feature's first slot.
+        """Return the slots (pairs of entity and feature) sorted by feature, and the start of each feature.
 
         Returns
         -------
         slots : (n_slots,) int64
-        start : (n_features + 1,) int64
+        start : (n_features + 1,) int64, position in `slots` of each feature's first slot
 
         """
         return self._by_feature(self.feature)
@@ -572,7 +577,7 @@ class ScoreTable:
 
     @cached_property
     def pointer(self) -> Ints:
-        """Return the position of each entity's first slot (entity, feature).
+        """Return for each entity the position of its first slot (pair of the entity and a feature).
 
         Returns
         -------
@@ -587,7 +592,7 @@ class ScoreTable:
         return sp.csr_array((np.ones(len(self.feature)), self.feature, self.pointer), shape=shape)
 
     def matrix(self, of_slots: Floats) -> sp.csr_array:
-        """Convert one number for each slot (entity, feature) to a sparse matrix (n_entities, n_features).
+        """Convert one number for each slot (pair of entity and feature) to a sparse matrix (n_entities, n_features).
 
         Parameters
         ----------
@@ -604,19 +609,19 @@ class ScoreTable:
 
     @cached_property
     def tie(self) -> float:
-        """Return the largest difference between two scores that counts as rounding error, nats."""
+        """Return the largest difference between two scores, in nats, that is treated as a rounding error."""
         largest = np.abs(self.constant) + self.by_entity(np.abs(self.terms).max(axis=1, initial=0.0))
         largest += np.bincount(self.owner, weights=np.abs(self.psi), minlength=len(self.entities))
         return 10 * ROUNDING * float(largest.max(initial=0.0))
 
     @cached_property
     def step(self) -> float:
-        """Return 1 if all potentials are whole numbers, else 0. If the result is 1, all scores are whole numbers."""
+        """Return 1 if all potentials, and therefore all scores, are whole numbers. Otherwise, return 0."""
         parts = (self.constant, self.terms, self.psi)
         return float(all((part == np.round(part)).all() for part in parts))
 
     def by_entity(self, of_slots: Floats) -> Floats:
-        """Return for each entity the sum of `of_slots` over its slots (entity, feature).
+        """Return for each entity the sum of `of_slots` over its slots (pairs of the entity and a feature).
 
         Parameters
         ----------
@@ -738,7 +743,7 @@ class Belief:
         self._add_up()
 
     def _add_up(self) -> None:
-        """Compute `mean`, and the contribution of couplings to each slope, from the means of the features."""
+        """Compute the expected scores `mean`, and how much couplings contribute to the derivatives `slope`."""
         self._products: Floats | None = None
         table, (first, second) = self.table, self.table.pair_features
         self._pull = np.zeros(len(table.feature))
@@ -791,7 +796,10 @@ class Belief:
             self.observed[j] = value == 1
 
     def _observe_jointly(self, feature: int, value: int) -> None:
-        """Update a belief that has a covariance of features with one observed value. All scores must be linear in x."""
+        """Update the belief with one observed value if the features have a covariance (the attribute `joint`).
+
+        All scores must be linear in x.
+        """
         self.middle = self.middle + self._regression(feature) * (value - self.middle[feature])
         self.middle[feature], self._value[feature], self.observed[feature] = value, value, True
         self._settle(feature)
@@ -852,9 +860,10 @@ class Belief:
     def _loadings(self) -> list[tuple[Any, Floats]]:
         """Return pairs (loadings, scales): they define how much a measurement reduces the variance of each score.
 
-        Loadings have the shape (N, M), and scales have the shape (M,). If features are independent, a measurement of
-        feature j reduces the variance of a score by c_j^2 s_j, and the pair is (c, s). If features have a covariance
-        Sigma, the reduction is (c Sigma)_j^2 / s_j, and the pair is (c Sigma, 1 / s).
+        The loadings L have the shape (N, M), and the scales d have the shape (M,). A measurement of feature j reduces
+        the variance of score v by L_vj^2 d_j. If there are several pairs, their reductions are added. If features are
+        independent, the loadings are the slopes c, and the scales are the variances s of the features. If features have
+        a covariance Sigma, the loadings are the matrix product c Sigma, and the scales are 1 / s.
         """
         if self.joint is not None:
             inverse = np.divide(1.0, self.spread, out=np.zeros_like(self.spread), where=self.spread > 0)
@@ -952,8 +961,8 @@ class Belief:
         """Return the gain of a measurement of each feature, for the current top k.
 
         If features are independent, a measurement of feature j reduces the variance of D_ab by (c_aj - c_bj)^2 s_j. The
-        gain is the sum of these reductions over all entities a inside and b outside the top k, with the weights w_ab of
-        `Differences.weights`.
+        gain of feature j is a weighted sum of these reductions over all pairs of an entity a in the top k and an entity
+        b outside the top k. The weights w_ab are the result of `Differences.weights`.
 
         Returns
         -------
@@ -1024,9 +1033,10 @@ class Belief:
         left: float = np.inf,
         first: Sequence[int] = (),
     ) -> list[int]:
-        """Return the features of at most n items to measure at once. An item is a group of features with one price.
+        """Choose up to n items to measure at once, and return the features of these items.
 
-        The method adds one item at a time: the item with the largest gain divided by price.
+        An item is one feature, or a group of features with a common price. The method adds one item at a time: the item
+        with the largest gain divided by price.
 
         Parameters
         ----------
@@ -1073,9 +1083,10 @@ class Belief:
         The probability is estimated from 4,096 samples of the normal distribution with the mean and covariance of the
         scores. The seed is fixed. The risk of an entity outside the top k is the largest probability that its score
         exceeds the score of an entity inside the top k. Outside the top k, only the 100 entities with the largest risk
-        are sampled. The risks of the entities that are not sampled are subtracted, which makes the result a lower
-        bound. Ties count as correct. If all scores are whole numbers, differences above -1/2 also count as correct
-        (continuity correction).
+        are sampled. If an entity outside the top k is not sampled, its risk (its largest probability of exceeding an
+        entity in the top k) is subtracted from the estimate. In a sample, the current top k is correct if every score
+        inside is at least as large as every score outside. If all scores are whole numbers, a score inside may also be
+        smaller by up to 1/2 (continuity correction).
         """
         half = max(self.table.step / 2, self.table.tie)
         of = self.differences(k)
@@ -1096,7 +1107,9 @@ class Belief:
 
 
 def _entries(pointer: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """Return the position of each entry of the given rows, and for each entry the index of its row in `rows`.
+    """Return all entries of the given rows as two arrays: the positions of the entries, and the rows of the entries.
+
+    A row is identified by its index in `rows`.
 
     The entries of row i have the positions `pointer[i]` to `pointer[i + 1] - 1`.
     """
@@ -1114,7 +1127,9 @@ def _rows(matrix: sp.csr_array, rows: Ints) -> Floats:
 
 
 def _taken_out(of: Differences, loadings: sp.csr_array | Floats, s: Floats) -> Floats:
-    """Return for each feature j the sum of w_ab (c_aj - c_bj)^2 s_j over all entities a inside and b outside the top k.
+    """Return for each feature j the sum of w_ab (c_aj - c_bj)^2 s_j over all differences D_ab in `of`.
+
+    Each difference D_ab compares an entity a in the top k with an entity b outside the top k.
 
     Parameters
     ----------

@@ -4,7 +4,7 @@ A bracket bounds the score S of one entity, or the difference D = S_a - S_b betw
 excludes 0, the comparison of the two entities is decided before all features are observed. The bracket `l1` is
 rigorous: for all values of the unobserved features, the final score is in the interval. The brackets `kl` and
 `hanson_wright` are heuristic, because they treat the observed features as a random sample, which is not the case. The
-page docs/decisions.md lists the differences between these brackets and the brackets of the paper.
+page docs/decisions.md states how the intervals `l1`, `kl` and `hanson_wright` differ from the intervals in the paper.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def duel_interval(a: Evidence, b: Evidence) -> tuple[float, float]:
     The lower bound adds the smallest value of each term of an unobserved feature and of each coupling between
     unobserved features. The upper bound adds the largest value of each such term and coupling. A NaN term (of a feature
     that is never measured) adds 0. For the paper's models, the interval equals the tight `l1_interval` of D_ab. For
-    models with class-conditional probabilities, the interval can be asymmetric about the running constant.
+    models with class-conditional probabilities, the two bounds can have unequal distances from the running constant
+    (the contribution of the priors and of the observed features).
     """
     at = a.constant - b.constant
     unary, pairs = difference_terms(a, b)
@@ -98,10 +99,11 @@ def hanson_wright_interval(
     """Return an interval in [-1, 1] for the score F = `stack_a` of two entities (eq:hw-bracket).
 
     The half-width is C sqrt(log(2 / gamma) / n_eff), with C = sqrt(2) s |F / mu_D| and n_eff = 1 / (1 + beta). The
-    largest variance of D is s^2: the sum of delta_k^2 over the unobserved features k, plus the sum of delta_jk^2 over
-    pairs j, k of unobserved features. The number beta is the largest row sum of absolute couplings between unobserved
-    features, which bounds the spectral norm of these couplings. If all features are observed, the half-width is 0. The
-    constants C and n_eff differ from the constants of the paper.
+    number s^2 is the variance of D if each unobserved feature is -1 or +1, independently and with probability 1/2. It
+    equals the sum of delta_k^2 over the unobserved features k, plus the sum of delta_jk^2 over pairs j, k of unobserved
+    features. The number beta is the largest row sum of absolute couplings between unobserved features, which bounds the
+    spectral norm of these couplings. If all features are observed, the half-width is 0. The constants C and n_eff
+    differ from the constants of the paper.
 
     Parameters
     ----------

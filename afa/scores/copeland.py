@@ -37,9 +37,9 @@ def copeland_wins(scores: Floats, *, tie: float = 0.0) -> Floats:
 def ranking(scores: Floats, names: Sequence[str], *, tie: float = 0.0) -> list[str]:
     """Return the names of all entities, most preferred first.
 
-    The names are sorted by wins, then by the sum of the entity's scores, then by name. Neighbours in the sorted list of
-    sums count as equal if they differ by at most the rounding error, `tie` times N (docs/decisions.md). The order of
-    the rows has no influence on the ranking.
+    The names are sorted by wins, then by the sum of the entity's scores, then by name. In the sorted list of sums, two
+    neighbouring sums count as equal if they differ by at most N * `tie`, the rounding error of a sum
+    (docs/decisions.md). The order of the rows has no influence on the ranking.
 
     Parameters
     ----------

@@ -25,8 +25,8 @@ TARGETS = ("linearity", "two_elbo", "stack_a")
 def wald_magnitude(a: Evidence, b: Evidence) -> Floats:
     """Return for each feature f half the range of the term u_f of the log-odds D (eq:wald_mag).
 
-    For the paper's models, the result is |delta_f^eff|, the largest possible change of the running constant of D by an
-    observation of f. The computation needs no mean-field inference.
+    For the paper's models, the result is |delta_f^eff|: if f is observed, the part of the log-odds D that depends on
+    observed features changes by at most this amount. The computation needs no mean-field inference.
 
     Returns
     -------
@@ -37,7 +37,7 @@ def wald_magnitude(a: Evidence, b: Evidence) -> Floats:
 
 
 def log_odds(a: Evidence, b: Evidence, *, solver: Solver | None = None) -> float:
-    """Return the posterior log-odds log P(a | x_obs) - log P(b | x_obs), nats.
+    """Return the posterior log-odds log P(a | x_obs) - log P(b | x_obs), in nats.
 
     The log-likelihood of entity v is log P(x_obs | v) = ELBO_v(x_obs) - ELBO_v(empty). This formula differs from
     eq:clamped-marginal, because each of the two entities has a separate normaliser.
@@ -52,7 +52,7 @@ def _log_evidence(state: Evidence, solver: Solver | None) -> float:
 
 
 def cmi(odds: float, of_a: Marginals, of_b: Marginals, observed: Bools) -> Floats:
-    """Return the mutual information I(y; x_f | x_obs) between each feature f and the entity y, a or b (eq:cmi).
+    """Return the mutual information I(y; x_f | x_obs) of each feature x_f and the entity y, where y is a or b (eq:cmi).
 
     With mean-field marginals, the mutual information equals the Jensen-Shannon divergence of the marginals of x_f under
     a and b, with the posterior probabilities of a and b as weights. The mutual information is between 0 and the entropy
@@ -75,7 +75,7 @@ def cmi(odds: float, of_a: Marginals, of_b: Marginals, observed: Bools) -> Float
 
 
 def information(posterior: Floats, predictive: Floats) -> Floats:
-    """Return the mutual information I(y; x_f) between each feature f and the entity y, one of N entities.
+    """Return the mutual information I(y; x_f) of each feature x_f and the entity y, where y is one of N entities.
 
     Parameters
     ----------

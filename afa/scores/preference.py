@@ -21,12 +21,15 @@ from afa.model.mrf import ROUNDING, Evidence, PairwiseMRF, difference_terms
 
 
 def tie_of(models: Sequence[PairwiseMRF]) -> float:
-    """Return the largest absolute difference between two energies that counts as rounding error, nats."""
+    """Return the largest absolute difference between two energies, in nats, that is treated as a rounding error."""
     return ROUNDING * max((model.reach for model in models), default=0.0)
 
 
 def wald(evidence: Sequence[Evidence]) -> Floats:
-    """Return the difference Lambda_ab between the running constants of each two entities a and b (supp:Wald_simple).
+    """Return the score Lambda_ab for every pair of entities a and b (supp:Wald_simple).
+
+    The score Lambda_ab is the running constant of a minus the running constant of b. The running constant of an entity
+    is the part of its energy that comes from the prior and the observed features.
 
     Returns
     -------
@@ -41,9 +44,10 @@ def wald(evidence: Sequence[Evidence]) -> Floats:
 def linearity(evidence: Sequence[Evidence], marginals: Sequence[Marginals], *, moments: str = "mixture") -> Floats:
     """Return E_Q[D_ab | x_obs], where Q is the mixture of the mean-field distributions of a and b (eq:f1-criterion).
 
-    By linearity, the score is 1/2 (E_a[S_a] - E_a[S_b] + E_b[S_a] - E_b[S_b]). If `moments` is `product`, the
-    expectation is under one product distribution, whose moments are the means of the moments under a and b. The formula
-    in supp:f1-approx uses this product distribution, and gives other scores than the mixture Q.
+    By linearity, the score is 1/2 (E_a[S_a] - E_a[S_b] + E_b[S_a] - E_b[S_b]). If `moments` is `product`, the mixture
+    is replaced by a distribution in which the features are independent, and in which each moment of a feature is the
+    average of its moments under a and under b. The formula in supp:f1-approx uses this product distribution, and gives
+    other scores than the mixture.
 
     Returns
     -------
@@ -64,7 +68,7 @@ def _mixture(a: Marginals, b: Marginals) -> Marginals:
 
 
 def cross_expectations(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Floats:
-    """Return the expected score E_{q_u}[S_v | x_obs] for each two entities u and v (supp:pair-level).
+    """Return the expected score E_{q_u}[S_v | x_obs] for every pair of entities u and v (supp:pair-level).
 
     Returns
     -------
@@ -75,7 +79,7 @@ def cross_expectations(evidence: Sequence[Evidence], marginals: Sequence[Margina
 
 
 def expected_score(evidence: Evidence, marginals: Marginals) -> float:
-    """Return the expected energy of the model, nats, if the unobserved features are independent with `marginals`."""
+    """Return the expected energy of a model, in nats, for independent unobserved features with given marginals."""
     unobserved = ~evidence.observed
     centre = 0.0 if evidence.mrf.centre is None else evidence.mrf.centre
     about = np.where(unobserved, marginals.first - centre, 0.0)
@@ -137,8 +141,8 @@ def background(evidence: Sequence[Evidence], frequencies: Floats) -> Floats:
 def stack_a(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Floats:
     """Return 2 Phi(mu_D / sigma_D) - 1, the Gaussian estimate of E_Q[sign D_ab] (eq:fsp, eq:f2-criterion-stacka).
 
-    The mean mu_D is the score `linearity` (eq:mu-D plus the energy of the observed features). If sigma_D is 0, the
-    result is the sign of mu_D.
+    Here, mu_D is the score `linearity`. It includes the energy of the observed features, which eq:mu-D in the paper
+    does not include. If sigma_D is 0, the result is the sign of mu_D.
 
     Returns
     -------
@@ -167,7 +171,7 @@ def duel_variance(a: Evidence, b: Evidence, of_a: Marginals, of_b: Marginals) ->
 
 
 def half_range(values: Floats) -> Floats:
-    """Return (maximum - minimum) / 2 of each row of `values`, without NaN.
+    """Return half the difference between the maximum and the minimum of each row of `values`. NaN is ignored.
 
     Parameters
     ----------
@@ -192,10 +196,10 @@ def gaussian_sign(mean: float, variance: float) -> float:
 def kl(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> Floats:
     """Return 2 N_+ / |B| - 1 for each pair (a, b): N_+ of the |B| observations vote for entity a (supp:KL_sign_vote).
 
-    An observation that votes for neither entity counts against a. The vote depends on the effective unaries at the time
-    of the observation. The matrix is not antisymmetric, because entry (a, b) counts the votes for a, and entry (b, a)
-    counts the votes for b. Without observations, all entries are 0. If all features are observed, the score equals
-    eq:kl-fullobs.
+    If an observation votes for neither entity, it counts like a vote against entity a. The vote of an observation can
+    depend on earlier observations, because couplings transfer their effect to the observed feature. The matrix is not
+    antisymmetric, because entry (a, b) counts the votes for a, and entry (b, a) counts the votes for b. Without
+    observations, all entries are 0. If all features are observed, the score equals eq:kl-fullobs.
 
     Parameters
     ----------
@@ -230,10 +234,11 @@ def kl_nonzero(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, 
 
 
 def sign_votes(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> tuple[Floats, Floats]:
-    """Return for each two entities (a, b) the number of observations that vote for a, and the number that vote for b.
+    """Count the observations that support a and the observations that support b, for every pair of entities (a, b).
 
-    The vote is the sign of u_i(x_i), the change of D_ab when the feature i is observed with the value x_i. For the
-    paper's models, u_i(x_i) = delta_i^eff x_i, and therefore the value 0 votes for neither entity.
+    An observation votes for a if u_i(x_i) is positive, and for b if u_i(x_i) is negative. Here, u_i(x_i) is the change
+    of D_ab when the feature i is observed with the value x_i. For the paper's models, u_i(x_i) = delta_i^eff x_i, and
+    therefore the value 0 votes for neither entity.
 
     Returns
     -------

@@ -219,7 +219,7 @@ class _Trial:
 
 
 def _answer(rule: Rule, view: View, where: str) -> Choice:
-    """Return the rule's choice for a view. Raise a `PlannerError` if the choice is invalid."""
+    """Return the result of `rule.choose(view)`. Raise a `PlannerError` if the result is invalid."""
     step = "answer every view that has an unobserved feature"
     try:
         choice: Any = rule.choose(view)
@@ -240,10 +240,11 @@ def _answer(rule: Rule, view: View, where: str) -> Choice:
 
 @contextmanager
 def _changed(values: Codes, labels: Floats | None, patient: int, observed: list[int], by: int) -> Iterator[None]:
-    """Change all labels and all values, except the observed values of one patient, until the context ends.
+    """Change the arrays `values` and `labels` for the duration of a `with` block.
 
-    The values -1, 0 and +1 are changed cyclically: each value moves by `by` places (1 or 2). At the end of the context,
-    the original values and labels are restored.
+    All labels are changed. All values are changed, except the observed values of one patient. The values -1, 0 and +1
+    are changed cyclically: each value moves by `by` places (1 or 2). At the end of the `with` block, the original
+    values and labels are restored.
     """
     before = values.copy(), None if labels is None else labels.copy()
     known = values[patient, observed]

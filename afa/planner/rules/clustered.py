@@ -9,12 +9,13 @@ from afa.planner.rules.lucb import of_most_contested, of_one_duel
 
 
 class Clustered:
-    """Choose the feature with the largest gain in a comparison of two clusters' best entities (eq:clustered-alloc).
+    """Choose the feature with the largest gain for comparing the best entities of two clusters (eq:clustered-alloc).
 
-    The best entity (champion) of a cluster is the entity with the most Copeland wins (won comparisons) within the
-    cluster. The lowest-ranked champion inside the top k is compared with the highest-ranked champion outside the top k.
-    If there is no champion inside or none outside, or if this comparison is resolved, the comparison of the rule `lucb`
-    is used instead.
+    The champion of a cluster is the entity with the most Copeland wins (won comparisons) within the cluster. The rule
+    compares two champions (best entities of clusters): the lowest-ranked champion in the top k, and the highest-ranked
+    champion outside the top k. If all champions (best entities of clusters) are in the top k, or all are outside, the
+    rule compares the two entities of the rule `lucb` instead. If unobserved features can no longer change which of the
+    two champions wins, the rule also compares the two entities of the rule `lucb`.
     """
 
     def choose(self, view: View) -> Choice:
@@ -27,7 +28,8 @@ class Clustered:
 def between_champions(view: View) -> int | None:
     """Return the index in `view.pairs` of the duel (comparison) between the two champions of `Clustered`.
 
-    Return None if all champions are on the same side of the top-k boundary, or if the duel is resolved.
+    Return None if all champions (best entities of clusters) are in the top k, or if all are outside. Return None also
+    if the comparison of the two champions is resolved (its winner is certain).
     """
     champions = [view.ranked(cluster)[0] for cluster in view.clusters]
     inside = [v for v in champions if view.rank[v] <= view.k]
