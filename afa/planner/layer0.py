@@ -263,8 +263,8 @@ def sound_certificates(entities: Parameters, k: int, *, bounds: Bounds | None = 
     Entity a beats entity b if the lowest possible score of a is above the highest possible score of b. Entity a also
     beats entity b if the prior log-odds of a exceed the prior log-odds of b by more than the l1 distance between the
     parameters of the two models. An entity is excluded from the top k if `k` entities beat it. If all priors are 0, no
-    entity is excluded: for a patient whose features are all 0, all scores are 0, so no entity beats another for every
-    patient.
+    entity is excluded: a patient whose features are all 0 has the score 0 for every entity, so no entity is certain to
+    beat another.
 
     Parameters
     ----------

@@ -40,9 +40,9 @@ def separated_entities(state: PatientState, entities: tuple[str, ...], features:
     """Return a text that names the entities that the given features help to tell apart, such as `a from b and c`.
 
     The first entity in the text, a in the example, is one of the two entities in the duel (comparison of two entities)
-    with the largest weighted gain. It is the entity with the larger sum of gains over all its duels. The other entities
-    in the text, b and c in the example, are compared with the first entity in duels with a large gain. If no duel has a
-    positive gain, return an empty text.
+    with the largest weighted gain. Of these two entities, the entity with the larger sum of gains over all its duels is
+    named first. The other entities in the text, b and c in the example, are compared with the first entity in duels
+    with a large gain. If no duel has a positive gain, return an empty text.
     """
     apart = separated(state, len(entities), features, over)
     return f"{entities[apart[0]]} from {listed([entities[v] for v in apart[1:]], MOST_NAMES)}" if apart else ""
