@@ -1,4 +1,4 @@
-"""Zero-shot active feature acquisition: choose the next measurement with a model from experts or a language model.
+"""Zero-shot active feature acquisition: choose the next measurement from what experts or a language model wrote down.
 
 `import afa` is quick, because each public name is imported only when it is first used. These modules are also public:
 `afa.planner`, `afa.planner.rules`, `afa.planner.session`, `afa.model.bundle`, `afa.model.mrf`,

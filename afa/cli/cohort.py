@@ -32,10 +32,8 @@ ControlRows = Annotated[
     typer.Option("--controls", help="COLUMN=VALUE: rows with this value are controls, and are not in the output"),
 ]
 app = typer.Typer(help="Cohorts of patients: fetch a GEO series or a table, and encode it.", no_args_is_help=True)
-fields = typer.Typer(help="Fields (data sets with labels): import a table and build its bundle.", no_args_is_help=True)
-league = typer.Typer(
-    help="Evaluate zero-shot feature acquisition on fields (labelled data sets).", no_args_is_help=True
-)
+fields = typer.Typer(help="Labelled data sets (fields): import a table and build its bundle.", no_args_is_help=True)
+league = typer.Typer(help="Evaluate zero-shot feature acquisition on labelled data sets.", no_args_is_help=True)
 
 
 def encode(
@@ -305,7 +303,7 @@ def field_import(
         typer.Option(help="URL of the table, if the table may not be copied; afa then writes only the table's digest"),
     ] = None,
 ) -> None:
-    """Check a table, its data dictionary and the answers of language models. Write a field (benchmark data set)."""
+    """Check a table, its data dictionary and the answers of language models, and write a labelled data set (field)."""
     from afa.evaluate.field import import_field
 
     if address == "":
@@ -324,7 +322,7 @@ def field_bundle(
         bool, typer.Option(help="use not only directions, but also elicited probabilities and cut points")
     ] = False,
 ) -> None:
-    """Build a bundle from the recorded model answers of a field."""
+    """Build a bundle from the answers of language models that a labelled data set contains."""
     from afa.evaluate.field import build_field_bundle
 
     bundle = build_field_bundle(field, out, how_often=how_often)
@@ -333,9 +331,9 @@ def field_bundle(
 
 @league.command("field")
 def league_field(field: options.FieldArgument, out: options.Out, tables: options.FieldTables = None) -> None:
-    """Evaluate feature acquisition on the patients of one field.
+    """Evaluate feature acquisition on the patients of one labelled data set.
 
-    If the field's table of patients is missing, write only a note that states the reason.
+    If the table of patients is missing, write only a note that states the reason.
     """
     from afa.evaluate.entrants import read_entrant
     from afa.evaluate.long_tables import write_tables
@@ -356,7 +354,7 @@ def league_field(field: options.FieldArgument, out: options.Out, tables: options
 def league_page(
     fields: Annotated[list[Path], typer.Argument(help="folders written by `afa league field`")], out: options.Out
 ) -> None:
-    """Write a page, figures and tables that compare feature acquisition across fields."""
+    """Write a page, figures and tables that compare feature acquisition across labelled data sets."""
     from afa.paper.report.league import write_league
 
     write_league(fields, out)

@@ -144,10 +144,10 @@ _DECLARED = re.compile(r"""([\w.-]+)[^;]*; extra == ['"]([\w.-]+)['"]""")
 def installing(error: ModuleNotFoundError) -> str | None:
     """Return the pip command that installs a missing module, or None if no extra of afa installs the module.
 
-    Of the extras that install the module, each one is excluded that installs all packages of another of these extras
-    and further packages. Of the remaining extras, an extra is preferred if its name begins with the name of the afa
-    folder that imports the module, as `elicitation` begins with `elicit`. If several extras remain, the alphabetically
-    last extra is chosen.
+    The candidates are all extras (optional dependencies) of afa that install the module. If a candidate installs all
+    packages of another candidate and further packages, the larger candidate is excluded. A candidate is preferred if
+    its name begins with the name of the afa folder whose code imports the module: for code in `afa/elicit`, the
+    candidate `elicitation` is preferred. If several candidates remain, the alphabetically last candidate is chosen.
     """
     module = (error.name or "").partition(".")[0]
     extras = {name: packages for name, packages in _extras().items() if any(_brings(p, module) for p in packages)}

@@ -43,7 +43,7 @@ CohortArgument = Annotated[Path, typer.Argument(metavar="COHORT", help=_COHORT)]
 CohortFolder = Annotated[Path, typer.Option("--cohort", help=_COHORT)]
 CohortIfAny = Annotated[Path | None, typer.Option("--cohort", help=_COHORT)]
 CohortFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="a file of config/cohorts")]
-FieldArgument = Annotated[Path, typer.Argument(metavar="FIELD", help="field folder")]
+FieldArgument = Annotated[Path, typer.Argument(metavar="FIELD", help="folder of a labelled data set")]
 FieldTables = Annotated[
     Path | None,
     typer.Option("--tables", help="folder of tables that are not in the repository; each table is at FIELD/FILE"),
@@ -75,7 +75,11 @@ Threshold = Annotated[
 AliasFile = Annotated[Path | None, typer.Option("--aliases", help="CSV file with alternative symbols of each gene")]
 EnsemblFile = Annotated[Path | None, typer.Option("--ensembl", help="CSV file with the Ensembl ids of each gene")]
 MinAgree = Annotated[
-    int, typer.Option(min=1, help="number of runs of a language model that must name a gene with the same direction")
+    int,
+    typer.Option(
+        min=1,
+        help="a gene is used if at least this number of model runs name it, all with the same direction of shift",
+    ),
 ]
 DroppedFile = Annotated[
     Path | None, output_option(".csv", to="--dropped", about="where to write the excluded genes, with reasons")
@@ -139,8 +143,8 @@ class TaskOptions:
         Literal["differential", "shared", "explicit"] | None,
         typer.Option(
             "--coupling",
-            help="model of the two classes (with and without an entity): explicit uses the bundle's probabilities; "
-            "shared needs --entity",
+            help="how the models of patients with and without an entity are made: explicit uses the bundle's "
+            "probabilities, differential and shared use the bundle's potentials; shared can only be used with --entity",
         ),
     ] = None
     holds: Annotated[
@@ -212,8 +216,8 @@ class Asks:
 def prepared(command: Callable[..., None]) -> Callable[..., None]:
     """Return the command with each dataclass parameter replaced by Typer options, one for each dataclass field.
 
-    Before the returned command runs, it checks its paths (`_check_places`): for example, an output must not overwrite
-    an input.
+    The returned function first checks all paths (`_check_places`) and then calls the command. For example, an output
+    must not overwrite an input.
     """
     hints, defaults = get_type_hints(command, include_extras=True), dict[str, Any]()
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}

@@ -116,7 +116,7 @@ def plan(
     *,
     question: PlanOptions,
 ) -> None:
-    """Plan one patient in the terminal: enter low, usual or high for each suggested feature (docs/plan.md)."""
+    """Plan a patient's measurements in the terminal: enter low, usual or high for each feature (docs/plan.md)."""
     with _opened(bundle, question, session, replay) as (planner, keeper):
         if json:
             from afa.dialogue.conversation import converse
@@ -138,7 +138,7 @@ def serve(
     *,
     question: PlanOptions,
 ) -> None:
-    """Plan one patient on a page in the browser (docs/plan.md).
+    """Plan a patient's measurements on a page in the browser (docs/plan.md).
 
     The page offers the same dialogue as `afa plan`, with buttons and bars.
     """
@@ -159,7 +159,10 @@ def demo(
         Path | None, options.output_option(to="--copy", about="write the example's files to this new folder, and end")
     ] = None,
 ) -> None:
-    """Plan one made-up case of an example. For each suggested feature, press Return to enter the case's value."""
+    """Plan the measurements of one made-up case of an example.
+
+    If you press the Return key without typing a value, the case's own value of the suggested feature is used.
+    """
     folder = EXAMPLES / example
     if copy is not None:
         with atomic_folder(copy) as made:
@@ -223,7 +226,8 @@ def _opened(
 def _talk(planner: Planner, keeper: SessionFile, patient: FeatureCodes | None = None) -> None:
     """Run a planning session in the terminal.
 
-    If `patient` is given, an empty input line enters that patient's measured value.
+    The argument `patient` contains the values of an example patient. If the user presses the Return key without typing
+    a value, the example patient's values of the suggested features are used.
     """
     from rich.console import Console
 
@@ -268,8 +272,8 @@ def _serve(
 def forwarding(address: str, folder: Path) -> Path:
     """Write an HTML page that redirects to `address` and that only this user can read, and return its path.
 
-    The browser is started with the path of an HTML page, not with the address of the server, because every user of the
-    machine can read command lines.
+    The browser is started with the path of this page. The server's address must not be in the browser's command line,
+    because the address contains a secret token, and every user of the machine can read command lines.
     """
     page = folder / "open.html"
     page.touch(mode=0o600)

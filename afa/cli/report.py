@@ -78,7 +78,7 @@ def carry_run(
         bool, typer.Option("--check", help="compare the saved file with the run, and write no file")
     ] = False,
 ) -> None:
-    """Save a run's values of the paper's main results, for the reports of other runs."""
+    """Save a run's numbers for the paper's main results, so that the reports of other runs can show these numbers."""
     import yaml
 
     from afa.io.yamlfile import load_model

@@ -135,7 +135,7 @@ def _write_rows(name: str, tables: Path, beside: Mapping[str, Path], document: A
 
 
 def _part(document: Any, keys: Sequence[str], *, but: Sequence[str]) -> Any:
-    """Return the sections of the settings, except sections that are named in `but` but not in `keys`."""
+    """Return the settings in `document` without the sections that are in `but` and not in `keys`."""
     mine, others = ({key.partition(".")[0] for key in each} for each in (keys, but))
     return {key: value for key, value in document.items() if key in mine or key not in others}
 
@@ -163,8 +163,8 @@ def _module(name: str) -> ModuleType:
     return import_module(f"afa.paper.experiments.{name}")
 
 
-# The modules `declared` and `settings` are imported by `import_module`, so that code digests do not cover them.
-# The parameters of a workflow rule already contain the stage's declaration and settings.
+# The digest of a job's code ignores modules that are imported by `import_module`. For the modules `declared` and
+# `settings` this is intended, because a workflow rule has the stage's declaration and settings among its parameters.
 def _declared(name: str) -> Stage:
     declared: Stage = import_module("afa.paper.experiments.declared").STAGES[name]
     return declared
@@ -222,8 +222,8 @@ def experiment_baselines(
 
     check_place(out, [f"{name}.parquet" for name in BASELINE_TABLES])
     potentials, people = load_inputs(bundle, cohort)
-    # The module `afa.paper.config` is imported by `import_module`, so that code digests do not cover it.
-    # The parameters of the workflow rule already contain its settings.
+    # The digest of a job's code ignores modules that are imported by `import_module`. For `afa.paper.config` this is
+    # intended, because the workflow rule that calls this command has the settings among its parameters.
     chosen = check_model(_document(settings), import_module("afa.paper.config").Baselines, "the settings")
     about = load_study(chosen.study)
     manner = about.settings.manner

@@ -88,9 +88,9 @@ class Served:
     def _another(self, request: dict[str, Any]) -> dict[str, Any]:
         """Carry out the request `new` or `open`: begin a conversation about another patient.
 
-        The request `new` begins without observations. The request `open` restores the planner from the text of a
-        session. After both requests, the session file of the earlier patient stays unchanged, and the new session is
-        saved only if the user asks for it.
+        After the request `new`, the planner has no observed features. The request `open` restores the planner from the
+        saved text of a session. After both requests, the session file of the earlier patient stays unchanged, and the
+        new session is saved only if the user asks for it.
         """
         planner, keeper = self.conversation.planner, SessionFile()
         try:
@@ -106,9 +106,9 @@ class Served:
         return {"ok": True, "changed": keeper.changes}
 
     def _replayable(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Try `replay_session` on a session that could not be opened, and return the changes that it lists.
+        """Replay a session that could not be opened, and return the texts that describe what the replay changed.
 
-        If `replay_session` fails, the result is an empty dict.
+        If the replay fails too, the result is an empty dict.
         """
         changes = list[str]()
         with suppress(AfaError):

@@ -93,9 +93,9 @@ def new_planner(
 def resumed_planner(
     path: str | Path, bundle: Bundle, given: Mapping[str, Any], changes: list[str] | None = None
 ) -> Planner:
-    """Return the planner that a session file describes. The settings in the session file apply.
+    """Return the planner that a session file describes, with the settings in the session file.
 
-    If an option in `given` differs from these settings, a `PlannerError` is raised.
+    If an option in `given` differs from the settings in the session file, a `PlannerError` is raised.
 
     Parameters
     ----------

@@ -225,7 +225,7 @@ class Terminal:
                 self._take_values(words, item)
 
     def _enter_example(self, item: Suggestion | None) -> None:
-        """Enter the example patient's values of the suggested features."""
+        """Record the example patient's values of the suggested features."""
         known = {name: self.patient[name] for name in (item.features if item else ()) if name in self.patient}
         if known:
             for read_value in self.talk.do(do="observe", values=known)["read"]:
@@ -238,7 +238,7 @@ class Terminal:
                 self._say(f"  [dim]{escape(read_value['words'])}[/dim]")
 
     def _fix(self, words: list[str]) -> None:
-        """Correct a feature's value from the typed words `NAME VALUE`. The value may be a number with its unit."""
+        """Replace the value of the feature NAME by the typed value VALUE, which may be a number with its unit."""
         values = [place for place, word in enumerate(words) if place and _is_value(word)]
         at = values[-1] if values else len(words) - 1
         name, value = feature_named(self.planner, " ".join(words[:at])), " ".join(words[at:])
@@ -248,7 +248,7 @@ class Terminal:
         self._say(escape(", ".join(map(self._beside, open_features(self.planner)))))
 
     def _take_values(self, words: list[str], item: Suggestion | None) -> None:
-        """Enter typed values without feature names. The values belong to the suggested features, in the order shown."""
+        """Record values typed without feature names, as values of the suggested features in the order shown."""
         only = item.features[0] if item and len(item.features) == 1 else ""
         if only and " ".join(words).casefold() in (meanings_of(self.planner.question_bundle, only) or ()):
             words = [" ".join(words)]

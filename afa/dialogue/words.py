@@ -55,7 +55,7 @@ def _named(written: str, names: Mapping[str, str], what: str, expected: str, ste
 
 
 def scales_of(bundle: Bundle) -> dict[str, dict[str, Any]]:
-    """Return kind, unit, definition and cut points of each feature in `features.csv`, and the words for its codes."""
+    """Return kind, unit, definition and cut points of each feature in `features.csv`, and words for -1, 0 and +1."""
     table = None if bundle.rates is None else bundle.rates.table
     names = set() if table is None else set(table.names)
     return {
@@ -138,12 +138,13 @@ def answer_of(planner: Planner) -> dict[str, Any]:
     For a `TopKPlanner`, the dict contains the key `top_k`. For a `BinaryPlanner`, it contains `entity` and `decision`
     instead. All other keys are the same for both planners, except `none_between`. The value of `ordered_by` is
     `probability` or `score`, the quantity by which entities are ranked. `probability` is the result of
-    `Planner.answer_probability`. `ahead` is the difference in score by which the answer leads, or None if entities are
-    ranked by probability. `undecided` lists tied entities. `certain` is True if no further measurement can change the
-    answer. `words` is the whole answer as text. `none` is True if at least one value has been measured and all measured
-    values are usual (code 0). Under the `explicit` closure, `none` is instead the result of `Planner.none_is_likelier`.
-    Under the `explicit` closure, the dict of a `TopKPlanner` also contains `none_between`: a lower and an upper bound
-    on the probability that no entity is present.
+    `Planner.answer_probability`. If entities are ranked by score, `ahead` is the smallest score of an entity in the
+    answer against an entity outside the answer; otherwise `ahead` is None. `undecided` lists tied entities. `certain`
+    is True if no further measurement can change the answer. `words` is the whole answer as text. `none` is the result
+    of `Planner.nothing_unusual`: True if at least one value has been measured and all measured values are usual (code
+    0). If the setting `coupling` is `explicit`, `none` is instead True if the patient probably has none of the
+    entities, and the dict of a `TopKPlanner` also contains `none_between`: a lower and an upper bound on the
+    probability that no entity is present.
     """
     answer: dict[str, Any] = {"top_k": planner.answer()}
     if isinstance(planner, BinaryPlanner):
@@ -172,7 +173,7 @@ class RankedEntity(NamedTuple):
 def order_of(planner: Planner, most: int) -> list[RankedEntity]:
     """Return the entities that the planner ranks highest, with their probabilities or mean scores.
 
-    For a `TopKPlanner`, return at most `most` entities.
+    For a `TopKPlanner`, the argument `most` is the largest number of returned entities.
     """
     if isinstance(planner, BinaryPlanner):
         shares = sorted(planner.probabilities().items(), key=lambda pair: -round(pair[1], 9))

@@ -191,7 +191,7 @@ def _shortened(text: str, longest: int) -> str:
 class Search:
     """A literature search in one source, and its result.
 
-    The search was made on the date `retrieved` (ISO format) and requested at most `most` records.
+    `retrieved` is the date of the search in ISO format, and `most` is the largest number of requested records.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ class AbstractCache:
         self.folder = folder
 
     def keep(self, search: Search) -> None:
-        """Save the abstracts of a search before the search itself.
+        """Save a search: first a file for each abstract, then a file that lists the digests of the abstracts.
 
         Because of this order, a saved search has all its abstracts on disk, even if the process is killed.
         """

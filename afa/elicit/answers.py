@@ -83,7 +83,7 @@ def cut_questions(study: Study) -> list[Question]:
 def rate_questions(study: Study, ends: dict[str, Ends]) -> list[Question]:
     """Return, for each pair of a voter and an entity, one question on the probabilities of all features.
 
-    Each question contains the cut points that its voter gave.
+    A question to a voter (a run of a language model) contains the cut points that the same voter gave earlier.
     """
     return [
         Question(RATES, {"phenotype": name, "features": json.dumps(ends[voter])}, voter)
@@ -100,8 +100,9 @@ def known_features(study: Study) -> Features:
     return study.features
 
 
-# The docstrings of the classes below are part of the JSON schema that a model receives.
-# If a word of these docstrings changes, recorded answers no longer match the digest of their prompt.
+# The docstrings of the classes below are part of the JSON schema that a model receives with the prompt.
+# If one of these docstrings changes, the digest of the prompt changes, and answers recorded with the earlier digest no
+# longer match the prompt.
 
 
 class Answer(BaseModel):
@@ -345,7 +346,8 @@ def _objects(text: str) -> Iterator[tuple[int, int]]:
             _, end = _JSON_DECODER.raw_decode(text, begun.start())
             yield begun.start(), end
         except json.JSONDecodeError as error:
-            # Continue at the position of the error, because an object inside an invalid object is no answer.
+            # An object inside an invalid object is not an answer. Therefore the search for objects continues at the
+            # position of the error.
             end = max(error.pos, begun.start() + 1)
         except RecursionError:
             return

@@ -3,8 +3,8 @@
 A record is a folder of recorded answers. Each cap (on requests, tokens or money) limits the sum over all processes and
 runs that use the same record. Before a request is sent, its largest possible number of tokens is written to a `.tries`
 file of the record. After the reply, the number of tokens that the endpoint counted is written to a second line. If the
-process is killed before the reply, the request counts with its largest possible number of tokens. Only one process at a
-time sends requests for a record (`Budget.alone`).
+process is killed before the reply, later runs assume that the request used its largest possible number of tokens. Only
+one process at a time sends requests for a record (`Budget.alone`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Prices:
     currency: str = "USD"
 
     def of(self, prompt: int, answer: int) -> float:
-        """Return the price of `prompt` tokens of prompts and `answer` tokens of answers."""
+        """Return the total price of tokens: their number is `prompt` in prompts, and `answer` in answers."""
         return (prompt * self.prompt + answer * self.answer) / 1e6
 
 
@@ -114,7 +114,7 @@ class Budget:
     def used(self) -> Usage:
         """Return the number, tokens and cost of all recorded requests, including requests of other processes.
 
-        A request without a reply counts with its largest possible number of tokens.
+        For a request without a reply, the largest possible number of tokens is added.
         """
         with self._mutex:
             self._read()
@@ -142,10 +142,10 @@ class Budget:
             lock.release()
 
     def begin(self, key: str, expected: Usage) -> str:
-        """Record a request before it is sent, and return the request's name for `end`.
+        """Record a request before it is sent, and return a name by which the method `end` identifies the request.
 
-        Unfinished requests count with their largest possible numbers of tokens. If the new request exceeds a cap only
-        because of unfinished requests, wait until they end.
+        For each unfinished request, the largest possible number of tokens is counted. If the new request exceeds a cap
+        only because of unfinished requests, wait until they end.
 
         Raises
         ------
@@ -158,7 +158,8 @@ class Budget:
                 fault = self._passed(used + expected)
                 if not fault:
                     return self._write(key, expected)
-                # Assume that unfinished requests use no tokens: if a cap is exceeded even so, waiting does not help.
+                # If the new request would exceed a cap even if all unfinished requests used no tokens, waiting for the
+                # end of the unfinished requests does not help.
                 least = self._sum((0, 0) if each.is_open else each.tokens for each in calls)
                 if self._passed(least + self._used_before_calls() + expected):
                     raise BudgetError(fault)
@@ -167,12 +168,13 @@ class Budget:
     def end(self, name: str, tokens: tuple[int, int] | None) -> None:
         """Record the number of tokens that a finished request used.
 
-        If `tokens` is None, the request counts with its largest possible number of tokens.
+        If `tokens` is None, the largest possible number of tokens of the request is counted.
         """
         with self._mutex:
             given = self._calls[name]
             given.is_open, given.tokens = False, tokens or given.tokens
-            # If a power failure loses this line, the request counts with its largest possible number of tokens.
+            # If a power failure destroys this line, later runs assume that the request used the largest possible number
+            # of tokens.
             self._lines.append({"try": name, "used": tokens}, durable=False)
 
     def _write(self, key: str, expected: Usage) -> str:
@@ -215,8 +217,9 @@ class Budget:
                 first[each.key] = min(each.time, first.get(each.key, each.time))
             spent = []
             for entry in self.record.entries():
-                # Times are compared as texts. Every date is less than "9". The time `unknown` is greater than "9" and
-                # than every date, so that an entry with this time is never counted here.
+                # Times are compared as texts. Every date begins with a digit below 9, and so comes before the text "9".
+                # The time `unknown` comes after "9" and after every date, so that an entry with this time is never
+                # counted here.
                 if entry.time < first.get(entry.key, "9"):
                     asked = {} if isinstance(entry.parameters, str) else entry.parameters
                     spent.append((0, asked.get("most_tokens", 0)) if isinstance(entry.tokens, str) else entry.tokens)

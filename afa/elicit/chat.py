@@ -60,8 +60,9 @@ class Reply:
 class Chat:
     """Client of one chat endpoint. Several threads may share a `Chat`.
 
-    Failed requests are not repeated, and redirects are not followed. Only the API key of `endpoint` and fixed headers
-    are sent. Keys and headers in the environment variables of the package `openai` are ignored.
+    Failed requests are not repeated, and redirects are not followed. The headers of a request are fixed, except the
+    header with the API key of `endpoint`. Keys and headers in the environment variables of the package `openai` are
+    ignored.
     """
 
     def __init__(self, endpoint: Endpoint, bounds: RequestLimits) -> None:

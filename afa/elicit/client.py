@@ -74,7 +74,8 @@ class Client:
     def recorded(self, request: Request) -> Entry | None:
         """Return the recorded answer to a request.
 
-        If no answer is recorded, return the last reply if at least `Manner.answers` replies are recorded, else None.
+        If no recorded reply is a valid answer, the result depends on the number of recorded replies: the last reply if
+        there are at least `Manner.answers` replies, None if there are fewer.
         """
         return self.record.settled(self.key(request), self.manner.answers)
 
@@ -142,7 +143,8 @@ class Client:
                 continue
             self.budget.end(name, reply.tokens)
             self._failures = 0
-            # Parse the text as the record will contain it: a later parse of the record then gives the same answer.
+            # The record contains the text without the API key (`_writable`). The same text is parsed here, so that a
+            # later parse of the record gives the same answer.
             reply = replace(reply, text=self._writable(reply.text))
             outcome, detail = reply_outcome(reply, ANSWER_SCHEMAS[prompt], request.question.values)
             said = reply.text or reply.refusal or ""

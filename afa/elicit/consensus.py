@@ -285,8 +285,8 @@ def cuts_apart(cuts: pd.DataFrame) -> list[str]:
 def answers_in_doubt(unary: pd.DataFrame, entities: Sequence[str], features: Sequence[str]) -> list[str]:
     """Return a list of up to two sentences on doubtful answers.
 
-    One sentence lists questions without an answer. The other lists answers whose direction contradicts their
-    probabilities. A sentence with nothing to list is left out.
+    One sentence lists questions without an answer. Another sentence lists answers in which the direction of shift
+    contradicts the probabilities. A sentence with nothing to list is left out.
 
     Parameters
     ----------

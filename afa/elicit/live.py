@@ -136,8 +136,8 @@ class Live:
         has two rows: one for questions on cut points, and one for questions on probabilities.
 
         The column `pairs` contains a mode of asking about pairs of genes; the sign `*` marks the mode that the study
-        uses. The column `calls` counts one request for each unanswered question, without requests that are repeated
-        after a failure.
+        uses. The column `calls` is the number of requests if one request is sent for each unanswered question, and no
+        request is repeated after a failure.
         """
         if self.study.features is not None:
             return self._outlook_of_rates(self.study.features)

@@ -1,9 +1,9 @@
 """Store the questions and replies of an elicitation as JSON lines in append-only files.
 
-A record is a folder of attempts to answer questions (entries, `*.jsonl`), rendered prompts (`*.wordings`) and requests
-(`*.tries`, see `afa.elicit.budget`). Each process writes only its own files, and reads the files of all processes.
-Files of several people can be copied into one folder. After an interruption, a rerun sends only the unanswered
-questions.
+A record is a folder with three kinds of files: `*.jsonl` contains attempts to answer questions (entries), `*.wordings`
+contains rendered prompts, and `*.tries` contains the requests (see `afa.elicit.budget`). Each process writes only its
+own files, and reads the files of all processes. Files of several people can be copied into one folder. After an
+interruption, a rerun sends only the unanswered questions.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class JsonLines:
                 yield f"{path}, line {number + 1}", tail
 
     def forget(self) -> None:
-        """Make the next call of `new` read all files from the start."""
+        """Forget which lines have been read, so that the next call of `new` reads all files from the start."""
         self._read.clear()
 
 
@@ -153,7 +153,7 @@ class Question:
     def asked(self) -> tuple[str, str, str, str]:
         """Return the values of the columns `QUESTION_COLUMNS`: prompt, phenotype and the two genes.
 
-        The phenotype or a gene is an empty text if the question has none.
+        If the question has no value for a column, the text for this column is empty.
         """
         phenotype, gene1, gene2 = (self.values.get(key, "") for key in QUESTION_COLUMNS[1:])
         return self.prompt, phenotype, gene1, gene2
@@ -305,7 +305,8 @@ class Record:
     def settled(self, key: str, most: int) -> Entry | None:
         """Return the answer to a request.
 
-        If there is no answer, return the last reply if there are at least `most` replies, else None.
+        If no reply is a valid answer, the result depends on the number of replies: the last reply if there are at least
+        `most` replies, None if there are fewer.
         """
         replies = self.replies(key)
         answered = (entry for entry in replies if entry.outcome == "answered")
@@ -320,7 +321,7 @@ class Record:
         """Save a rendered prompt.
 
         The text of the system part and the text of the user part are each saved once, under their SHA-256. The prompt
-        is saved as the pair of the SHA-256 of its two parts.
+        itself is saved as two digests: the SHA-256 of its system part and the SHA-256 of its user part.
         """
         parts = {"system": _sha256(messages.system), "user": _sha256(messages.user)}
         lines = [(parts["system"], {"text": messages.system}), (parts["user"], {"text": messages.user})]

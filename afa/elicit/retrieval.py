@@ -56,7 +56,7 @@ class Retrieved:
 
 @dataclass(frozen=True)
 class Literature:
-    """Retrieve the `most` best abstracts for a question.
+    """Retrieve the best abstracts for a question. The field `most` limits the number of abstracts.
 
     The best abstracts are chosen from up to `candidates` records of each source. Retrieved abstracts are cached in
     memory.
@@ -110,9 +110,9 @@ class Literature:
     def check(self, questions: Iterable[Question], entries: Iterable[Entry], study: Study) -> None:
         """Raise an `ElicitationError` if the abstracts of a recorded prompt differ from the retrieved abstracts.
 
-        If the abstracts differ, the reference numbers in the answer would be read as numbers of the wrong publications.
-        Prompts that were made from an earlier template are not checked, because such a prompt can no longer be
-        rendered.
+        An answer refers to abstracts by their numbers in the recorded prompt. In a different list of abstracts, the
+        same numbers would belong to other publications. Prompts that were made from an earlier template are not
+        checked, because such a prompt can no longer be rendered.
         """
         for question, entry in zip(questions, entries, strict=True):
             is_rendered = entry.prompt_digest == prompt_digest(question.prompt)
@@ -201,7 +201,7 @@ def literature(study: Study, folder: Path, record: Path, *, online: bool) -> Lit
 
 
 def best_matches(abstracts: Iterable[Abstract], phrases: Iterable[str], most: int) -> Ranking:
-    """Return the `most` abstracts that match the words in `phrases` best, with the best match first.
+    """Return the abstracts that match the words in `phrases` best, best match first; `most` limits their number.
 
     Abstracts that contain none of the words are excluded. The result does not depend on the order of abstracts or
     phrases. Abstracts with equal scores are sorted by source and id.
@@ -215,7 +215,7 @@ def best_matches(abstracts: Iterable[Abstract], phrases: Iterable[str], most: in
 
 
 def bm25(documents: Sequence[Sequence[str]], asked: Sequence[str]) -> list[float]:
-    """Return the BM25 score of each document for the words `asked`.
+    """Return the BM25 score of each document for the search words in the argument `asked`.
 
     The score is Lucene's variant of BM25, rounded to `RELEVANCE_DECIMALS` decimals.
     """

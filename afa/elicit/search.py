@@ -147,7 +147,7 @@ class EuropePmc:
         self._web = Web(REQUESTS_PER_SECOND, bounds, clock=clock)
 
     def search(self, source: SourceName, query: Query, most: int) -> SearchResult:
-        """Return the `most` publications of a source that the service ranks highest.
+        """Return the publications that the service ranks highest in a source; `most` limits their number.
 
         Raise an `ElicitationError` if the search fails.
         """

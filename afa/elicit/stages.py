@@ -256,7 +256,7 @@ def all_stages(study: Study, source: Source, literature: Literature | None, *, m
 
 
 def of_one_voter(study: Study, stages: Mapping[str, Tables], voter: str) -> tuple[Study, dict[str, Tables]]:
-    """Return a study and the tables of its stages with the answers of only one voter.
+    """Remove the answers of all voters except one (a run of a language model) from a study and its stages' tables.
 
     The function `bundle_stage` accepts the returned study and tables as its first arguments. All genes that this
     voter names are kept, except genes that the evidence filter drops. If too few voters agree on a gene, the gene has
@@ -310,7 +310,8 @@ def build_recorded_bundle(
 def recorded_answers(study: Study, record: Path) -> Recorded:
     """Return an object (`Recorded`) that looks up the answers recorded in a folder.
 
-    If the study names the model of a voter, only answers of this model are used for the voter.
+    A voter is a run of a language model. If the study names the model of a voter, recorded answers of other models are
+    ignored for this voter.
     """
     return Recorded(Record(record).entries(), study.settings.known_models, str(record))
 

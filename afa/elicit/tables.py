@@ -134,7 +134,7 @@ def genes_named(entries: Sequence[Entry | None], place: str = RECORD) -> pd.Data
 def reference_table(
     entries: Iterable[Entry | None], abstracts: Iterable[Sequence[Abstract]], study: Study
 ) -> pd.DataFrame:
-    """Return a table of the abstracts that answers to the prompt `unary` cite for each gene.
+    """Return a table of the abstracts that are cited for each gene in the answers to the prompt `unary`.
 
     The table has one row for each abstract number that an answer cites for a gene. The columns are `REFERENCE_COLUMNS`.
     A gene without citations has a single row, in which `number` is empty. If no abstract with the cited number was
@@ -174,7 +174,8 @@ def pairs_judged(entries: Sequence[Entry | None], place: str = RECORD) -> pd.Dat
 
     The columns are `PAIR_TABLE_COLUMNS`. The column `sign` is the sign of `coupling`: +1 (same), -1 (opposite) or 0.
     For conditional probabilities, `coupling` is ln(p_with / p_without), with both probabilities clipped to
-    [`RAREST_PROBABILITY`, 1 - `RAREST_PROBABILITY`]. For other questions, `coupling` equals `sign`.
+    [`RAREST_PROBABILITY`, 1 - `RAREST_PROBABILITY`]. For questions that do not ask for conditional probabilities, the
+    columns `coupling` and `sign` have equal values.
     """
     rows = [row for entry in _answered(entries) for row in _pairs(entry, place)]
     return pd.DataFrame(rows, columns=PAIR_TABLE_COLUMNS)

@@ -235,7 +235,7 @@ def _give_as(target: Path, temporary: Path) -> None:
 
 @contextmanager
 def _claimed(folder: Path, prefix: str, suffix: str, make: Callable[[Path, str, str], Path]) -> Iterator[Path]:
-    """Remove the temporary files of dead writers, and yield a new temporary file.
+    """Remove the temporary files of processes that no longer run, and yield a new temporary file.
 
     The new file stays locked until the block ends or the process dies.
     """
@@ -245,7 +245,7 @@ def _claimed(folder: Path, prefix: str, suffix: str, make: Callable[[Path, str, 
         claim = None
         with suppress(FileNotFoundError):
             claim = os.open(temporary, os.O_RDONLY)
-            with suppress(OSError):  # without file locks, temporary files of dead writers remain
+            with suppress(OSError):  # without file locks, leftover files are not removed
                 fcntl.flock(claim, fcntl.LOCK_SH)
         try:
             # Before the lock was held, another writer may have removed the file as a leftover.

@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 class Clock(Protocol):
-    """A clock with the functions of the module `time` that this module calls."""
+    """A clock with three functions of the standard module `time`: `monotonic`, `time` and `sleep`."""
 
     def monotonic(self) -> float: ...
     def time(self) -> float: ...
@@ -176,9 +176,10 @@ def _called(url: str, fields: Mapping[str, str], bounds: RequestLimits, late: Re
 
 
 def _as_given(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Return the request unchanged. This function is passed to the library requests as the argument `auth`.
+    """Return the request unchanged.
 
-    Without an `auth` argument, the library requests would look for credentials in ~/.netrc.
+    This function is the argument `auth` in calls of the package `requests`. Without an argument `auth`, the package
+    `requests` would look for credentials in ~/.netrc.
     """
     return request
 

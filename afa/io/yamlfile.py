@@ -198,12 +198,18 @@ def _no_yaml(error: yaml.YAMLError, path: Path, text: str) -> Fault:
 
 
 def load_model(path: str | Path, model: type[ModelT]) -> ModelT:
-    """Read a YAML file, and validate it as `model`. All errors in the file are raised as one `ConfigError`."""
+    """Read a YAML file, and check it against the pydantic class `model`.
+
+    All errors in the file are raised as one `ConfigError`.
+    """
     return check_model(read_mapping(path), model, str(path))
 
 
 def check_model(document: Any, model: type[ModelT], where: str) -> ModelT:
-    """Return a mapping validated as `model`. Error messages refer to the mapping as `where`."""
+    """Check a mapping against the pydantic class `model`, and return an instance of this class.
+
+    The argument `where` is the name of the mapping in error messages.
+    """
     try:
         return model.model_validate(document)
     except ValidationError as error:
