@@ -31,7 +31,7 @@ rule allocation_shard:
         " --threads {threads} --out {output.tables} > {log} 2>&1"
 
 
-# This rule writes a page that shows, step by step, the features that the allocation grid chose for some patients.
+# This rule writes a page that shows, step by step, which features each allocation rule chose for some patients.
 rule explorer:
     """A page that steps through the acquisition of some patients."""
     input:

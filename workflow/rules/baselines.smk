@@ -1,6 +1,8 @@
 # The baselines are experiments in which language models, not the planner, make the decisions about patients.
-# The answers of the models are part of the project, were recorded by the user, or are requested in a live run.
-# In the project's recorded answers, the planner (llm_baselines) or the model (llm_choosing) chose the features.
+# The answers of the models have one of three sources: the project's recorded answers, answers that the user has
+# recorded, or a live run, which requests answers from a model.
+# The project contains recorded answers of two experiments. In llm_baselines, the planner chooses which features are
+# observed. In llm_choosing, the language model chooses.
 BASELINES = language_models(settings, Path(home(".")))
 
 if BASELINES:

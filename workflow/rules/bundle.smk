@@ -1,5 +1,5 @@
 # The rule `bundle` checks a bundle and writes it in canonical form.
-# The bundle comes from the elicitation, from a labelled table (field), or from the user.
+# The bundle is made from the elicitation's answers or from the answers in a labelled data set, or is the user's.
 if OWN_BUNDLE is None:
 
     include: "elicit.smk"

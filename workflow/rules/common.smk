@@ -86,7 +86,8 @@ try:
     COHORT = load_cohort_file(COHORT_FILE)
     SOURCES |= {COHORT_FILE, *OWN_RULE_FILES}
     TABLE = isinstance(COHORT, TableCohort)
-    # A labelled table (field) includes a bundle. If the settings name no field and no bundle, the bundle is elicited.
+    # A labelled data set (field) contains recorded answers, from which its bundle is made. If the settings name neither
+    # a labelled data set nor a bundle, the bundle is made from the answers of the elicitation.
     FIELD = Path(COHORT_FILE).parent if Path(COHORT_FILE).name == "study.yaml" else None
     OWN_BUNDLE = settings.bundle or FIELD
     ENTITIES = None if OWN_BUNDLE is None else entities_of(OWN_BUNDLE)
@@ -224,7 +225,8 @@ def code_of(*roots, beside=""):
         try:
             return f"{CODE.digest(*roots)}{beside} {versions()}"
         except AfaError as error:
-            # Exit instead of raising: if the function of a parameter raises an exception, Snakemake prints a traceback.
+            # Snakemake calls this function to compute a parameter of a rule. If the function raised an exception,
+            # Snakemake would print a traceback. Exit instead.
             sys.exit(f"afa: {error}")
 
     return digest
@@ -302,7 +304,8 @@ def confidence_option(notebook):
 
 
 # To decide whether a job runs again, Snakemake compares the old and new params as sets of values without names.
-# Params that could have equal values include the names of their options: `--seeds 0,1`, not `0,1`.
+# Therefore, if another param of a rule could have the same value, a param contains the name of its option:
+# `--seeds 0,1`, not `0,1`.
 def live_options(*prompts):
     """Return the settings that affect the answers of a live elicitation stage. They exclude the API key."""
     if not settings.elicitation.live:
@@ -318,7 +321,8 @@ def comma_separated(numbers):
     return ",".join(map(str, numbers))
 
 
-# SKIPPED maps each stage that this run skips, and a skipped comparison with the paper, to the reason.
+# The keys of SKIPPED are the stages that this run skips, and `comparison` if the run skips the comparison with the
+# paper. The values of SKIPPED are the reasons.
 # A stage is skipped if the bundle or the cohort does not meet the requirements of the stage.
 SKIPPED = declared.left_out(
     2 if ENTITIES is None else ENTITIES,

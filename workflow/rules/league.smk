@@ -1,4 +1,5 @@
-# The league evaluates each labelled table (field) in a separate job, and writes one page in results/league.
+# The league is an evaluation of feature acquisition on labelled data sets (fields). Each data set has a separate job.
+# The folder results/league contains one page on all data sets.
 FIELDS = sorted(
     {
         path.parent.name
@@ -63,7 +64,8 @@ rule league:
         "rm -rf {params.folder} && afa league page {input.fields} --out {params.folder} > {log} 2>&1"
 
 
-# If a run uses a field, its report begins with the league's results on this field.
+# If the patients of a run come from a labelled data set (field), the report begins with the accuracy of feature
+# acquisition on this data set.
 if FIELD:
     FILES["league"] = tables_in(f"{RUN}/tables/league", declared.LEAGUE_TABLES)
 
@@ -92,7 +94,8 @@ if FIELD:
             "afa league field {params.field:q} {params.mirror} --out {params.folder} > {log} 2>&1"
 
 
-# If no patient has all values measured, the league's page is used as the report.
+# The stages of the paper need patients with all values measured. If there is no such patient, the report is a page
+# that contains only the evaluation of feature acquisition on the labelled data set.
 if NO_COMPLETE_PATIENT:
     logger.info(
         f"cohort {COHORT.name}: nobody has every value, so the report has what the league says, and no stage of the paper"

@@ -287,7 +287,8 @@ rule provenance:
         " --out {output} > {log} 2>&1"
 
 
-# If a run uses a field and the field's bundle, the report begins with the league's results on this field.
+# If a run uses a labelled data set (field) and the bundle made from it, the report begins with the accuracy of feature
+# acquisition on this data set.
 MEASURED_BY = ["league"] if FIELD and not settings.bundle else []
 MEASURED = [file for name in MEASURED_BY for file in FILES[name]]
 
@@ -381,7 +382,8 @@ rule workflow_report:
         mem_mb=memory,
         runtime=minutes,
     params:
-        # This param is a function, so that a change of the Snakefile does not make the report again.
+        # Snakemake does not check whether a param that is a function of `input` has changed. Therefore another path of
+        # the Snakefile is no reason to write this page again.
         snakefile=lambda wildcards, input: os.path.relpath(workflow.main_snakefile),
     shell:
         "snakemake --snakefile {params.snakefile:q} --nolock --cores 1 --profile none --workflow-profile none --configfile {input.config}"

@@ -45,7 +45,7 @@ for name, stage in STAGES.items():
     if is_split(name):
 
         # This rule also declares the inputs and the code of its shards, because shards are deleted after use.
-        # Without these inputs, Snakemake would not notice that a shard that failed in a rerun must run again.
+        # If a shard fails in a rerun, Snakemake notices because of these inputs that the shard must run again.
         rule:
             """Tables of a stage, joined from its shards."""
             name:
@@ -85,7 +85,8 @@ for name, stage in STAGES.items():
             shell:
                 "afa gather {params.stage} {input.shards} --out {params.folder} > {log} 2>&1"
 
-        # A separate job makes the rows of the summary, so that new bootstrap settings do not make the shards again.
+        # A separate job makes the rows of the summary. If only bootstrap settings change, only this job runs again, and
+        # not the jobs of the shards.
         rule:
             """Rows of the summary, from the tables of a stage."""
             name:
