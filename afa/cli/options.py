@@ -1,7 +1,7 @@
 """Define command-line options that several commands share, and print tables as JSON.
 
-A command's main input is an argument: for example, the folder of a bundle, cohort, field or study. If a workflow
-command also needs a bundle or a cohort, the user gives it by the option `--bundle` or `--cohort`.
+A command's main input is an argument: for example, the folder of a bundle, a cohort, a labelled data set or a study. If
+a workflow command also needs a bundle or a cohort, the user gives it by the option `--bundle` or `--cohort`.
 """
 
 from __future__ import annotations

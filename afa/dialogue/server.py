@@ -108,7 +108,7 @@ class Served:
     def _replayable(self, request: dict[str, Any]) -> dict[str, Any]:
         """Replay a session that could not be opened, and return the texts that describe what the replay changed.
 
-        If the replay fails too, the result is an empty dict.
+        If the replay fails, the result is an empty dict.
         """
         changes = list[str]()
         with suppress(AfaError):

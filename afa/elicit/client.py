@@ -143,7 +143,7 @@ class Client:
                 continue
             self.budget.end(name, reply.tokens)
             self._failures = 0
-            # The record contains the text without the API key (`_writable`). The same text is parsed here, so that a
+            # Before the text is parsed, it is changed as in the record (`_writable` removes the API key), so that a
             # later parse of the record gives the same answer.
             reply = replace(reply, text=self._writable(reply.text))
             outcome, detail = reply_outcome(reply, ANSWER_SCHEMAS[prompt], request.question.values)
@@ -208,8 +208,8 @@ class Client:
     def _failed(self, came: HttpReply, reply: Reply, body: str) -> Reply:
         """Return the reply as a refusal if the endpoint refuses this question, else raise a `ReplyError`.
 
-        A status from 300 to 499, except 408 (time-out), means that the model computed nothing: the request counts with
-        0 tokens. After a time-out (408), or a status of 500 or more, the model may have used tokens.
+        A status from 300 to 499, except 408 (time-out), means that the model computed nothing: 0 tokens are
+        counted for the request. After a time-out (408), or a status of 500 or more, the model may have used tokens.
         """
         status, detail = came.status, self._shown(reply.error)
         if is_refusal := REDIRECTS <= status < INTERNAL and status != TIMED_OUT:

@@ -256,7 +256,7 @@ def all_stages(study: Study, source: Source, literature: Literature | None, *, m
 
 
 def of_one_voter(study: Study, stages: Mapping[str, Tables], voter: str) -> tuple[Study, dict[str, Tables]]:
-    """Remove the answers of all voters except one (a run of a language model) from a study and its stages' tables.
+    """Return a study and its stages' tables, reduced to the answers of one voter (a run of a language model).
 
     The function `bundle_stage` accepts the returned study and tables as its first arguments. All genes that this
     voter names are kept, except genes that the evidence filter drops. If too few voters agree on a gene, the gene has

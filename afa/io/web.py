@@ -107,7 +107,7 @@ class HttpReply:
 
 
 def called(url: str, fields: Mapping[str, str], bounds: RequestLimits) -> HttpReply:
-    """Send a GET request with `fields` in the address, and return the reply.
+    """Send a GET request with the query parameters `fields`, and return the reply.
 
     The whole reply must arrive within `bounds.deadline` seconds.
 
@@ -254,14 +254,14 @@ class Web:
             self._clock.sleep(start - now)
 
     def asked(self, url: str, fields: Mapping[str, str], parse: Callable[[bytes], Parsed]) -> Parsed:
-        """Send a GET request with `fields` in the address, and return `parse(body)` of the reply.
+        """Send a GET request with the query parameters `fields`, and return `parse(body)` of the reply.
 
         The function `parse` may raise a `ReplyError`. A failed attempt is repeated as far as the client's
         `RequestLimits` allow.
 
         Raises
         ------
-        ElicitationError : the last attempt failed; the message has the address without the fields.
+        ElicitationError : the last attempt failed; the message has the address without the query parameters.
 
         """
         bounds = self._bounds

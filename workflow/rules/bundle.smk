@@ -7,7 +7,7 @@ if OWN_BUNDLE is None:
 elif settings.bundle is None:
 
     rule field_bundle:
-        """The bundle made from a field's recorded answers."""
+        """The bundle made from the recorded answers of a labelled data set."""
         input:
             field=ancient(FIELD),
             files=files_of(

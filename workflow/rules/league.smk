@@ -17,7 +17,7 @@ MIRROR = (
 # The output is a folder, because the output files are unknown before the job has looked for the table.
 # If the table is missing, the job writes a note into the folder.
 rule league_field:
-    """Accuracy of zero-shot acquisition on one field with real labels."""
+    """Accuracy of zero-shot acquisition on one labelled data set."""
     input:
         files=lambda wildcards: files_of_field(wildcards.field),
     output:
@@ -70,7 +70,7 @@ if FIELD:
     FILES["league"] = tables_in(f"{RUN}/tables/league", declared.LEAGUE_TABLES)
 
     rule measured_field:
-        """Accuracy of zero-shot acquisition on the field of this run."""
+        """Accuracy of zero-shot acquisition on the labelled data set of this run."""
         input:
             files=files_of_field(FIELD.name),
         output:
@@ -104,7 +104,7 @@ if NO_COMPLETE_PATIENT:
     ruleorder: field_report > report_page
 
     rule field_report:
-        """The report of a field in which no patient has every value."""
+        """The report of a labelled data set in which no patient has every value."""
         input:
             field=FILES["league"],
         output:
