@@ -201,7 +201,7 @@ class Live:
 def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4, progress: bool = True) -> list[Entry]:
     """Return one entry for each request, in the order of `requests`.
 
-    The entry contains the answer if the request has one, else the last attempt.
+    If the request has an answer, the entry contains the answer. If not, the entry contains the last attempt.
 
     Requests with a recorded answer are not sent again, and equal requests are sent once. Each answer is recorded as
     soon as it arrives. After an interruption, a rerun sends only the unanswered requests. If another process is sending

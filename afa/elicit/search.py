@@ -139,7 +139,8 @@ class SearchResult(NamedTuple):
 class EuropePmc:
     """Client of Europe PMC.
 
-    The default address is the value of the environment variable `AFA_EUROPEPMC_URL`, else the public address.
+    By default, requests are sent to the address in the environment variable `AFA_EUROPEPMC_URL`. If this variable is
+    not set, requests are sent to the public address.
     """
 
     def __init__(self, url: str = "", *, bounds: RequestLimits = DEFAULT_LIMITS, clock: Clock = time) -> None:

@@ -215,7 +215,7 @@ atexit.register(CODE.keep)
 
 
 def code_of(*roots, beside=""):
-    """Return a function for a parameter: digest of the code of a job, the text `beside`, and versions of packages.
+    """Return a function that computes a rule's parameter: digest of a job's code, text `beside`, versions of packages.
 
     The parameter is a function, so that only planned jobs compute their digests. A module that only other rules use may
     be incomplete while it is edited.
@@ -233,12 +233,12 @@ def code_of(*roots, beside=""):
 
 
 def command_digest(command, beside=""):
-    """Return `code_of` one command, such as `bundle:bundle_build`."""
+    """Return the function that `code_of` makes for one command, such as `bundle:bundle_build`."""
     return code_of(f"afa.cli.{command}", beside=beside)
 
 
 def stage_digest(name, command, *functions):
-    """Return `code_of` one job of a stage: a command, and the functions of the stage that it calls.
+    """Return the function that `code_of` makes for one job of a stage: a command and the stage's functions that it calls.
 
     The digest also covers the declaration of the stage, except inputs and settings.
     """
@@ -278,7 +278,7 @@ def shown_in(notebook):
 
 
 def notebook_code(notebook):
-    """Return `code_of` the cells of a figure notebook and of the command that runs it."""
+    """Return the function that `code_of` makes for a figure notebook: its cells, and the command that runs the notebook."""
     return code_of("afa.cli.report:notebook", notebook)
 
 
