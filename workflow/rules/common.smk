@@ -238,7 +238,7 @@ def command_digest(command, beside=""):
 
 
 def stage_digest(name, command, *functions):
-    """Return the function that `code_of` makes for one job of a stage: a command and the stage's functions that it calls.
+    """Return the function that `code_of` makes for one job of a stage: a command, and functions of the stage.
 
     The digest also covers the declaration of the stage, except inputs and settings.
     """
@@ -278,7 +278,7 @@ def shown_in(notebook):
 
 
 def notebook_code(notebook):
-    """Return the function that `code_of` makes for a figure notebook: its cells, and the command that runs the notebook."""
+    """Return the function that `code_of` makes for a figure notebook: its cells, and the command that runs it."""
     return code_of("afa.cli.report:notebook", notebook)
 
 
