@@ -234,7 +234,7 @@ def score(
 
 
 def _with_background(setting: SimulationSetting, named: str | None, given: GivenTable) -> SimulationSetting:
-    """Return a copy of the setting, with a function `background` that maps a patient's name to value frequencies.
+    """Return a copy of `setting` with a function `background`, which maps a patient's name to value frequencies.
 
     If `named` is None, the setting is returned unchanged. With `--background patients`, a patient's value frequencies
     are computed from all other patients of the cohort.

@@ -135,7 +135,7 @@ def _write_rows(name: str, tables: Path, beside: Mapping[str, Path], document: A
 
 
 def _part(document: Any, keys: Sequence[str], *, but: Sequence[str]) -> Any:
-    """Return the settings in `document` without the sections that are in `but` and not in `keys`."""
+    """Return the settings in `document`, except the sections that the list `but` names and the list `keys` does not."""
     mine, others = ({key.partition(".")[0] for key in each} for each in (keys, but))
     return {key: value for key, value in document.items() if key in mine or key not in others}
 

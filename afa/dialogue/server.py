@@ -106,7 +106,7 @@ class Served:
         return {"ok": True, "changed": keeper.changes}
 
     def _replayable(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Replay a session that could not be opened, and return the texts that describe what the replay changed.
+        """Replay a session that could not be opened, and return texts that describe what changed in the replay.
 
         If the replay fails, the result is an empty dict.
         """

@@ -143,8 +143,8 @@ def answer_of(planner: Planner) -> dict[str, Any]:
     is True if no further measurement can change the answer. `words` is the whole answer as text. `none` is the result
     of `Planner.nothing_unusual`: True if at least one value has been measured and all measured values are usual (code
     0). If the setting `coupling` is `explicit`, `none` is instead True if the patient probably has none of the
-    entities, and the dict of a `TopKPlanner` also contains `none_between`: a lower and an upper bound on the
-    probability that no entity is present.
+    entities. With the same setting, the dict of a `TopKPlanner` also contains `none_between`: a lower and an upper
+    bound on the probability that no entity is present.
     """
     answer: dict[str, Any] = {"top_k": planner.answer()}
     if isinstance(planner, BinaryPlanner):

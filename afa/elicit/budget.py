@@ -62,7 +62,7 @@ class Prices:
     currency: str = "USD"
 
     def of(self, prompt: int, answer: int) -> float:
-        """Return the total price of tokens: their number is `prompt` in prompts, and `answer` in answers."""
+        """Return the price of a number of prompt tokens (`prompt`) plus a number of answer tokens (`answer`)."""
         return (prompt * self.prompt + answer * self.answer) / 1e6
 
 

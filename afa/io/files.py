@@ -245,7 +245,7 @@ def _claimed(folder: Path, prefix: str, suffix: str, make: Callable[[Path, str, 
         claim = None
         with suppress(FileNotFoundError):
             claim = os.open(temporary, os.O_RDONLY)
-            with suppress(OSError):  # without file locks, leftover files are not removed
+            with suppress(OSError):  # if the file system has no locks, leftover files are not removed
                 fcntl.flock(claim, fcntl.LOCK_SH)
         try:
             # Before the lock was held, another writer may have removed the file as a leftover.
