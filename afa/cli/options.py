@@ -43,7 +43,7 @@ CohortArgument = Annotated[Path, typer.Argument(metavar="COHORT", help=_COHORT)]
 CohortFolder = Annotated[Path, typer.Option("--cohort", help=_COHORT)]
 CohortIfAny = Annotated[Path | None, typer.Option("--cohort", help=_COHORT)]
 CohortFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="a file of config/cohorts")]
-FieldArgument = Annotated[Path, typer.Argument(metavar="FIELD", help="folder of a labelled data set")]
+FieldArgument = Annotated[Path, typer.Argument(metavar="FIELD", help="field folder: the folder of a labelled data set")]
 FieldTables = Annotated[
     Path | None,
     typer.Option("--tables", help="folder of tables that are not in the repository; each table is at FIELD/FILE"),
