@@ -1,10 +1,12 @@
-"""Comparison of mean-field inference with exact inference, by decisions from the same observations.
+"""Compare decisions by mean-field inference with decisions by exact inference, from the same observations.
 
-For each patient of a sample, features are observed in one random order. After t observed features, for some numbers t,
-every duel (a comparison of two entities) is decided by two scores. The binary task of every entity is decided under
-both closures. Each decision is made twice: with mean-field inference, and with exact inference by elimination. Both
-kinds of inference use the same models, so that any difference is due to the mean-field approximation. A state is
-excluded if exact inference would exceed the setting `limit`. The table `left_out` counts the excluded states.
+For each patient of a sample, features are observed in one random order. At each number of observed features in the
+setting `rounds`, every duel (a comparison of two entities) is decided twice: by the score `two_elbo` and by the score
+`linearity`. The binary task of every entity (is the entity present?) is decided under the closures `differential` and
+`shared`, two ways to make the class models. Each decision is made with mean-field inference and again with exact
+inference by elimination. Both kinds of inference use the same models, so that any difference is due to the mean-field
+approximation. A state is excluded if exact inference would exceed the setting `limit`. The table `left_out` counts the
+excluded states.
 """
 
 from __future__ import annotations
@@ -125,7 +127,7 @@ def run(
 
 @dataclass(frozen=True)
 class States:
-    """The states of P patients after each of T numbers of observed features.
+    """T states of each of P patients, one state for each number of observed features in `rounds`.
 
     Parameters
     ----------
@@ -436,7 +438,7 @@ def _decision_rows(table: pd.DataFrame, bootstrap: Bootstrap, keys: list[str]) -
 
 
 def _set_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFrame]:
-    """Yield summary rows about the top k: how often mean-field and exact top k differ, and the precisions."""
+    """Yield the share of states in which mean-field and exact inference give different top k, and both precisions."""
     table = table.assign(one=1, changed=table["shared"] < table["k"])
     yield from _shares(table, bootstrap, ("changed", "one", {"metric": "rate", "stratum": "top_k"}))
     yield from _against_full_observation(table, bootstrap, "k", "p_at_k", stratum="top_k")

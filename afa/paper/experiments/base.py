@@ -20,12 +20,12 @@ returns one data frame for each table. The columns of a data frame may be in any
 - `threads`: number of threads that `run` may use; results do not depend on it.
 
 `summarise(tables, ...)` computes the rows of the summary (`afa.evaluate.summary.summary_rows`) from the tables of all
-shards. `summarise` has one more parameter for each stage in `Stage.beside` and for each section in `Stage.summary`,
-named after this stage or section.
+shards. The other parameters of `summarise` have the names of the stages in `Stage.beside` and of the sections in
+`Stage.summary`.
 
 In a folder, `run` and `summarise` may be in separate files, imported as `from afa.paper.experiments.NAME.tables import
-run as run`. The digest of a job's code covers only the function that the job calls, even if both functions are in one
-file.
+run as run`. The digest of a job's code covers either `run` or `summarise`, whichever the job calls, even if one file
+contains both functions.
 
 Adding a stage
     1. Write `afa/paper/experiments/NAME.py` with the functions `run` and `summarise`, and declare the stage as a
@@ -38,8 +38,8 @@ Adding a stage
        notebook. Below the figure, add a cell with the tag `caption` that calls `show_caption("...", run, patients)`.
        Name the figure in the field `figure` of the `Stage`. If the figure needs several stages, name it in `NOTEBOOKS`
        of `workflow/rules/report.smk` instead. The test `tests/paper/report/test_every_figure.py` draws the figure from
-       a small run of all stages. If the stage is too slow for a test with its default settings, set faster values in
-       the test.
+       a small run of all stages. If a small run with the stage's default settings takes too long, change these settings
+       in the test.
     3. Test `run` and `summarise` in `tests/paper/experiments/test_NAME.py`.
     4. Add the stage to `stages` of `tests/workflow/reruns.yaml`, with its inputs. For each setting, give a value other
         than the default.
@@ -293,7 +293,7 @@ def check_tables(stage: str, tables: Mapping[str, pd.DataFrame], expected: Mappi
 
 
 def check_rows(stage: str, rows: pd.DataFrame, expected: Iterable[str]) -> None:
-    """Raise a `SanityError` if rows belong to a table of the summary that the stage does not declare."""
+    """Raise a `SanityError` if rows belong to a summary table that is missing in the stage's declaration."""
     if unknown := sorted(set(rows["table"]) - set(expected)):
         found = f"rows of {', '.join(unknown)}"
         raise SanityError(Fault(f"stage {stage}", found, ", ".join(expected), "name them in `rows` of its declaration"))

@@ -1,8 +1,8 @@
 """Decisions in the binary task of each phenotype, along random and informed orders of features.
 
-The target `likelihood` is the sign at full observation of the score S under the closure. The target `clinical` is the
-patient's label, if known (tab:classification_with_llm). `summarise` compares the decisions of each score with both
-targets.
+The target `likelihood` is the sign of the score S when all features are observed. The setting `closure` determines how
+S is computed. The target `clinical` is the patient's label, if known (tab:classification_with_llm). `summarise`
+compares the decisions of each score with both targets.
 """
 
 from __future__ import annotations
@@ -63,10 +63,11 @@ def run(
     """Compute the scores of all patients in the binary tasks of all entities, along every order of observation.
 
     Each patient has one random order of all M features for each seed. The rules `greedy`, `largest_unary` and
-    `static_unary` choose informed orders. `greedy` is run with the gain `cmi`. Except under the closure `explicit`,
-    `greedy` is also run with the gain `f_target`, once for each of the scores `two_elbo` and `stack_a`. In each round,
-    `largest_unary` chooses the feature whose effective unary potential has the largest magnitude. `static_unary` sorts
-    features by absolute unary potential, largest first, and uses this order for all patients.
+    `static_unary` choose informed orders. `greedy` is run with the gain `cmi`, and also with the gain `f_target` for
+    each of the scores `two_elbo` and `stack_a`. If the class models are made from probabilities (`explicit`), the gain
+    `f_target` is not used. In each round, `largest_unary` chooses the feature whose effective unary potential has the
+    largest magnitude. `static_unary` sorts features by absolute unary potential, largest first, and uses this order for
+    all patients.
 
     Returns
     -------
@@ -109,7 +110,7 @@ def run_along(
 
 
 def targets_of(bundle: Bundle, cohort: Cohort, entity: str, coupling: Closure, tie: float) -> pd.DataFrame:
-    """Return the rows of the table `targets` about one entity under one closure.
+    """Return the rows of the table `targets` for one entity and one way (`coupling`) to make the class models.
 
     Parameters
     ----------
@@ -251,7 +252,7 @@ def truth_of(targets: pd.DataFrame, target: str, patients: Sequence[str], entiti
 
 
 def _parts(cube: Cube, method: str, truth: Codes) -> dict[str, list[Part]]:
-    """Return, for each way in `WAYS_OF_COUNTING`, the numbers of correct and of all decisions, by patient and t."""
+    """Return, for each key of `WAYS_OF_COUNTING`, the numbers of correct and of all decisions, by patient and t."""
     by_step = cube.signs(method)
     signs = cube.by_round(by_step)
     target = np.repeat(truth[:, :, None], cube.shape[2], axis=2)
@@ -268,7 +269,7 @@ def _parts(cube: Cube, method: str, truth: Codes) -> dict[str, list[Part]]:
 def _accuracies(
     parts: dict[str, list[Part]], random: dict[str, list[Part]], resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
-    """Yield the accuracy for every way of counting, and the difference from the accuracy along the random order."""
+    """Yield the accuracies named in `WAYS_OF_COUNTING`, and the differences from the accuracies in random order."""
     for cut, keys in WAYS_OF_COUNTING.items():
         yield by_t(resampled.mean(parts[cut])).assign(**keys)
     for cut, variant in (("accuracy", None), ("support", "support")) if parts is not random else ():
@@ -316,7 +317,7 @@ def _beside(truth: dict[str, Codes], target: str, resampled: Resampled) -> Itera
 def _bracket_rates(
     cubes: dict[tuple[str, str | None, str | None], Cube], truth: Codes, resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
-    """Yield, for each t, the share of cases that score bounds have decided, and the share of wrong decisions.
+    """Yield, for each t, the share of cases decided by score bounds, and the share of wrong decisions.
 
     Cases that are tied at full observation are excluded (decisions.md M1; tab:layer1_informed).
     """

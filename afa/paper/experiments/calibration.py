@@ -1,10 +1,11 @@
 """Calibration of the probabilities in binary tasks, for each number t of observed features (decisions.md S15).
 
 Given the observed values x_obs, the log-odds of class 1 in a task are l-hat = log Z_1(x_obs) - log Z_0(x_obs). The
-stage computes l-hat in two ways: exactly, and approximately as the difference of two ELBOs. `raw` is l-hat. The paper
-decides by the sign of `raw`. `calibrated` is l-hat minus its value without observations, plus the prior log-odds. The
-predicted probability of class 1 is the logistic function of `calibrated`. The stage uses the run's closure. For a
-bundle with probabilities, the stage also uses every other closure that the bundle allows.
+stage computes l-hat in two ways: exactly, and approximately as the difference of two ELBOs. `raw` is l-hat. In the
+paper, class 1 is chosen if `raw` is positive. `calibrated` is l-hat minus its value without observations, plus the
+prior log-odds. The predicted probability of class 1 is the logistic function of `calibrated`. The setting `closure`
+determines how the two class models of a task are made. If the bundle's probabilities fit the cohort's encoding, the
+stage also makes class models in all other ways that the bundle allows.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ def run(
     -------
     odds : `raw` and `calibrated` log-odds in nats, for each (coupling, patient, entity, seed, t, inference).
     targets : the targets of the stage `binary` for each (coupling, patient, entity).
-    left_out : tasks without exact inference, one row for each (coupling, entity), with the reason. Tasks that are too
-        dense and all explicit tasks are listed.
+    left_out : tasks without exact inference, one row for each (coupling, entity), with the reason. These are tasks with
+        too many couplings, and all tasks with the coupling `explicit`.
     reliability : predicted and observed shares in ten bins of the probability, one row for each (coupling, inference,
         kind, target, t, bin). A bin has the number of `cases`, their mean `probability`, and the share `positive`.
         Empty bins have no row.
@@ -124,12 +125,12 @@ def _exact(
 
     Raises
     ------
-    InferenceError : the task is too dense, or explicit.
+    InferenceError : the class models have too many couplings for exact inference, or the coupling is `explicit`.
 
     """
     if coupling == "explicit":
         raise InferenceError(Fault(entity, NOT_COMPILED, "another closure", "leave exact inference out"))
-    # The class models are the contrast model multiplied by 1/2 and by -1/2, or two separate models.
+    # The two class models have the energies S/2 and -S/2, unless the condition below is met.
     models, factors = [bundle.contrast(entity)], HALF_FACTORS
     if coupling != "differential" or bundle.packed.scope is not None:
         closed = closed_bundle(bundle, entity, known_coupling(coupling), strength)
@@ -256,7 +257,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
     Rows without a variant use the calibrated probability. The variant `raw` uses the logistic function of the raw
     log-odds as probability. With the quantity `at_odds`, `rate` is the share of cases in which raw and calibrated
-    log-odds have opposite signs. The paper decides by the sign of the raw log-odds.
+    log-odds have opposite signs. In the paper, class 1 is chosen if the raw log-odds are positive.
     """
     odds, targets = tables["odds"], tables["targets"]
     resampled = Resampled.of(targets["patient"].unique(), **dict(bootstrap), purpose="calibration")

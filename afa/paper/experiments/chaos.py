@@ -1,11 +1,12 @@
-"""Test of the claim that inference improves decisions most for chaotic patients (supp:chaos).
+"""Test the claim that inference helps most for chaotic patients, whose scores often change sign (supp:chaos).
 
 A duel (a comparison of two entities) *flips* when a further observation changes the sign of its score. If the score of
-a duel is 0, the duel keeps its previous sign. A patient is chaotic if the patient's duels flip often. Patients are
-classified as chaotic or not by the flips of the score `wald` along one set of random orders. On the orders along which
-patients are classified, `wald` is at a disadvantage, because patients with many flips of `wald` are selected. To avoid
-this bias, the lead of `linearity` over `wald` is also measured on a second set of random orders (decisions.md A10).
-`summarise` computes the classification, because it needs all patients of the cohort.
+a duel is 0, the duel keeps its previous sign. A patient is *chaotic* if the duel scores of the patient change sign
+often and are large at full observation. Patients are classified as chaotic or not by the score `wald` along a first set
+of random orders of features. Accuracies on the first set of orders are unfair to `wald`, because chaotic patients are
+selected for sign changes of `wald` on these orders. To avoid this bias, the accuracy of `linearity` minus the accuracy
+of `wald` is also measured on a second set of random orders (decisions.md A10). Patients are classified by `summarise`,
+not by `run`, because the classification needs the whole cohort.
 """
 
 from __future__ import annotations
@@ -95,10 +96,10 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """For each chosen patient and seed, count flips and correct decisions along one random order.
+    """Count sign changes of scores and correct decisions, along one random order for each chosen patient and seed.
 
-    The column `seed_set` is `selecting` for orders along which patients are classified, and `measuring` for orders
-    along which scores are evaluated.
+    The column `seed_set` is `selecting` for the random orders that determine which patients are chaotic, and
+    `measuring` for all other random orders.
 
     Returns
     -------
@@ -143,7 +144,7 @@ def run(
 
 
 def count_flips(signs: Codes) -> Ints:
-    """Return the number of sign changes along each order, summed over the patient's duels.
+    """Return the number of sign changes of duel scores (a duel compares two entities), for each patient and order.
 
     A duel with sign 0 keeps its previous sign. The change from 0 to the first nonzero sign is not counted.
 
@@ -233,9 +234,10 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 def chaos_strata(flips: pd.DataFrame) -> pd.DataFrame:
     """Return a table that states which patients are chaotic, for each set of orders and each definition.
 
-    `flips` is the number of a patient's flips, averaged over duels and orders. `flips_quartile` is the 75th percentile
-    of `flips` over the cohort, and `magnitude_median` is the median of `magnitude` over the cohort. `chaotic` is True
-    if `flips` is at least `flips_quartile` and `magnitude` exceeds `magnitude_median`.
+    `flips` is the number of times that the score of a duel (a comparison of two entities) changes sign, averaged over a
+    patient's duels and random orders. `flips_quartile` is the 75th percentile of `flips` over the cohort, and
+    `magnitude_median` is the median of `magnitude` over the cohort. `chaotic` is True if `flips` is at least
+    `flips_quartile` and `magnitude` exceeds `magnitude_median`.
 
     Parameters
     ----------
@@ -255,7 +257,8 @@ def chaos_strata(flips: pd.DataFrame) -> pd.DataFrame:
 def chaotic_patients(flips: pd.DataFrame, patients: Sequence[str]) -> Bools:
     """Return a mask of the chaotic patients.
 
-    Patients are classified by the paper's definition on the selecting orders (decisions.md A10).
+    Patients are classified by the paper's definition (decisions.md A10), along the random orders with the `seed_set`
+    `selecting`.
 
     Parameters
     ----------
@@ -271,21 +274,22 @@ def chaotic_patients(flips: pd.DataFrame, patients: Sequence[str]) -> Bools:
 
 
 def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
-    """Compare pairs of classifications of the patients, and return the summary rows for all `COMPARISONS`.
+    """Compare pairs of classifications into chaotic and other patients, and return summary rows for all `COMPARISONS`.
 
-    The predicting classification uses the selecting orders and the definition that the column `variant` names. The
-    column `reference` says which definition the predicted classification uses: `plain` means the definition `wald`, and
-    `itself` means the definition that the column `variant` names. The predicted classification uses the measuring
-    orders in the stratum `other_orders`, and the selecting orders in all other rows. Each pair of classifications has
-    one row for each `quantity`. Groups and ranks of patients are the same in all resamples.
+    Each pair consists of a first and a second classification of the patients. The first classification uses the
+    definition in the column `variant` and the `seed_set` `selecting`. The second classification uses the definition
+    `wald` if the column `reference` is `plain`, and the definition in `variant` if `reference` is `itself`. The second
+    classification uses the `seed_set` `measuring` in the stratum `other_orders`, and the `seed_set` `selecting` in all
+    other rows. Each pair of classifications has one row for each `quantity`. Groups and ranks of patients are the same
+    in all resamples.
 
     Returns
     -------
     agreement : share of patients whom both classifications put into the same group
     chance : expected agreement of two independent classifications with the same group sizes
-    found : share of the patients chaotic in the predicted classification that are also chaotic in the predicting one
-    flagged : share of all patients that are chaotic in the predicting classification, which is the expected `found` of
-        two independent classifications
+    found : share of the patients chaotic in the second classification that are also chaotic in the first classification
+    flagged : share of all patients that are chaotic in the first classification. If the two classifications were
+        independent, `found` would be expected to equal `flagged`
     rank_correlation : Spearman's correlation of the flips
 
     """
@@ -347,7 +351,7 @@ def _what_flips_follow(strata: pd.DataFrame, patients: Sequence[str], resampled:
 
 
 def _groups(strata: pd.DataFrame, patients: Sequence[str]) -> Groups:
-    """Return masks of all patients and, for each definition, of the chaotic and of the non-chaotic patients."""
+    """Return a mask of all patients, and two masks for each item of `DEFINITIONS`: chaotic and non-chaotic patients."""
     groups: dict[tuple[str | None, str | None], Bools] = {(None, None): np.ones(len(patients), dtype=bool)}
     for definition, variant in VARIANTS.items():
         chaotic = _cell(strata, definition, SELECTING, patients)["chaotic"].to_numpy(bool)
@@ -356,7 +360,10 @@ def _groups(strata: pd.DataFrame, patients: Sequence[str]) -> Groups:
 
 
 def _by_round(rounds: pd.DataFrame, groups: Groups, resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """Yield accuracies and the lead of `linearity` over `wald` in each group, for every t and both sets of orders."""
+    """Yield the accuracies of `linearity` and `wald` and their differences, for each group of patients and each t.
+
+    Both sets of random orders (`selecting` and `measuring`) have rows.
+    """
     for seed_set, quantity in ((MEASURING, None), (SELECTING, SELECTING)):
         tables = rounds[rounds["seed_set"] == seed_set].groupby("method", sort=False)
         parts = {str(method): resampled.part(table, "right", "duels") for method, table in tables}

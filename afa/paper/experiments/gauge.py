@@ -1,8 +1,9 @@
-"""Comparison of two kinds of class models for the score of a duel: closure and true gauge (tab:m1agree, tab:m1acc).
+"""Compare two choices of class models (gauges) for comparisons of two entities (tab:m1agree, tab:m1acc).
 
-The score of a duel (a comparison of two entities) is computed from two class models. In the true gauge, the class
-models are the models of the duel's two entities. In the closure (`maxent` in the paper), both class models are made
-from the difference of the two entities' scores. Features are observed in the random orders of the stage `sign`.
+The score of a duel (a comparison of two entities) is computed from two class models. With the choice `true`, the class
+models are the models of the duel's two entities. With the choice `maxent`, the class models have the energies +D/2 and
+-D/2, where D is the difference of the two entities' scores. Features are observed in the random orders of the stage
+`sign`.
 """
 
 from __future__ import annotations
@@ -48,21 +49,21 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Compute the scores of all duels with true gauge and closure, along one random order for each patient and seed.
+    """Compute all duel scores with both choices of class models, along one random order for each patient and seed.
 
     Returns
     -------
-    agreement : one row for each (patient, seed, method, t). `agree` is the number of duels for which true gauge and
-        closure give the same decision, and `duels` is the number of all duels. Two ties count 1. A tie against a
+    agreement : one row for each (patient, seed, method, t). `agree` is the number of duels for which both choices of
+        class models give the same decision, and `duels` is the number of all duels. Two ties count 1. A tie against a
         decision counts one half.
     rounds : one row for each (patient, seed, method, reference, target, t). `duels` is the number of duels with a
         winner, and `right` is the number of correct decisions, where a tie counts one half. `_first` counts only duels
-        that the first entity wins. `_prior_wrong` counts only duels that the same score in the same gauge decides
-        wrongly before any observation. `reference` is the gauge, and is empty for `wald`. The target `likelihood` is
-        the sign of D at full observation. The target `clinical` is the entity with the only positive label, for
-        conclusive pairs. If the cohort has no conclusive pair, there are no rows for `clinical`.
+        that the first entity wins. `_prior_wrong` counts only duels that the same score with the same class models
+        decides wrongly before any observation. `reference` is the choice of class models, and is empty for `wald`. The
+        target `likelihood` is the sign of D at full observation. The target `clinical` is the entity with the only
+        positive label, for conclusive pairs. If the cohort has no conclusive pair, there are no rows for `clinical`.
     scalars : one row for each (patient, seed, entity_a, entity_b, t). `two_elbo_*` (nats) and `stack_a_*` (in [-1, 1])
-        have one column for each gauge.
+        have one column for each choice of class models.
     targets : one row for each (patient, entity_a, entity_b). `likelihood` and `clinical` are +1 if a wins, -1 if b
         wins, and 0 if neither wins. `clinical` is missing if one of the two labels is missing. `conclusive` is True if
         at least 30 patients of the whole cohort have exactly one of the two labels (S12).
@@ -103,7 +104,7 @@ def run(
 
 
 def agreement_of(paths: GaugePaths, by_round: pd.DataFrame) -> pd.DataFrame:
-    """Return the numbers of duels for which true gauge and closure give the same decision (table `agreement` of `run`).
+    """Return the table `agreement` of `run`: how many duels have the same decision with both choices of class models.
 
     `by_round` contains the key columns of the result, with one row for each patient, seed and t.
     """
@@ -117,7 +118,7 @@ def agreement_of(paths: GaugePaths, by_round: pd.DataFrame) -> pd.DataFrame:
 
 
 def agreement_rows(agreement: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
-    """Return the rows of `gauge_agreement`: the share of duels decided equally by true gauge and closure."""
+    """Return the rows of `gauge_agreement`: the share of duels with the same decision by both kinds of class models."""
     shares = [
         resampled.share(table, "agree", "duels").assign(metric="rate", method=method, reference=MAXENT_VS_TRUE)
         for method, table in agreement.groupby("method", sort=False)
@@ -141,24 +142,26 @@ def clinical_winners(bundle: Bundle, cohort: Cohort) -> Floats:
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return the rows of the tables `gauge_agreement`, `gauge_correlation` and `gauge_accuracy` in `summary.csv`.
 
-    Rows with the target `clinical` use only pairs of entities for which the column `conclusive` of the table `targets`
-    is True. If there is no such pair, the target `clinical` has only rows with counts.
+    Rows with the target `clinical` are computed only from pairs of entities whose column `conclusive` in the table
+    `targets` is True. If no pair of entities is conclusive, all rows with the target `clinical` have the metric
+    `count`.
 
     Returns
     -------
     gauge_agreement : `rate` for each method and t, a mean over (pair, patient, seed)
-    gauge_correlation : `correlation` for each method and t > 0. Pearson's r is computed for each pair, over (patient,
-        seed). It is defined only if the scores in both gauges vary. Rows without quantity and variant have the mean of
-        r over pairs, and n is the number of pairs with a defined r. `pair_q25`, `pair_q50`, `pair_q75`, `pair_min` and
-        `pair_max` are quantiles over these pairs. Minimum and maximum have no interval, because resampling cannot
-        estimate one. The variant `pooled` computes r over all pairs together, and n is the number of cases
-    gauge_accuracy : for each method, gauge (`reference`), target and t. `accuracy` is also given in the stratum
-        `prior_wrong`, the duels that the same score in the same gauge decides wrongly before any observation.
-        `balanced_accuracy` is the mean of the accuracies on duels that the first entity wins and on duels that the
-        second entity wins. `gap` is the accuracy of the closure minus that of the true gauge, on the same resamples.
-        Three numbers are given for each target only: `majority` is the accuracy of the best constant answer for each
-        pair, `prevalence` is the share of duels that the first entity wins, and the counts are numbers of excluded
-        cases
+    gauge_correlation : `correlation` for each method and t > 0. Pearson's r between the scores with the two choices of
+        class models is computed for each pair of entities, over (patient, seed). It is defined only if both scores
+        vary. Rows without quantity and variant have the mean of r over pairs, and n is the number of pairs with a
+        defined r. `pair_q25`, `pair_q50`, `pair_q75`, `pair_min` and `pair_max` are quantiles over these pairs. Minimum
+        and maximum have no interval, because resampling cannot estimate one. The variant `pooled` computes r over all
+        pairs together, and n is the number of cases
+    gauge_accuracy : for each method, choice of class models (`reference`), target and t. `accuracy` is also given in
+        the stratum `prior_wrong`, the duels that the same score with the same class models decides wrongly before any
+        observation. `balanced_accuracy` is the mean of the accuracies on duels that the first entity wins and on duels
+        that the second entity wins. `gap` is the accuracy with the choice `maxent` minus the accuracy with the choice
+        `true`, on the same resamples. Three numbers are given for each target only: `majority` is the accuracy of the
+        best constant answer for each pair, `prevalence` is the share of duels that the first entity wins, and the
+        counts are numbers of excluded cases
 
     """
     patients = list(tables["targets"]["patient"].unique())
@@ -195,7 +198,8 @@ def _correlations(scalars: pd.DataFrame, patients: Sequence[str], resampled: Res
 def _within_pairs(moments: Moments, resampled: Resampled) -> pd.DataFrame:
     """Return mean, quartiles, minimum and maximum of the pairs' correlations.
 
-    The correlation of a pair is computed over all patients and seeds.
+    The correlation is between the scores with the two choices of class models. For each pair of entities, the
+    correlation is computed over all patients and seeds.
     """
     plain = moments.correlation(np.ones((1, len(moments.n))))[0]
     defined = ~np.isnan(plain)

@@ -53,7 +53,7 @@ class LabelSetting:
 
     @property
     def closure(self) -> dict[str, Any]:
-        """Return the keyword arguments that select the closure, as in `afa.model.closure`."""
+        """Return keyword arguments that determine how class models are made, for functions in `afa.model.closure`."""
         return {"coupling": self.coupling, "strength": self.strength}
 
     def at_full_observation(self, bundle: Bundle, cohort: Cohort) -> pd.DataFrame:
@@ -73,9 +73,10 @@ def settings_of(
     *,
     closed: bool = True,
 ) -> list[LabelSetting]:
-    """Return all combinations of encoding and closure. Combinations that were fixed in advance come first.
+    """Return all combinations of an encoding of the values and a closure (how class models are made).
 
-    The first threshold and the first strength were fixed in advance.
+    Combinations that were fixed in advance come first. The first threshold and the first strength were fixed in
+    advance.
 
     Parameters
     ----------
@@ -116,9 +117,9 @@ class LabelTask:
 
     @classmethod
     def of_controls(cls, setting: LabelSetting, bundle: Bundle, cohort: Cohort) -> list[LabelTask]:
-        """Return one binary task for each entity, with the healthy controls as patients.
+        """Return, for each entity, one binary task about the healthy controls.
 
-        Controls count as patients without the label.
+        In these tasks, every control counts as a patient without the label.
         """
         names, values = tuple(map(str, cohort.controls.index)), cohort.controls.to_numpy(dtype=np.int8)
         ill = np.zeros(len(names), dtype=bool)
@@ -216,9 +217,10 @@ def by_model(
 def in_random_order(
     task: LabelTask, values: Codes, percents: Sequence[int], seed: int, solver: Solver | None
 ) -> tuple[Floats, float]:
-    """Return the log-odds F_1 - F_0 along a random order of the support, and the shift of the log-odds.
+    """Return the log-odds F_1 - F_0 along a random order of features, and the shift to subtract from the log-odds.
 
-    The shift is F_1 - F_0 without observations minus the prior log-odds.
+    Only the features of the entity's model are observed. The shift is F_1 - F_0 without observations minus the prior
+    log-odds.
 
     If several patients have the same state, inference runs once for this state.
 
@@ -263,10 +265,11 @@ def random_positions(features: tuple[str, ...], patients: tuple[str, ...], seed:
 def as_greedy_chooses(
     task: LabelTask, values: Codes, percents: Sequence[int], solver: Solver | None, *, to_the_end: bool = True
 ) -> tuple[Floats, float]:
-    """Return the log-odds F_1 - F_0 along the order that `greedy` chooses by mutual information, and their shift.
+    """Return the log-odds F_1 - F_0 along the order that `greedy` chooses, and the shift to subtract from the log-odds.
 
-    Results for patients with the same observed values are computed together. If `to_the_end` is False, features are
-    observed only up to the largest of `percents`, and the last column is NaN.
+    The rule `greedy` chooses features by mutual information. Results for patients with the same observed values are
+    computed together. If `to_the_end` is False, features are observed only up to the largest of `percents`, and the
+    last column is NaN.
 
     Parameters
     ----------
@@ -341,11 +344,11 @@ def label_null(
     bundle should be more accurate than shuffled bundles, which contain no knowledge about genes. The code permutes the
     values of the genes, which is equivalent to permuting the potentials.
 
-    `permutations` shuffled bundles are evaluated at each of `percents`, along the random order of the first seed and
-    along the order that `greedy` chooses. At full observation, where the order does not matter, `whole_permutations`
-    shuffled bundles are evaluated. `balanced_accuracy` evaluates decisions by the sign of the raw score. For
-    `balanced_accuracy_calibrated`, the shift (the raw score without observations minus the prior log-odds) is first
-    subtracted from the score.
+    At each percentage in `percents`, the number of evaluated shuffled bundles is `permutations`. Features are observed
+    in the random order of the first seed, and again in the order that `greedy` chooses. At full observation, the order
+    does not matter, and the number of evaluated shuffled bundles is `whole_permutations`. For `balanced_accuracy`, the
+    sign of the raw score is the decision about a patient. For `balanced_accuracy_calibrated`, the shift (the raw score
+    without observations minus the prior log-odds) is first subtracted from the score.
     """
 
     def follow(own: Sequence[LabelTask]) -> list[pd.DataFrame]:
@@ -370,7 +373,10 @@ def label_null(
 
 
 def _whole(task: LabelTask, permutations: int, shift: float) -> pd.DataFrame:
-    """Return the metrics of shuffled bundles at full observation, where each score is the energy of permuted values."""
+    """Return the metrics of shuffled bundles when all features are observed.
+
+    The code permutes the patients' values, which is equivalent to shuffling the bundle.
+    """
     support, score = task.support, _score_of(task)
     values = (task.values[:, _shuffled(task, permutation)[support]] for permutation in range(permutations))
     scores = np.stack([score(x.astype(np.float64)) for x in values], axis=1)[..., None]

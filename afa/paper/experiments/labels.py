@@ -1,9 +1,9 @@
-"""Comparison of scores with patients' labels, for different encodings of the values and different closures.
+"""Comparison of scores with patients' labels, for different encodings of the values and different class models.
 
 The paper's encoding and the paper's couplings are each compared with an alternative, separately and together. The
 alternative encoding compares a value with the cohort. The paper's encoding compares a value with the controls. The
-alternative couplings are the same in both classes. The paper's couplings are a contrast between the classes. For each
-entity with a label, the label is the correct answer of the entity's binary task. Labels are not used to choose
+alternative couplings are the same in both classes. In the paper, the couplings of the two classes have opposite signs.
+For each entity with a label, the label is the correct answer of the entity's binary task. Labels are not used to choose
 settings.
 """
 
@@ -52,9 +52,9 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Return scores and labels of a cohort, for each encoding and each closure.
 
-    In the settings that were fixed in advance, features are observed in the random orders of all seeds and in the order
-    that `greedy` chooses by mutual information. In variations of these settings, features are observed only in the
-    random order of the first seed.
+    For the settings that were fixed in advance, features are observed in one random order for each seed, and also in
+    the order that `greedy` chooses by mutual information. For variations of these settings, features are observed only
+    in the random order of the first seed.
 
     Parameters
     ----------
@@ -152,10 +152,11 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     """Return the rows of the tables `labels`, `controls`, `specificity` and `null` in `summary.csv`.
 
     Rows without an `entity` are means over labels. In rows with the variant `threshold`, `strength` or
-    `threshold_at_strength_...`, the settings differ from the settings that were fixed in advance. The column `level`
-    contains the changed threshold or strength. The method `two_elbo` decides by the sign of the raw score, as in the
-    paper. The method `posterior` decides for class 1 if the posterior probability exceeds one half. AUROC and average
-    precision are the same for both methods.
+    `threshold_at_strength_...`, the settings differ from the settings that were fixed in advance. In rows with a
+    changed setting, the column `level` contains the changed value: the threshold of the encoding, or the strength of
+    the couplings. The method `two_elbo` decides by the sign of the raw score, as in the paper. The method `posterior`
+    decides for class 1 if the posterior probability exceeds one half. AUROC and average precision are the same for both
+    methods.
     """
     labels = tables["labels"]
     sample = Resampled.of(tables["whole"]["patient"].unique(), **dict(bootstrap), purpose="labels")

@@ -1,10 +1,11 @@
 """How many labelled patients a classifier needs in training to be as accurate as the zero-shot scores.
 
-The zero-shot scores come from the stage `labels`, for the paper's encoding and closure and for alternatives to both.
-The classifiers are trained on the same encoded values from which the scores are computed, and are evaluated on patients
-whose labels were not used in training. A patient is resampled together with all predictions about this patient, by
-scores and by classifiers. If labels were shuffled, classifiers are resampled instead of patients, because the accuracy
-depends far more on the shuffle than on the patients.
+The zero-shot scores come from the stage `labels`: scores with the paper's encoding and class models, and scores in
+which both are replaced by alternatives. The classifiers are trained on the same encoded values from which the scores
+are computed, and are evaluated on patients whose labels were not used in training. If a bootstrap resample contains a
+patient, it contains all scores and all classifier predictions for this patient. For classifiers trained on shuffled
+labels, the resamples are drawn from these classifiers, not from the patients. The reason is that the accuracy depends
+far more on the shuffle than on the patients.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def run(
 def _tasks(
     bundle: Bundle, cohorts: Mapping[str, Cohort], most_labels: int
 ) -> tuple[list[LabelTask], list[tuple[str, int | None, str]]]:
-    """Return two lists: one binary task for each used label and encoding; and the unused labels, with the reason."""
+    """Return a list of binary tasks, one for each pair of a label and an encoding, and a list of excluded labels."""
     tasks: list[LabelTask] = []
     of_one_class: list[str] = []
     for reference, coupling in CLOSURE_OF_REFERENCE.items():
@@ -132,7 +133,7 @@ def _tasks(
 def _zero_shot_scores(scores: pd.DataFrame, tasks: Sequence[LabelTask]) -> pd.DataFrame:
     """Return the zero-shot scores of the given tasks in the settings that were fixed in advance.
 
-    If the bundle has probabilities, scores with the closure `explicit` are included.
+    If the bundle has probabilities, the result also contains the scores computed from these probabilities (`explicit`).
     """
     none = scores.iloc[:0]
     fixed = dict(iter(scores[scores["variant"] == ""].groupby(["reference", "coupling", "entity"], sort=False)))
@@ -156,9 +157,9 @@ def _of_positive(task: LabelTask, size: int) -> int:
 
 
 def _too_few(task: LabelTask, size: int, tested: int, of_each_class: int) -> str:
-    """Return why `size` labelled patients leave too few patients for evaluation.
+    """Return the reason to skip a size of the training set: too few patients would be left for evaluation.
 
-    Return "" if enough patients are left.
+    If enough patients are left, return "".
     """
     left = max(len(task.positive) - size, 0)
     if left < tested:
@@ -210,10 +211,10 @@ def predicted(
     seen = task.seen(percents, seed)[~labelled].reshape(-1, support.shape[1])
     known_values = np.repeat(support[~labelled], len(percents), axis=0)
     for method in CLASSIFIERS:
-        # This classifier is trained on the support, and predicts from the features that the zero-shot score uses.
+        # Train on the features of the entity's model, and predict from the features observed for the zero-shot score.
         known = train(method, support[labelled], answers == 1, generator_of(*names, "support"))
         along = known.log_odds(known_values, seen)
-        # This classifier is trained on all features, and chooses as many features as the zero-shot score uses.
+        # Train on all features. The classifier chooses which features to observe, as many as for the zero-shot score.
         own = trained(method, panel, 1 - answers, task.bundle.features, generator_of(*names, "panel"))
         chosen = own.planned(others, task.counts(near))[..., 0]
         for allocation, shown, log_odds in ((RANDOM, percents, along), (GREEDY, near, chosen)):
@@ -284,17 +285,17 @@ class RepeatedTests:
 
     @cached_property
     def repeats(self) -> list[RepeatedTests]:
-        """Return one `RepeatedTests` for each repeat, in which every patient has the weight 1."""
+        """Return one `RepeatedTests` for each repeat. Every patient has the weight 1."""
         plain = np.ones((1, len(self.positive)))
         return [RepeatedTests(self.tested[[k]], self.positive, plain) for k in range(len(self.tested))]
 
     @cached_property
     def _classes(self) -> list[tuple[Bools, Floats, Floats]]:
-        """Return three arrays for each class: a mask of its C patients, their weights, and sums of weights.
+        """Return, for each class, a mask of its C patients, the weights of these patients, and totals of the weights.
 
         The shapes are (P,), (R + 1, C) and (R + 1, K).
 
-        For each repeat, the weights are summed over the patients of the class on whom the repeat is evaluated.
+        Each total is the sum of the weights of the patients of the class who are evaluated in one repeat.
         """
         chosen = [(mask, self.weights[:, mask]) for mask in (self.positive, ~self.positive)]
         return [(mask, weights, weights @ self.tested[:, mask].T.astype(np.float64)) for mask, weights in chosen]
@@ -348,10 +349,10 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
     Returns
     -------
-    count : number of labelled patients from which on a classifier is better than the zero-shot score on the same
-        patients. The quantity is the compared metric: mean `auroc`, or balanced accuracy. The count is empty if no
-        classifier is better with the largest number. In the variant `clearly`, the interval of the difference must be
-        above 0. In the variant `permuted`, labels are shuffled
+    count : smallest number of labelled patients such that, with this and all larger numbers, a classifier is better
+        than the zero-shot score on the same patients. The quantity is the compared metric: mean `auroc`, or balanced
+        accuracy. The count is empty if no classifier is better with the largest number. In the variant `clearly`, the
+        interval of the difference must be above 0. In the variant `permuted`, labels are shuffled
     gap : AUROC or balanced accuracy of the classifier minus that of the zero-shot score
 
     """
@@ -375,7 +376,7 @@ def _counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _found(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> tuple[MetricValues, Cases]:
-    """Return two mappings: the metrics for each key, size and label; and the numbers of predictions."""
+    """Return two mappings: the metrics of all learning curves (`MetricValues`), and counts of predictions (`Cases`)."""
     found, cases = MetricValues(), Cases()
     weights, repeats = resampled.every, tables["splits"].groupby(["entity", "size"]).size()
     labels = tables["zero_shot"].drop_duplicates(["entity", "patient"])
@@ -423,7 +424,7 @@ def _answers(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _curves(found: MetricValues, cases: Cases, confidence: float) -> pd.DataFrame:
-    """Return metrics, and the classifiers' leads over the zero-shot scores, for each size.
+    """Return metrics, and the metrics of classifiers minus the metrics of zero-shot scores, for each size.
 
     Values are given for single labels and as means over labels.
     """
@@ -447,9 +448,9 @@ def _of(key: Key) -> dict[str, object]:
 
 
 def _gaps(found: MetricValues, key: Key) -> dict[int, dict[str, Floats]]:
-    """Return a classifier's metric minus the zero-shot score's metric in the same states, for each size and label.
+    """Return a classifier's metric minus the zero-shot score's metric, for each label and size of the training set.
 
-    The zero-shot score with the closure `explicit` is used only if there is no other zero-shot score.
+    The zero-shot score from the bundle's probabilities (`explicit`) is used only if there is no other zero-shot score.
     """
     rival = found.get(key._replace(method=ZERO_SHOT)) or found[key._replace(method=EXPLICIT)]
     return {
@@ -458,7 +459,7 @@ def _gaps(found: MetricValues, key: Key) -> dict[int, dict[str, Floats]]:
 
 
 def _overtaken(found: MetricValues, confidence: float) -> pd.DataFrame:
-    """Return the number of labelled patients from which on a classifier beats the zero-shot score, with an interval."""
+    """Return how many labelled patients a classifier needs to beat the zero-shot score, with an interval."""
     tail = (1 - confidence) / 2
     lines: list[dict[str, object]] = []
     for key in found:
@@ -477,7 +478,7 @@ def _overtaken(found: MetricValues, confidence: float) -> pd.DataFrame:
 
 
 def _first_ahead(ahead: Bools, sizes: Sequence[int]) -> Floats:
-    """Return, for each resample, the smallest size from which on `ahead` is always True.
+    """Return, for each resample, the smallest size such that `ahead` is True at this size and at all larger sizes.
 
     The result has the shape (R,), and is inf if there is no such size.
 

@@ -1,9 +1,9 @@
 """Numbers of entities that Layer 0 removes before any observation, and shares of wrong removals.
 
 A removal is wrong if the removed entity is in at least one patient's top k at full observation. The stage also measures
-the effect of Layer 0 on the first features that `greedy` chooses. `greedy` chooses features once for all entities, and
-once for only the entities that Layer 0 does not remove. The decisions of `linearity` about all duels are evaluated
-along both orders.
+whether the rule `greedy` chooses better first features after entities have been removed. `greedy` chooses features once
+for all entities, and once for only the entities that Layer 0 does not remove. For both choices of features, the stage
+counts how many duels (comparisons of two entities) the score `linearity` decides correctly.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ def run(bundle: Bundle, cohort: Cohort, *, layer0: Layer0, top_k: int, inference
 
     The removed entities are compared with the top k of every patient at full observation. Numbers of clusters that
     exceed the number of entities are skipped. A variant of Layer 0 is a pair (criterion, rule). The criteria `f1` and
-    `f2` use the paper's centroid score. The rule says when an entity is removed: if at least n - k entities
-    (`n_minus_k`), or k entities (`k`), are better. The criterion `sound` has only the rule `k`.
+    `f2` use the paper's centroid score. With the rule `n_minus_k`, an entity is removed if at least n - k of the n
+    entities are certified to be better. With the rule `k`, an entity is removed if at least k entities are certified to
+    be better. The criterion `sound` has only the rule `k`.
 
     Returns
     -------
@@ -233,8 +234,9 @@ def layer0_lift(
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return the rows of the table `layer0_bundle` in `summary.csv`.
 
-    Rows without a variant use the paper's number of clusters. Rows with the variant `clusters` are given for each
-    number of clusters, which is in the column `level`. The column `reference` contains criterion and rule.
+    Rows with an empty column `variant` are results for the paper's number of clusters. Rows with the variant `clusters`
+    are given for each number of clusters, which is in the column `level`. The column `reference` contains criterion and
+    rule.
 
     Returns
     -------
@@ -295,7 +297,7 @@ def removal(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> Iterato
 
 
 def geometry(clusters: pd.DataFrame) -> pd.DataFrame:
-    """Return the quantities in Layer 0's two conditions: contractions (for `f2`) and distances between clusters."""
+    """Return summary rows about the clusters of entities: contractions, and distances within and between clusters."""
     rows = [
         ("rate", "f2_eligible", clusters["eligible_f2"].mean()),
         ("contraction", None, clusters["contraction"].max()),

@@ -1,8 +1,9 @@
 """Layer 1: how early score bounds (brackets) decide duels, along random and informed orders (tab:layer1_informed).
 
-Score bounds for D(x) decide the sign of D(x) when they exclude 0. The column `called` counts the decisions by score
-bounds. Each decision is compared with the sign of D(x) at full observation (decisions.md B4). If rigorous score bounds
-make a single wrong decision, the stage stops. Wrong decisions of heuristic score bounds are only counted.
+A duel (a comparison of two entities) is decided when the lower and upper bound of the score difference D(x) are both
+above 0 or both below 0. The column `called` contains the number of decided duels. Each decision is compared with the
+sign of D(x) at full observation (decisions.md B4). A single wrong decision by rigorous bounds stops the stage with an
+error. A wrong decision by heuristic bounds is counted, but does not stop the stage.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ SHOWN_FAULTS = 5
 
 
 class Runs(NamedTuple):
-    """The decisions of all score bounds along all orders of one kind (`allocation`).
+    """The decisions by all score bounds, for one kind of order in which features are observed (`allocation`).
 
-    `seeds` is [None] if the kind has only one order.
+    If the kind is random orders, `seeds` contains their seeds. Otherwise, `seeds` is [None].
     """
 
     allocation: str
@@ -67,7 +68,7 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Count the decisions of all score bounds about the chosen patients, along random and informed orders of features.
+    """Count the chosen patients' duels that score bounds decide, along random and informed orders of features.
 
     Each patient has one random order for each seed. The order `informed` is the same for all pairs of entities. The
     order `informed_pair` is chosen separately for each pair of entities.
@@ -141,8 +142,8 @@ def informed_order(bundle: Bundle) -> Ints:
 def informed_pair_orders(bundle: Bundle) -> Ints:
     """Return, for each pair (a, b) of entities, the features sorted by abs(alpha_a - alpha_b), largest first.
 
-    Among features with equal values, features in the support of either entity come first. Remaining ties are sorted by
-    name.
+    Among features with equal abs(alpha_a - alpha_b), features with a potential of a or b come first. Remaining ties are
+    sorted by name.
 
     Returns
     -------
@@ -311,11 +312,9 @@ def _open_rows(table: pd.DataFrame, sample: Resampled) -> Iterator[pd.DataFrame]
 
 
 def quantile(counts: Floats, levels: Floats, share: float) -> Floats:
-    """Return the quantile of the levels at the probability `share`, for each row of counts.
+    """Return a quantile for each row of `counts`, which says how many cases have each level.
 
-    The counts are the weights of the levels.
-
-    For a row without counts, the quantile is NaN.
+    The probability of the quantile is `share`. For a row without cases, the quantile is NaN.
 
     Parameters
     ----------

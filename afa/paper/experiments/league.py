@@ -77,7 +77,7 @@ class LeagueSettings(Section):
         (0, 1, 2, 3, 5, 8, 12, 20), description="numbers of observed features, in addition to all"
     )
     patients: int = Field(
-        20_000, ge=20, description="largest number of patients of a field; a hash of their names selects them"
+        20_000, ge=20, description="largest number of patients of a data set; a hash of names selects them"
     )
     seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="seeds of the random orders of each patient")
     shuffles: int = Field(20, ge=1, description="number of times that the knowledge is shuffled among features")
@@ -91,14 +91,17 @@ class LeagueSettings(Section):
     ladder_resamples: int = Field(
         200,
         ge=20,
-        description="number of resamples of samples and patients, for intervals by number of labelled patients",
+        description="number of resamples for intervals of metrics that depend on the number of labelled patients",
     )
     resamples: int = Field(500, ge=100)
     confidence: float = Field(0.95, gt=0, lt=1)
 
 
 def follow_field(entrant: Entrant, settings: LeagueSettings) -> dict[str, pd.DataFrame]:
-    """Return all tables about one field: `curves`, `leads`, `null`, `trained`, `ladder`, `reliability` and `facts`."""
+    """Return all tables about one data set.
+
+    The tables are `curves`, `leads`, `null`, `trained`, `ladder`, `reliability` and `facts`.
+    """
     parts: dict[str, list[pd.DataFrame]] = {}
     followed = entrant.some(settings.patients)
     for task in followed.tasks:
@@ -111,7 +114,7 @@ def follow_field(entrant: Entrant, settings: LeagueSettings) -> dict[str, pd.Dat
 
 @dataclass(frozen=True, eq=False)
 class _Question:
-    """The evaluation of the bundle of one field in one task (a question about the patients)."""
+    """The evaluation of one data set's bundle on one question about the patients (a task)."""
 
     entrant: Entrant
     task: FieldTask
@@ -144,9 +147,10 @@ class _Question:
     def followed(
         self, name: str, variant: HypothesisModel, among: Bools, values: Codes
     ) -> tuple[pd.DataFrame, pd.DataFrame, Floats]:
-        """Return three results about one model: curves, leads, and the log-evidence along the planner's order.
+        """Return two tables about one model, and the log-evidence along the planner's order.
 
-        The P patients are the patients for whom `among` is True.
+        The first table contains the metrics for each order of observation. The second table contains the metrics in the
+        planner's order minus the metrics in random order. The P patients are the patients for whom `among` is True.
         """
         values, answers, weights = values[among], self.task.answers[among], self.weights(among)
         names = list(compress(self.entrant.patients, among))
@@ -169,9 +173,10 @@ class _Question:
         return pd.concat(curves), leads, planned
 
     def weights(self, among: Bools) -> Floats:
-        """Return the patients' weights in the data (1) and in each of R resamples of the distinct rows, (1 + R, P).
+        """Return weights of the P patients, (1 + R, P): a row of ones, and one row for each of R bootstrap resamples.
 
-        In a resample, the weight of a patient is the number of times that the patient's row was sampled.
+        A resample draws from the distinct rows of the data set. In a resample, the weight of a patient is the number of
+        times that the patient's row was drawn.
         """
         row = np.unique(self.entrant.rows[among], return_inverse=True)[1]
         purpose = f"league {self.entrant.name}"
@@ -218,7 +223,8 @@ class _Question:
         The models are classifiers, the bundle alone, and models updated with the labelled patients (`updated`). All
         models use the same samples of labelled patients, and are evaluated on patients outside the sample. For each
         pair of models in `MODEL_COMPARISONS`, the table `ladder` also contains the difference between the metrics of
-        the two models. For the intervals of this table, samples and patients are resampled together.
+        the two models. For the intervals in the table `ladder`, each resample draws both from the samples of labelled
+        patients and from the evaluated patients.
 
         Parameters
         ----------

@@ -30,7 +30,7 @@ def run(
     """Run all acceptance tests on a bundle and a cohort.
 
     The setting `seeds` determines the random orders. Score bounds (brackets) and mean-field runs are checked along all
-    orders. All other quantities are checked along the first order.
+    random orders. All other quantities are checked only along the random order of the first seed.
 
     The function that makes a table describes the table's columns:
 
@@ -77,7 +77,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
         classes
     iterations : mean number of damped sweeps in a mean-field run
     contraction : median and largest beta L^2
-    nats : mean change of `two_elbo` if a gauge is added
+    nats : mean change of `two_elbo` if a gauge (the same model) is added to both classes
 
     """
     rows = [
@@ -155,9 +155,9 @@ def _contraction(contraction: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gauge(changes: pd.DataFrame) -> pd.DataFrame:
-    """Return summary rows about the change of scores when a gauge is added to the run's bundle.
+    """Return summary rows about the change of scores if the same model (a gauge) is added to both classes.
 
-    The change is given for each t and over all t.
+    The change is given for the run's bundle, for each t and over all t.
     """
     own = changes[changes["input"] == "run"]
     over_all = own.assign(total=own["mean_change"] * own["states"], t=None).groupby("score", sort=False)

@@ -38,7 +38,7 @@ class Inference(Section):
 class ClosureSettings(Section):
     """How the two class models of a binary task are made (`afa.model.closure`); the paper uses `differential`.
 
-    The closure `explicit` needs a bundle that states probabilities.
+    The option `explicit` needs a bundle with class-conditional probabilities.
     """
 
     coupling: Literal["differential", "shared", "explicit"] = "differential"
@@ -98,7 +98,8 @@ class Allocation(Section):
     def parts(self) -> tuple[str, ...]:
         """Return the names of the parts of the allocation grid. A job computes one part for one shard of the patients.
 
-        There is one part for each gain, and the part `none` for the rules that use no gain.
+        Each gain is one part of the grid, with all rules that use a gain. All rules that use no gain are in the part
+        `none`.
         """
         without = [rule for rule in self.rules if rule in WITHOUT_GAIN]
         gains = self.gains if len(without) < len(self.rules) else ()
@@ -107,7 +108,7 @@ class Allocation(Section):
     def part(self, name: str) -> dict[str, Any]:
         """Return the settings of one part of the allocation grid, as a mapping."""
         rules = [rule for rule in self.rules if (rule in WITHOUT_GAIN) == (name == "none")]
-        gains = ["cmi"] if name == "none" else [name]  # the gain has no effect on the rules in the part `none`
+        gains = ["cmi"] if name == "none" else [name]  # rules in the part `none` use no gain
         return {**self.model_dump(mode="json"), "rules": rules, "gains": gains}
 
 
@@ -146,16 +147,16 @@ class Bootstrap(Section):
 
 
 class Gauge(Section):
-    """Comparison of two kinds of class models for duels: closure and true gauge (supp:maxent-vs-truegauge)."""
+    """Comparison of two choices of class models (gauges) for duels between two entities (supp:maxent-vs-truegauge)."""
 
     seeds: Seeds = (0,)
-    """seeds of the random orders along which the closure of a duel is compared with its true gauge"""
+    """seeds of the random orders along which the two choices of class models are compared"""
     rounds: Rounds = (10, 50, 100, 150, 200)
-    """numbers of observed features at which closure and true gauge are correlated, in addition to 0 and all"""
+    """numbers of observed features at which scores with the two choices are correlated, in addition to 0 and all"""
 
 
 class Chaos(Section):
-    """Chaotic patients, selected on some random orders and evaluated on other random orders (decisions.md A10)."""
+    """Accuracy for chaotic patients, whose scores often change sign as features are observed (decisions.md A10)."""
 
     selecting_seeds: Seeds = (0, 1, 2)
     """seeds of the random orders that decide which patients are chaotic"""
@@ -180,7 +181,7 @@ class Layer1(Section):
 
 
 class Labels(Section):
-    """Comparison of scores with the cohort's labels, for each encoding and closure, and with shuffled bundles."""
+    """Accuracy of scores on the cohort's labels, for several encodings and class models, and for shuffled bundles."""
 
     seeds: Seeds = (0, 1, 2)
     """seeds of the random orders along which scores are compared with the cohort's labels"""

@@ -41,10 +41,11 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Count the correct decisions of each score about the chosen patients, along one random order for each seed.
+    """Count the duels that each score decides correctly, along one random order for each chosen patient and seed.
 
-    All scores are evaluated with the first mean-field start in the setting `starts` (M6). Scores that need inference
-    are also evaluated with every other start in `starts`.
+    The setting `starts` lists starting points of mean-field inference (decisions.md M6). All scores are computed with
+    the first starting point in the list. Scores that need mean-field inference are also computed with each further
+    starting point.
 
     Returns
     -------

@@ -2,8 +2,8 @@
 
 In the top-k task and in the binary task of each entity, all features of every patient are observed one by one. A
 stopping rule stops at the first round at which the rule's condition is met. The answer at the round of the stop is
-compared with the answer at full observation. The compiled engine computes the answers. There is one exception: for the
-top k under the closure `explicit`, a separate planner for each patient computes the answers.
+compared with the answer at full observation. If class models are made from probabilities (`explicit`), a separate
+planner for each patient computes the top-k answers. The compiled engine computes all other answers.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ def run(
     """Apply every stopping rule to the chosen patients, along every order of observation.
 
     The top-k task uses the orders that the stage `allocation` chose, and a random order. Binary tasks use the order
-    that `greedy` chooses and a random order. The top-k task uses only the run's closure. Binary tasks use all
-    closures if the bundle has probabilities, and otherwise only the run's closure. Under the closure `explicit`,
-    planners choose new orders for the top-k task, because the stage `allocation` chooses features without
-    probabilities.
+    that `greedy` chooses and a random order. The setting `closure` determines how class models are made. The top-k task
+    is run only with these class models. If the bundle's probabilities fit the cohort's encoding, binary tasks are also
+    run with class models made in all other ways that the bundle allows. If the setting is `explicit`, planners choose
+    new orders for the top-k task, because the stage `allocation` does not use probabilities when it chooses features.
 
     Parameters
     ----------
@@ -147,10 +147,10 @@ Halt = tuple[str, float]
 def stops(
     levels: settings.Stopping, watched: StoppingQuantities | TaskStoppingQuantities
 ) -> Iterator[tuple[Halt, Ints]]:
-    """Yield pairs of a stopping rule and the first round at which the rule's condition is met, for each patient.
+    """Yield pairs of a stopping rule (`Halt`) and an array with one round for each patient, (P,) int64.
 
-    The first item of each pair is the rule (`Halt`). The second item contains one round for each patient, (P,) int64.
-    If the rule's condition is never met for a patient, the round is M.
+    The array contains the first round at which the rule's condition is met. If the condition is not met before full
+    observation, the array contains the number M of features.
     """
     n_patients, last_round = watched.certain.shape[0], watched.certain.shape[1] - 1
     yield ("certain", 1.0), first_where(watched.certain[:, :-1])
@@ -250,9 +250,9 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstr
     """Return the rows of the table `stopping` in `summary.csv`.
 
     There is one row for each method, allocation and stopping rule. The column `method` contains `linearity` for the top
-    k and `two_elbo` for binary tasks. The column `coupling` contains the closure of a binary task. The column
-    `reference` contains the stopping rule, and the column `level` contains the level of this rule. The rule `certain`
-    has no level.
+    k and `two_elbo` for binary tasks. For binary tasks, the column `coupling` says how the two class models were made.
+    The column `reference` contains the stopping rule, and the column `level` contains the level of this rule. For the
+    rule `certain`, the column `level` is empty.
 
     Returns
     -------
@@ -281,8 +281,8 @@ def _rows_of(
 ) -> Iterator[pd.DataFrame]:
     """Yield the summary rows about one order of observation in one table.
 
-    The rows are computed from arrays with the axes patient, entity and stopping rule. The top-k task counts as one
-    entity.
+    The rows are computed from arrays with the axes patient, entity and stopping rule. For the top-k task, the axis of
+    entities has length 1.
     """
     binary, rule = name == "tasks", axis_of(part, ["stopping", "level"])
     method, words = "two_elbo" if binary else "linearity", [word for key, word in keys.items() if key != "gain"]

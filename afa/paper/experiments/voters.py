@@ -1,13 +1,15 @@
 """Sensitivity of results to the elicited answers: the main results are recomputed with the answers of single voters.
 
 A voter is one of several independent runs of the elicitation. All other stages use the consensus of all voters, and the
-intervals of these stages account for variation between patients, but not between voters. This stage runs other stages
-with the bundle of each voter (`afa.elicit.stages.of_one_voter`). Patients, measured genes (the genes of the consensus)
-and couplings are the same for all voters. Couplings are the same because the questions about pairs of genes were asked
-only once, after the consensus.
+intervals of these stages account for variation between patients, but not between voters. This stage makes a bundle from
+the answers of each voter alone (`afa.elicit.stages.of_one_voter`), and runs other stages with this bundle. Patients and
+measured genes (the genes of the consensus) are the same for all voters. The answers about pairs of genes are also the
+same for all voters, because these questions were asked only once, after the consensus. A coupling between two genes is
+in a voter's bundle only if both genes are in this bundle.
 
-This stage does not recompute two of the paper's main results. Layer 0 on synthetic entities does not depend on elicited
-answers. Language models as planners are prompted with the potentials of the consensus.
+Two of the paper's main results are not recomputed for single voters. Results of Layer 0 on synthetic entities do not
+depend on elicited answers. When language models choose features, their prompts contain the potentials of the bundle
+that is made from the answers of all voters.
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ def run(
     bootstrap: Bootstrap,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Build the bundle of each voter, and run some stages with this bundle.
+    """Build a bundle from the answers of each voter alone, and run some stages with this bundle.
 
     The stages `sign` and `chaos` are run completely. The stages `allocation`, `binary` and `gauge` are run in part.
     `chaos` uses all its seeds. All other stages use only the random orders of the first seed. Only summary rows at the

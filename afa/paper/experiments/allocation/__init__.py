@@ -141,11 +141,13 @@ def _sign_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def hardest_rows(grid: Grid, resampled: Resampled, chaotic: Bools) -> Iterator[Labelled]:
-    """Yield the lead of the paper's rule over each rule in `EXISTING_RULES`, for chaotic and for non-chaotic patients.
+    """Yield the accuracy of the paper's rule, and its difference from the accuracy of each rule in `EXISTING_RULES`.
 
-    Rows are given for each gain and schedule, at the paper's rounds. `accuracy` is the sign accuracy of `linearity`
-    when `priority_clusters` chooses the features. `gap` is the accuracy with `priority_clusters` minus the accuracy
-    with the rule in `reference`. The classification into chaotic and non-chaotic patients is the same in all resamples.
+    Each value is given for every gain, every schedule, and every number of observed features in the paper's tables.
+    Chaotic patients, whose scores often change sign, and all other patients have separate rows. `accuracy` is the share
+    of duels (comparisons of two entities) that the score `linearity` decides correctly if the rule `priority_clusters`
+    chooses the features. `gap` is the accuracy with `priority_clusters` minus the accuracy with the rule in
+    `reference`. The classification into chaotic and non-chaotic patients is the same in all resamples.
 
     Parameters
     ----------
@@ -206,14 +208,15 @@ def _constant_answers(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def certified_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
-    """Yield the quartiles of the round t at which runs become certified, and the shares of certified runs.
+    """Yield the number of features after which the top k is certain, and the share of runs with a certain top k.
 
-    Rows are given for each strategy (`GridCell`). A run observes all features of one patient in one order. All runs of
-    a patient are resampled together. The metric `count` is the median round at which runs become certified. With the
-    quantity `q25` or `q75`, `count` is the lower or the upper quartile of these rounds. A run that is never certified
-    is ranked after all certified runs. A quartile is missing if it falls on a run that is never certified. With the
-    quantity `never`, `rate` is the share of runs that are never certified. With the quantity `certified`, `rate` is the
-    share of runs that are certified after t features. `gap` is the share of certified runs minus the share for the
+    Rows are given for each strategy (`GridCell`). A run observes all features of one patient in one order. If a
+    bootstrap resample contains a patient, it contains all runs of this patient. The metric `count` is the number of
+    observed features after which the top k is certain in half of all runs. With the quantity `q25` or `q75`, `count` is
+    the number of observed features after which the top k is certain in a quarter or in three quarters of all runs. If
+    the top k becomes certain in too few runs, `count` is missing. With the quantity `never`, `rate` is the share of
+    runs in which the top k is never certain. With the quantity `certified`, `rate` is the share of runs in which the
+    top k is certain after t features. `gap` is the share of certified runs of a strategy minus this share of the
     strategy in `reference`.
     """
     shown, weights = shown_rounds(grid.last_round), resampled.every
@@ -235,8 +238,8 @@ def saved_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
     Rows are given for each strategy (`GridCell`), method and target.
 
     The column `quantity` names the metric: the sign accuracy (`accuracy`) or the precision of the top k (`p_at_k`),
-    averaged over patients. The count is the smallest t such that, from t on, the metric is always at least `level`
-    times its final value. If `reference` is `random`, the value is the count for random order minus the count for the
+    averaged over patients. The count is the first round from which the metric stays at or above `level` times its value
+    at the last round. If `reference` is `random`, the value is the count for random order minus the count for the
     strategy. The counts for both orders are computed from the same resampled patients.
     """
     for quantity, target, column in QUANTITIES:
@@ -262,8 +265,8 @@ def bracket_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
     Tied duels are included.
 
-    With the quantity `wrong`, the value is the share of resolved duels with the wrong winner. The share of wrong
-    winners is always 0, because `read_grid` refuses tables with a wrong winner.
+    With the quantity `wrong`, the value is the share of resolved duels that full observation contradicts. The share of
+    contradicted duels is always 0, because `read_grid` raises an error if full observation contradicts a resolved duel.
     """
     shown = shown_rounds(grid.last_round)
     for cell in grid.runs:
@@ -275,10 +278,11 @@ def bracket_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def frontier_rows(table: pd.DataFrame, grid: Grid, patients: Sequence[str], resampled: Resampled) -> Iterator[Labelled]:
-    """Yield the sign accuracy and the top-k precision of the rule `frontier`, for each background and t.
+    """Yield the sign accuracy and the top-k precision of the rule `frontier`, for each background distribution and t.
 
-    The column `variant` names the background. `gap` is the metric of `frontier` minus the metric of a strategy in
-    `FRONTIER_COMPARED` on the same patients. The strategies in `FRONTIER_COMPARED` decide with the score `linearity`.
+    The column `variant` names the source of the background distribution of the features. `gap` is the metric of
+    `frontier` minus the metric of a strategy in `FRONTIER_COMPARED` on the same patients. The strategies in
+    `FRONTIER_COMPARED` decide with the score `linearity`.
     """
     if table.empty:
         return
@@ -292,7 +296,8 @@ def frontier_rows(table: pd.DataFrame, grid: Grid, patients: Sequence[str], resa
     for column, (metric, target) in FRONTIER_QUANTITIES.items():
         if not grid.totals[column].any():
             continue
-        unit = UNIT if column in PRECISIONS else 2  # whole numbers: their weighted sums are exact
+        # Counts are rounded to multiples of 1/2, and precisions to multiples of 1/UNIT, so that sums are exact.
+        unit = UNIT if column in PRECISIONS else 2
         cases = np.repeat(grid.totals[column][:, None], grid.last_round + 1, axis=1)
         for (kind,), shares in zip(whole.axes["background"].labels, whole.column(column, may_miss=True), strict=True):
             label = {"allocation": FRONTIER, "method": BACKGROUND, "target": target, "variant": str(kind)}
@@ -308,11 +313,11 @@ def frontier_rows(table: pd.DataFrame, grid: Grid, patients: Sequence[str], resa
 
 
 def _needed(part: Part, weights: Floats) -> Floats:
-    """Return the smallest t from which on a mean always reaches a fraction of its final value.
+    """Return the first round from which a mean stays at or above a given share of its value at the last round.
 
-    There is one t for each fraction in `LEVELS`.
+    The result has one round for each share in `LEVELS`.
 
-    The result has the shape (1 + R, number of fractions), and is NaN if there are no cases.
+    The result has the shape (1 + R, number of shares), and is NaN if there are no cases.
     """
     right, total = part
     curve = mean_ratio([(right, total[:, :1])], weights)
@@ -335,9 +340,10 @@ def references(cell: GridCell) -> dict[str, GridCell]:
 
     Some of these strategies may be missing in the grid.
 
-    A strategy is compared with `random`, with `greedy` and `clustered` at the same gain and schedule, and with
-    `largest_unary` at the same schedule. A strategy with the paper's schedule is also compared with the strategy
-    `every`, which has the same rule and gain, but computes scores at every round.
+    Every strategy except `random` is compared with the rule `random`, and with the rule `largest_unary` at the same
+    schedule. A strategy with a gain is also compared with the rules `greedy` and `clustered` at the same gain and
+    schedule. A strategy with the paper's schedule is also compared with the strategy `every`, which has the same rule
+    and gain, but computes scores at every round.
     """
     if cell == RANDOM_CELL:
         return {}
@@ -351,10 +357,10 @@ def references(cell: GridCell) -> dict[str, GridCell]:
 
 
 def gaps(grid: Grid, column: str, method: str, resampled: Resampled) -> Iterator[Labelled]:
-    """Yield rows with the metric `gap`: the difference between each strategy and its `references`.
+    """Yield rows with the metric `gap`: a strategy's result minus the result of each strategy in `references`.
 
-    The difference from the rule `random` is given at every tenth t, and the difference from each other strategy at the
-    numbers t of observations that the paper reports.
+    The difference from the rule `random` is given at every tenth t. The difference from any other strategy is given
+    only at the numbers t of observed features in the paper's tables.
     """
     shown, compared = shown_rounds(grid.last_round), rounds_up_to(PAPER_ROUNDS, grid.last_round)
     for cell in grid.runs:

@@ -1,4 +1,4 @@
-"""The strategies that are the cells of the allocation grid, and names of columns in the grid's tables.
+"""Define a cell of the allocation grid (a rule with a gain and a schedule), and names of columns in the grid's tables.
 
 This module imports no code of `summarise`, so that the jobs of `run` are not repeated when the code of `summarise`
 changes.

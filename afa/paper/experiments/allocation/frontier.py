@@ -1,8 +1,9 @@
-"""Results of the rule `frontier` for each background (docs/frontier.md). The rule is not in the paper.
+"""Results of the rule `frontier`, which is not in the paper, for each background distribution (docs/frontier.md).
 
 The rule `frontier` uses no gain of the allocation grid. The score `background` is used both to choose features and to
-decide about the patient. For each patient, a background is estimated from the half of the cohort that does not contain
-the patient. If the bundle has probabilities, the background `elicited` is also used.
+decide about the patient. A background is a distribution of the features among all patients. For each patient, the
+background distribution is estimated from the half of the cohort that does not contain the patient. If the bundle has
+probabilities, results are also computed with a background distribution from these probabilities (`elicited`).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def frontier_table(
     targets: Targets,
     threads: int | None = None,
 ) -> pd.DataFrame:
-    """Return the choices and results of the rule `frontier` for the chosen patients, with each background.
+    """Return choices and results of the rule `frontier` for the chosen patients, with each background distribution.
 
     If a feature of the bundle cannot take all three values, the score `background` is undefined, and the table is
     empty.

@@ -133,7 +133,7 @@ def _by_patient(table: pd.DataFrame, patients: Sequence[str], keys: Sequence[str
 def _by_run(
     name: str, table: pd.DataFrame, patients: Sequence[str], more: Sequence[str], last_round: int | None = None
 ) -> CompleteTable:
-    """Return a table as an array with the axes `run`, the keys in `more`, `patient` and `t`.
+    """Return a table as an array. The axes are `run`, then one axis for each column in `more`, then `patient` and `t`.
 
     Text columns of the table are dropped to save memory.
 
@@ -177,7 +177,8 @@ def _sums(whole: CompleteTable, column: str, cube: Singles) -> dict[tuple[str, s
 
     Missing values count as 0.
 
-    Precisions are rounded to multiples of 1 / `UNIT`. Counts of duels are multiples of one half and need no rounding.
+    Precisions are rounded to multiples of 1 / `UNIT`. Counts of duels need no rounding: a tied duel counts one half, so
+    that all counts are multiples of one half.
 
     Parameters
     ----------

@@ -145,10 +145,10 @@ def follow_own_rule(
 
     Arguments are as for `afa.engine.rounds.follow_rule`.
 
-    Between two rounds in `rescoring`, the rule sees the scores of the earlier round and the current set of observed
-    features. Until scores are computed again, the rule chooses candidates in the order in which the earlier round
-    ranked them (decisions.md A6). If no candidate is left, the rule of decisions.md A7 chooses the feature from the
-    current state.
+    Scores are computed only at the rounds in `rescoring`. At all other rounds, the rule uses the scores that were
+    computed last, and the current set of observed features. Until scores are computed again, the rule chooses candidate
+    features in the order of their last ranking (decisions.md A6). If no candidate is left, the rule of decisions.md A7
+    chooses the feature from the current state.
 
     Parameters
     ----------
@@ -195,9 +195,10 @@ def _answered(state: Patient, bundle: Bundle, k: int) -> tuple[NDArray[Any], ...
 
 
 def _ask(rule: Rule, looked: View, present: View) -> Choice:
-    """Return the feature that the rule chooses from the view `looked`.
+    """Return the feature that a rule chooses for a patient.
 
-    If the rule has no candidate, the rule of decisions.md A7 chooses the feature from the view `present`.
+    The rule uses the scores that were computed last (`looked`) and the current set of observed features. If no
+    candidate feature is left, the fallback rule of decisions.md A7 chooses a feature by the current data (`present`).
     """
     where = f"allocation rule {type(rule).__name__}, patient {present.patient}, after {present.observed.sum()} features"
     choice = rule.choose(replace(looked, observed=present.observed))

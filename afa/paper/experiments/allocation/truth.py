@@ -1,4 +1,4 @@
-"""Targets of the allocation grid: for every patient, the winners of duels and the top k at full observation."""
+"""Correct answers for the stage `allocation`: each patient's winners of duels and top k at full observation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from afa.evaluate.targets import Targets
 def truth_tables(
     entities: Sequence[str], patients: Sequence[str], truth: Outcomes, targets: Targets
 ) -> dict[str, pd.DataFrame]:
-    """Return the targets of the allocation grid as two tables.
+    """Return the correct answers for the stage `allocation`: the winners of duels and the top k of all patients.
 
     Parameters
     ----------

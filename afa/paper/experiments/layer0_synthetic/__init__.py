@@ -29,7 +29,7 @@ K = 5
 def run(
     portfolio: Path, *, layer0: Layer0, inference: Inference, threads: int | None = None
 ) -> dict[str, pd.DataFrame]:
-    """Simulate the configurations of a portfolio, and return the tables of `layer0_portfolio`.
+    """Simulate entities and patients for each configuration in a file, and return the tables of `layer0_portfolio`.
 
     Parameters
     ----------
@@ -72,12 +72,12 @@ def layer0_portfolio(
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return the rows of the table `layer0_synthetic` in `summary.csv`, from the tables of `layer0_portfolio`.
 
-    The metrics have the same meaning here and in the table `layer0_bundle`. The stratum is the name of the
-    configuration. Rows without a stratum are about all configurations together. The quantity `configurations` is the
-    number of configurations in which Layer 0 removes at least one cluster. `accuracy` is the sign accuracy at each t if
-    `greedy` chooses features for all entities. `gap` is the change of the accuracy if `greedy` chooses features only
-    for the entities that Layer 0 does not remove. In rows without a stratum, `accuracy` and `gap` are means over all
-    configurations.
+    The metrics have the same meaning here and in the table `layer0_bundle`. The column `stratum` contains the name of a
+    simulated configuration. Rows with an empty column `stratum` are about all configurations together. The quantity
+    `configurations` is the number of configurations in which Layer 0 removes at least one cluster. `accuracy` is the
+    sign accuracy at each t if `greedy` chooses features for all entities. `gap` is the change of the accuracy if
+    `greedy` chooses features only for the entities that Layer 0 does not remove. In rows without a stratum, `accuracy`
+    and `gap` are means over all configurations.
     """
     layer0 = tables["layer0"]
     resampled = Resampled.of(tables["patients"]["patient"].unique(), **dict(bootstrap), purpose="layer0_synthetic")

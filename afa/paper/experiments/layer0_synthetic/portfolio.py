@@ -1,9 +1,10 @@
 """Six synthetic scenarios for Layer 0, which simulate entities and patients. The paper calls a scenario a story.
 
-A scenario generates the potentials of entities, which form clusters in all scenarios except `composition`. The entities
-have no priors. Patients are exact samples from models with the generated potentials. `config/portfolio.yaml` contains
-the parameters of each configuration. A comment in `config/portfolio.yaml` explains how we chose the parameters. Each
-scenario has a class whose fields are the parameters of the scenario (tab:layer0_synthetic).
+In each scenario, the potentials of entities are generated at random. The entities form clusters in all scenarios except
+`composition`. The entities have no priors. Patients are exact samples from models with the generated potentials.
+`config/portfolio.yaml` contains the parameters of each configuration. A comment in `config/portfolio.yaml` explains how
+we chose the parameters. Each scenario has a class whose fields are the parameters of the scenario
+(tab:layer0_synthetic).
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class Configuration(BaseModel):
     effect : unary potential, in nats
     spread : scale of the differences between entities and their cluster, in nats
     n_true : number of true entities of a patient
-    loyalty : probability that each further true entity of a patient comes from the cluster of the first true entity
+    loyalty : probability that each true entity of a patient after the first comes from the cluster of the first true
+        entity
 
     """
 
@@ -120,7 +122,7 @@ class Coupled(Configuration):
 
     Parameters
     ----------
-    coupling, reach : features at most `reach` apart on a ring have a potential of `coupling` nats
+    coupling, reach : two features at a distance of at most `reach` on a ring have a coupling of `coupling` nats
 
     """
 
@@ -145,8 +147,8 @@ class SharedBlocks(Blocks):
 
     Parameters
     ----------
-    shared : number of features common to all clusters. For families in two orders, it is the number of features of both
-        orders together
+    shared : number of features common to all clusters. In the scenario `hierarchy`, it is the number of features that
+        the two groups of families have together
 
     """
 
@@ -243,9 +245,10 @@ class PortfolioModel:
 def drug_family(config: SharedBlocks, draw: np.random.Generator) -> PortfolioModel:
     """Return a model whose entities are drugs, in families with separate targets and a common stress response.
 
-    Each drug family changes `block` target features of its own. Each change has a random sign and a size proportional
-    to the family's potency. All families change the `shared` stress features by half the effect. Each drug adds
-    normally distributed off-target effects to all features.
+    Each drug family has unary potentials on its own target features, whose number is `block`. Each of these potentials
+    has a random sign and a magnitude proportional to the family's potency. All families have the same potentials, of
+    magnitude `effect` / 2, on the stress features, whose number is `shared`. Each drug also has normally distributed
+    off-target effects on all features.
     """
     centre = _own_blocks(config, draw, shared=config.shared)
     coherent = np.sign(centre)
@@ -267,10 +270,10 @@ def pathway_enrichment(config: Blocks, draw: np.random.Generator) -> PortfolioMo
 
 
 def strain_identification(config: StrainIdentification, draw: np.random.Generator) -> PortfolioModel:
-    """Return a model whose entities are strains of lineages. All strains of a lineage have the same alleles.
+    """Return a model whose entities are strains. Each cluster is a lineage of strains with the same alleles.
 
-    Markers are independent. For each strain, `private` markers are drawn at random. At these markers the strain's
-    effect differs from its lineage's.
+    Markers are independent. For each strain, a number `private` of markers is drawn at random. At these markers, the
+    potentials of the strain differ from the potentials of its lineage.
     """
     alleles = draw.choice([-1.0, 1.0], (len(config.sizes), config.markers))
     unary = (config.effect * config.potencies[:, None] * alleles)[config.home]
@@ -281,12 +284,12 @@ def strain_identification(config: StrainIdentification, draw: np.random.Generato
 
 
 def hierarchy(config: SharedBlocks, draw: np.random.Generator) -> PortfolioModel:
-    """Return a model with families of entities, which are grouped into two orders as in a taxonomy.
+    """Return a model whose entities form families. The families form two groups, as in a taxonomy.
 
-    The first half of the families (rounded up) belongs to the first order. The second half belongs to the second order.
-    Each family has its own block of features. The last `shared` features are divided between the two orders. All
-    families of an order have effects on the order's features. The potentials of entities of the same family differ by
-    normally distributed amounts.
+    The first half of the families (rounded up) is the first group, and all other families are the second group. Each
+    family has its own block of features. A number `shared` of further features is divided between the two groups of
+    families. All families of a group have the same potentials on the group's features. The potentials of entities of
+    the same family differ by normally distributed amounts.
     """
     centre = _own_blocks(config, draw, shared=config.shared)
     coherent = np.sign(centre)
@@ -322,11 +325,12 @@ def composition(config: Composition, draw: np.random.Generator) -> PortfolioMode
 def blob_and_outliers(config: BlobAndOutliers, draw: np.random.Generator) -> PortfolioModel:
     """Return the paper's adversarial geometry: one large cluster of entities (the blob) and single outliers.
 
-    All members of the blob have the same support. Each unary potential of the blob is `effect` with probability
-    `positive_share`, and otherwise -`effect`. Two features that are at most `reach` apart on a ring have a coupling,
-    which is `coupling` with probability `positive_share`, and otherwise -`coupling`. The potentials and couplings of
-    the blob's members differ by normally distributed amounts. Every outlier has its own support. The potentials and
-    couplings of outliers are generated in the same way.
+    All entities in the large cluster have potentials on the same features. On each of these features, the unary
+    potential is `effect` with probability `positive_share`, and otherwise -`effect`. Two features at a distance of at
+    most `reach` on a ring are coupled. The potential of each coupling is `coupling` with probability `positive_share`,
+    and otherwise -`coupling`. The potentials of the single entities in the large cluster differ from these values by
+    normally distributed amounts. Every outlier has potentials on its own features. The potentials of outliers are
+    generated in the same way, but without normally distributed differences.
     """
     starts = np.concatenate([[0], np.cumsum(config.supports)])
     blocks = [np.arange(first, last) for first, last in pairwise(starts)]
@@ -373,12 +377,12 @@ def simulated_bundle(config: Configuration) -> Bundle:
 
 
 def simulated_cohort(config: Configuration, bundle: Bundle, n_patients: int = N_PATIENTS) -> Cohort:
-    """Return simulated patients. Each patient has `n_true` true entities, which are the patient's labels.
+    """Return simulated patients. The labels of a patient name the entities that are present (true entities).
 
-    The first true entity of a patient is chosen uniformly at random. With probability `loyalty`, a further true entity
-    is chosen from the cluster of the first true entity. Otherwise, or if this cluster has no other entity, the further
-    true entity is chosen from all entities not chosen before. The patient's profile is an exact sample from p(x) ~
-    exp(mean of S_v(x) over the true entities v).
+    The number of true entities of each patient is `n_true`. The first true entity is chosen uniformly at random. With
+    probability `loyalty`, the next true entity is chosen from the cluster of the first true entity. Otherwise, or if
+    this cluster has no entity left, the next true entity is chosen from all entities not chosen before. The patient's
+    profile is an exact sample from p(x) ~ exp(mean of S_v(x) over the true entities v).
     """
     draw = generator_of("portfolio", config.name, "patients")
     entities = parameters(bundle)
@@ -424,7 +428,7 @@ def _own_blocks(config: Blocks, draw: np.random.Generator, *, shared: int = 0) -
 def _coupled(config: Blocks, unary: Floats, coherent: Floats) -> PortfolioModel:
     """Return a model with couplings between neighbouring features in each block.
 
-    A cluster has couplings only in its own block.
+    All couplings of a cluster are between features in the block of features that belongs to the cluster.
 
     The couplings favour values with the signs of the cluster's unary potentials.
 
@@ -441,7 +445,7 @@ def _coupled(config: Blocks, unary: Floats, coherent: Floats) -> PortfolioModel:
 
 
 def _ring(block: Ints, reach: int) -> Ints:
-    """Return the distinct pairs of features that are at most `reach` apart on a ring, sorted, (E, 2) int64."""
+    """Return the distinct pairs of features at a distance of at most `reach` on a ring, sorted, (E, 2) int64."""
     apart = range(1, min(reach, len(block) - 1) + 1)
     pairs = [np.column_stack([block, np.roll(block, -distance)]) for distance in apart]
     return np.unique(np.sort(np.concatenate(pairs), axis=1), axis=0).astype(np.int64)
