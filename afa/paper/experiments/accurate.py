@@ -220,7 +220,7 @@ def log_z(mrf: PairwiseMRF, states: States, limit: float, threads: int | None) -
 def expectations(bundle: Bundle, states: States, limit: float, threads: int | None) -> Floats:
     """Return E_u[S_v | x_obs], the expected score of entity v under the model of entity u, for all u, v and states.
 
-    The state without observations is the same for all patients, and is computed only once.
+    Without observations, the scores are the same for all patients and are computed only once.
 
     Returns
     -------
@@ -366,8 +366,8 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     gap : accuracy with exact inference minus accuracy with mean-field inference
     count : number of pairs of a state and an entity without exact inference, with the quantity `left_out`. `n` is the
         number of all pairs
-    exact_shift : a variant of the mean-field log-odds. Their value without observations, which is subtracted, is
-        computed exactly
+    exact_shift : a variant of the mean-field log-odds, in which the subtracted value without observations is computed
+        exactly
 
     """
     rows = []

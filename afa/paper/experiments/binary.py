@@ -72,9 +72,9 @@ def run(
     Returns
     -------
     steps : one row for each (patient, entity, allocation, gain, guide, seed, step). Step i is the state after i
-        features of the entity's support have been observed. It begins with the t-th observation and lasts until the
+        features of the entity's support have been observed. A step begins with the t-th observation and lasts until the
         next step. `wald` and `two_elbo` are in nats, and `stack_a` is in [-1, 1]. `l1_tight`, `l1_paper` and
-        `hanson_wright` are the signs that the brackets have decided, or 0 while undecided
+        `hanson_wright` contain the sign that these score bounds have decided, or 0 while undecided
     targets : one row for each (patient, entity). `likelihood` is the sign of S(x), or 0 for a tie. `clinical` is 0, 1
         or missing. `score` is S(x) in nats
     tasks : one row for each entity. `features` is the number of features. `support` is the number of features in the

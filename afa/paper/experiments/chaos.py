@@ -105,8 +105,8 @@ def run(
     -------
     flips : one row for each (patient, seed_set, definition). `flips` is the number of changes of sign, summed over all
         pairs and all orders of the set. `runs` is the number of combinations of a pair and an order. `magnitude` is the
-        mean over pairs of abs(D) in nats at full observation. For `early_50`, it is taken after 50 observations and
-        averaged over the orders. `nonzero` is the number of the patient's values that are not 0
+        mean over pairs of abs(D) in nats at full observation. For `early_50`, the magnitude is computed after 50
+        observations and averaged over the orders. `nonzero` is the number of the patient's values that are not 0
     rounds : one row for each (patient, seed_set, method, t). `duels` is the number of duels with a winner at full
         observation. `right` is the number of correct decisions on these duels, where a tie counts one half. Both are
         summed over the orders of the set
@@ -204,8 +204,9 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     -------
     gap : sign accuracy of `linearity` minus sign accuracy of `wald`, for each t. Rows without a stratum are about all
         patients. The strata are `chaotic`, `non_chaotic`, and `chaotic_minus_non_chaotic`, the difference of the two
-        gaps. The variant names the definition, and is empty for `wald` over all rounds. The gap is computed on the
-        measuring orders, or, for the quantity `selecting`, on the selecting orders
+        gaps. The variant names the definition, and is empty for `wald` over all rounds. The gap is computed along the
+        random orders with the `seed_set` `selecting` for the quantity `selecting`, and otherwise along the random
+        orders with the `seed_set` `measuring`
     accuracy : the two accuracies of each gap, for each method and t
     majority : accuracy of the best constant answer for each duel. The answer is chosen with the winners of the
         stratum's patients, or, if `reference` is `all_patients`, of all patients

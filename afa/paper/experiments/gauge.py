@@ -159,7 +159,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
         the stratum `prior_wrong`, the duels that the same score with the same class models decides wrongly before any
         observation. `balanced_accuracy` is the mean of the accuracies on duels that the first entity wins and on duels
         that the second entity wins. `gap` is the accuracy with the choice `maxent` minus the accuracy with the choice
-        `true`, on the same resamples. Three numbers are given for each target only: `majority` is the accuracy of the
+        `true`, on the same resamples. Three numbers are given once for each target: `majority` is the accuracy of the
         best constant answer for each pair, `prevalence` is the share of duels that the first entity wins, and the
         counts are numbers of excluded cases
 

@@ -60,8 +60,8 @@ def run(
     ----------
     cohort : the cohort of the run. If it is encoded against controls or by ranges, its encoding is a further reference
     by_cohort : a file of `afa cohort by-cohort`. It has the same patients, encoded against the cohort at several
-        thresholds. Results are reported for the first threshold and the first strength. A bundle with two-valued
-        features is used only with `explicit` and with the cohort of the run
+        thresholds. Results are reported for the first threshold and the first strength. If the features have two
+        values, only the closure `explicit` and the cohort of the run are used
 
     Returns
     -------

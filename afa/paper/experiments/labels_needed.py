@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from afa.paper.experiments.settings import Bootstrap, LabelsNeeded
 
 CLOSURE_OF_REFERENCE = {"controls": "differential", "ranges": "differential", "cohort": "shared"}
-"""Reference of the encoding -> closure of the zero-shot model to compare with. The pair (`controls`, `differential`) is
-the paper's; the pair (`cohort`, `shared`) changes both.
+"""Reference of the encoding -> closure (how class models are made) of the compared zero-shot score. The paper's pair is
+(`controls`, `differential`). The pair (`cohort`, `shared`) changes both the encoding and the closure.
 """
 
 ODDS_DIGITS = 6

@@ -64,7 +64,7 @@ MODEL_COMPARISONS = (
     (BUNDLE_AND_LABELS + WITHOUT_COUPLINGS, LABELS_ALONE),
     (BUNDLE_AND_SHUFFLED_LABELS + WITHOUT_COUPLINGS, UNCOUPLED),
 )
-"""Pairs of models whose difference, with an interval, is in the ladder (a metric by number of labelled patients).
+"""Pairs of models. The table `ladder` contains the difference between the metrics of each pair, with an interval.
 """
 LADDER_COLUMNS = ["task", "model", "size", "t", "metric", "value", "low", "high", "draws"]
 LEAGUE_CURVE_COLUMNS = ["task", "model", "allocation", "t", "metric", "value", "low", "high", "n"]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 GATES = (scores.FULL_OBSERVATION, scores.GAUGE, paths.MEAN_FIELD, paths.SOUNDNESS, scores.COPELAND)
 CHECKED_SCORES = ("two_elbo", "stack_a")
 SHARE_DENOMINATORS = {"called": "decided", "wrong": "called"}
-"""Count of a bracket's calls -> the count by which it is divided."""
+"""Name of a count of decisions by score bounds -> name of the count by which this count is divided."""
 
 
 def run(

@@ -56,8 +56,9 @@ class RandomOrder(Section):
     seeds: Seeds = (0, 1, 2)
     """seeds of the random orders; each seed gives every patient one order"""
     starts: tuple[Literal["uniform", "warm"], ...] = Field(("uniform", "warm"), min_length=1)
-    """where each mean-field solve starts: `uniform`, from uniform marginals; `warm`, from the solution of the previous
-    round. The results are those of the first start in the list, with which the other start is compared
+    """where each run of mean-field inference starts: `uniform`, from uniform marginals; `warm`, from the solution of
+    the previous round. Results are computed with the first start in the list, and are compared with results of the
+    other start
     """
 
 
@@ -245,7 +246,7 @@ class Sanity(Section):
     """The acceptance tests (supp:sanity)."""
 
     seeds: Seeds = (0,)
-    """seeds of the random orders along which the acceptance tests check brackets and mean-field solves"""
+    """seeds of the random orders along which the acceptance tests check score bounds and mean-field runs"""
 
 
 class StageSettings(Section):

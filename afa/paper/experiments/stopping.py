@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
 RANDOM, GREEDY = "random", "greedy"
 GRID_GAIN_AND_SCHEDULE = {"gain": "cmi", "schedule": "every"}
-"""Gain and schedule of the cells of the allocation grid whose orders are used. A planner has the same gain and
-schedule.
+"""Gain and schedule of the strategies of the stage `allocation` whose orders of features are used. Planners have the
+same gain and schedule.
 """
 EXPLICIT_STRATEGY = Strategy(RANDOM, GRID_GAIN_AND_SCHEDULE["gain"], "two_elbo")
-"""The way in which a planner chooses features under `explicit`."""
+"""How a planner chooses features if class models are made from probabilities (`explicit`)."""
 
 
 def run(
@@ -141,7 +141,7 @@ def run(
 
 
 Halt = tuple[str, float]
-"""A stopping rule, by the name of its option of `afa.planner.Stop`, and its level."""
+"""Name of a stopping rule (an option of `afa.planner.Stop`), and the level at which the rule stops."""
 
 
 def stops(

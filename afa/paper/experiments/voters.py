@@ -45,12 +45,12 @@ if TYPE_CHECKING:
     from afa.paper.experiments.settings import Bootstrap, Chaos, ClosureSettings, Inference, RandomOrder
 
 FOLLOWED_RULES = ("random", "greedy", "lucb", "clustered", "priority_clusters")
-"""Rules of the grid that are followed, with the gain Wald magnitude and the paper's schedule."""
+"""Rules of the allocation grid that this stage runs, with the gain `wald_magnitude` and the schedule `paper`."""
 INFORMED = (("random", "", ""), ("greedy", "cmi", ""))
 """Orders of the binary tasks, as (rule, gain, guide)."""
 GAUGE_PATIENTS, GAUGE_ROUNDS = 30, 50
-"""The gauges are compared for this number of patients in this number of first rounds. All patients and rounds would
-double the time of the stage.
+"""The two choices of class models (gauges) are compared for this number of patients, in this number of first rounds.
+All patients and rounds would double the time of the stage.
 """
 
 

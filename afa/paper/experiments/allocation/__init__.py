@@ -82,9 +82,9 @@ def summarise(
     allocation_sign : by cell (allocation, gain, schedule) and method. `accuracy` is given at every t. Three metrics are
         given at every tenth t: `balanced_accuracy` over the two sides of a duel, `accuracy` in the stratum
         `prior_wrong`, and `gap`. `gap` is the accuracy minus the accuracy of the cell in `reference` (`references`).
-        For each cell, the `rate` of `fallback` is the share of rounds in which the rule of decisions.md A7 chose.
-        `majority`, `prevalence` and the `count` of duels tied at full observation are given once. The strata `chaotic`
-        and `non_chaotic` have the rows of `hardest_rows`
+        For each cell, `rate` with the quantity `fallback` is the share of rounds in which the fallback rule
+        (decisions.md A7) chose the feature. `majority`, `prevalence` and the `count` of duels tied at full observation
+        are given once. The strata `chaotic` and `non_chaotic` have the rows of `hardest_rows`
     allocation_p_at_k : by target. `p_at_k` is given at every t. `gap` and, for labels, `r_precision` are given at every
         tenth t. The constant answers `fixed_top_k` (the best k entities for these patients) and `prevalence_order`, and
         counts of the labels, are given once
@@ -94,7 +94,7 @@ def summarise(
     Raises
     ------
     ConfigError : a table is not complete.
-    SanityError : a rigorous bracket decided a duel wrongly.
+    SanityError : rigorous score bounds decided a duel wrongly.
 
     """
     grid = read_grid(tables)

@@ -82,7 +82,8 @@ def read_grid(tables: Mapping[str, pd.DataFrame]) -> Grid:
     Raises
     ------
     ConfigError : a table lacks a row, has a row twice, or lacks a number.
-    SanityError : full observation contradicts a resolved duel, or a certificate is withdrawn.
+    SanityError : full observation contradicts a resolved duel, or a top k that was certain becomes uncertain at a later
+        round.
 
     """
     duels, targets = tables["duels"], tables["targets"]

@@ -91,9 +91,9 @@ def run(
         A7 chose it. `resolved` is the number of duels that no further values can change. `resolved_wrong` is the number
         of resolved duels that full observation contradicts. `certified` is True if the top k cannot change any more
     frontier : columns of both tables for each (patient, background, t), for the rule `frontier` and the score
-        `background`. The table is empty unless a rule without a gain is in `allocation`, so that one part of the grid
-        makes it
-    duels, targets : the targets of the grid (`truth_tables`), which are the same in all parts of the grid
+        `background`. The table is empty unless `allocation` contains a rule without a gain. Therefore, only one part of
+        the grid computes the table
+    duels, targets : the correct answers (`truth_tables`), which are the same in all parts of the grid
 
     """
     names = [cohort.patients[p] for p in patients]

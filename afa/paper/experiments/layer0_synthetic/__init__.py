@@ -1,4 +1,4 @@
-"""Layer 0 on synthetic entities, and the effect of Layer 0 on the rule `greedy` (tab:layer0_synthetic)."""
+"""Removal of synthetic entities by Layer 0, and its effect on the rule `greedy` (tab:layer0_synthetic)."""
 
 from __future__ import annotations
 
