@@ -1,14 +1,14 @@
 """Compute the inference results and the chosen features of many patients with compiled kernels.
 
 Callers use one of two functions of `afa.engine.follow`: `choose` or `follow`. In `choose`, an allocation rule selects
-each feature. In `follow`, the caller gives the order of the features. Both functions fill the constant `RunSettings`,
-compute the `PathState` before any observation, and call the kernel `afa.engine.walk.walk` in threads. Patients with the
-same observations so far form a group, and each group has one `PathState`. For each observation, `_walk_on` takes these
-steps for a group of patients:
+each feature. In `follow`, the caller gives the order of the features. Both functions first build the run's settings
+(`RunSettings`) and the patient state before any observation (`PathState`). Then, both functions call the kernel
+`afa.engine.walk.walk` in parallel threads. Patients with the same observations so far form a group, and each group has
+one `PathState`. For each observation, `_walk_on` takes these steps for a group of patients:
 
-1. Observe the feature `order[t - 1]`: update the sign votes of each duel (entity pair) by `duels.vote`, the state by
-   `state.condition`, and the bounds on each duel's log-odds by `budgets.update_budgets`. Mark the entities with the
-   feature in their support as changed.
+1. Observe the feature `order[t - 1]`: update the votes of each duel (entity pair), which count the observations in
+   favour of each entity, by `duels.vote`, the state by `state.condition`, and the bounds on each duel's log-odds by
+   `budgets.update_budgets`. Mark each entity whose model contains the feature as changed.
 2. If the rule is `clustered` or `priority_clusters`, form clusters of entities again after every `CLUSTER_EVERY`
    observations.
 3. If the caller requested results after this observation, or the rule ranks the features now, run mean-field on the
@@ -21,10 +21,11 @@ steps for a group of patients:
    over the duels (`gains.add_up`).
 6. Write the results that the caller requested into `WalkResults` (`run.write_round`).
 7. Unless the order is given, choose the feature with the largest positive gain (`rules.best_feature`). If no gain is
-   positive, choose the feature whose absolute unaries have the largest sum over the entities
+   positive, choose the feature with the largest absolute effective unary potentials, summed over the entities
    (`rules.fallback_feature`).
 8. Split the group if its patients differ in the next feature or in the value of the next feature.
 
-The number t of observations includes missing values, but `State.observed` excludes missing values. A missing value
-shifts the ELBOs of all entities by the same amount, and therefore does not change the difference between two ELBOs.
+If the value of a chosen feature is missing, the step still increases the number t of observations, but does not mark
+the feature in `State.observed`. A missing value shifts the ELBOs of all entities by the same amount, and therefore does
+not change the difference between two ELBOs.
 """

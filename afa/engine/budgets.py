@@ -2,8 +2,8 @@
 
 The bound, called the `l1` budget of the duel, is the l1 distance between the models of a and b. The distance is a sum
 over the effective unaries and over the couplings between unobserved features (eq:l1-bracket). `Budgets` contains the
-budgets of all entity pairs for one patient. After each observation of a feature, kernels update the budgets of the
-entities with the feature in their support.
+budgets of all entity pairs for one patient. When a feature is observed, kernels update the budgets of all pairs in
+which the model of at least one entity contains the feature.
 
 In an exclusive group of features, at most one member is +1 (docs/decisions.md, Base rates). The kernels loop over
 features, and compute the contribution of a whole exclusive group when they reach the last member of the group. Row
@@ -39,10 +39,11 @@ from afa.model.arrays import Floats, Ints
 
 
 class DuelEdges(NamedTuple):
-    """Contributions of couplings to the `l1` budgets of Q duels (bounds on how far each log-odds D can still move).
+    """Contributions of couplings to the largest change that unobserved features can still make to each log-odds D.
 
-    A duel is an entity pair. All patients use the same arrays. When feature f is observed, the contributions at the
-    indices first_edge[f] to first_edge[f + 1] - 1 are subtracted from the budgets.
+    This largest change is called the `l1` budget of a duel (entity pair). The arrays are the same for all patients.
+    When feature f is observed, the contributions at the indices first_edge[f] to first_edge[f + 1] - 1 are subtracted
+    from the budgets.
 
     Attributes
     ----------
@@ -62,16 +63,16 @@ class DuelEdges(NamedTuple):
 
 
 class Budgets(NamedTuple):
-    """Tight `l1` budgets of one patient: bounds on how far the log-odds D of each entity pair can still move.
+    """Bounds on how far unobserved features can still move the log-odds D of each entity pair, for one patient.
 
-    In `coupled` and `whole`, row 0 bounds how far D can fall below its running constant, and row 1 bounds how far D can
-    rise above its running constant. In the paper's models, D can fall and rise equally far, and kernels update only row
-    0 of `coupled`. Kernels change the arrays in place.
+    In `coupled` and `whole`, row 0 bounds how far D can fall below the part of D from the observed features, and row 1
+    bounds how far D can rise above this part. In the paper's models, the bounds on the fall and on the rise of D are
+    equal, and therefore kernels update only row 0 of `coupled`. Kernels change the arrays in place.
 
     Attributes
     ----------
-    coupled : (2, Q) float64, contribution of the couplings to the budget, nats
-    whole : (2, Q) float64, budget including unaries, nats
+    coupled : (2, Q) float64, contribution of the couplings to each bound, nats
+    whole : (2, Q) float64, bound from couplings and unary potentials, nats
     norm : (2, N) float64, how far the unary terms of each entity can lower and raise its score, nats
 
     """
@@ -83,7 +84,7 @@ class Budgets(NamedTuple):
 
 @kernel(entrance=True)
 def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
-    """Return the amounts that couplings add to the `l1` budgets of the given duels (entity pairs).
+    """Return the contributions of couplings to the bounds on how far the log-odds of each given entity pair can move.
 
     Parameters
     ----------
@@ -138,7 +139,7 @@ def _couplings_of(packed: Packed, slot: int, row: Floats) -> None:
 
 @kernel(entrance=True)
 def new_budgets(packed: Packed, edges: DuelEdges, state: State) -> Budgets:
-    """Return the `l1` budgets (`Budgets`) of all entity pairs before any observation."""
+    """Return bounds on how far the features can move the log-odds of each entity pair, before any observation."""
     n = len(packed.prior)
     budgets = Budgets(edges.coupled.copy(), np.empty_like(edges.coupled), np.zeros((2, n)))
     for entity in range(n):
@@ -150,13 +151,16 @@ def new_budgets(packed: Packed, edges: DuelEdges, state: State) -> Budgets:
 
 @kernel(inline=True)
 def copy_budgets(budgets: Budgets) -> Budgets:
-    """Return an independent copy of the budgets."""
+    """Return an independent copy of the bounds."""
     return Budgets(budgets.coupled.copy(), budgets.whole.copy(), budgets.norm.copy())
 
 
 @kernel(entrance=True, borrows=True)
 def update_budgets(packed: Packed, edges: DuelEdges, state: State, budgets: Budgets, feature: int) -> None:
-    """Update the `l1` budgets after one feature has been observed by `condition`."""
+    """Update the bounds on all log-odds after the observation of one feature.
+
+    Call this function after `afa.engine.state.condition`.
+    """
     for e in range(edges.first_edge[feature], edges.first_edge[feature + 1]):
         if not state.observed[edges.other[e]]:
             budgets.coupled[0, edges.duel[e]] -= edges.size[0, e]
@@ -171,7 +175,10 @@ def update_budgets(packed: Packed, edges: DuelEdges, state: State, budgets: Budg
 
 @kernel(borrows=True)
 def _sum_terms(packed: Packed, state: State, budgets: Budgets, entity: int) -> None:
-    """Write how far the unary terms of one entity outside exclusive groups can lower and raise its score."""
+    """Write how far the unary terms of one entity's unobserved features can lower and raise the entity's score.
+
+    Features of exclusive groups are skipped.
+    """
     below, above = 0.0, 0.0
     for slot in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
         if not packed.class_conditional:
@@ -192,10 +199,10 @@ def _reach(low: float, middle: float, high: float) -> tuple[float, float]:
 
 @kernel(borrows=True)
 def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> None:
-    """Write the `l1` budgets of all entity pairs that include one entity.
+    """Write the bounds `Budgets.whole` of all entity pairs that include one entity.
 
-    The budget of a pair adds how far the score of each entity can move. The sum is corrected for features in both
-    supports.
+    The bound of a pair is the sum of the largest possible changes of the two entities' scores. If both models contain a
+    feature, the range of the difference between the feature's two unary terms replaces the ranges of the two terms.
     """
     overlaps, coupled, whole, norm = packed.overlaps, budgets.coupled, budgets.whole, budgets.norm
     n = norm.shape[1]
@@ -212,7 +219,7 @@ def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> No
                 below -= abs(of_a) + abs(of_b) - abs(of_a - of_b)
                 continue
             after = packed.site[NEXT, slot_a]
-            if 0.0 <= after <= slot_a:  # add the bound of a whole exclusive group at its last member
+            if 0.0 <= after <= slot_a:  # at the last member of an exclusive group, add the bound of the group
                 of_group = range_of_group(packed.site, state.m, slot_a, slot_b)
                 below, above = below + of_group[0], above + of_group[1]
             if after >= 0.0 or state.observed[packed.feature[slot_a]]:
@@ -301,10 +308,11 @@ def range_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> tuple[f
 def _most_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> float:
     """Return the largest log P_a / P_b over all possible observations of an exclusive group.
 
-    P_a and P_b are the probabilities of the observations under the models of the entities a and b. Either one member is
-    observed as +1, or some members are observed as 0. The first loop finds the members to observe as 0. It includes
-    each member for which P_a(+1) / P_b(+1) is below the largest P_a / P_b so far, and repeats until P_a / P_b no longer
-    grows. The second loop compares the result with P_a / P_b if a single member is observed as +1.
+    P_a and P_b are the probabilities of the observations under the models of the entities a and b. For one group
+    member, `m[a]` and `m[b]` are the probabilities of +1 under the two models. The number `best` is the largest P_a /
+    P_b so far. Each pass of the first loop computes P_a / P_b for the case that all members with `m[a] / m[b]` below
+    `best` are observed as 0. The first loop ends when a pass does not increase `best`. The second loop covers the cases
+    that one member is observed as +1: it compares `best` with `m[a] / m[b]` of each member.
     """
     best, better = 1.0, True
     while better:
@@ -361,7 +369,8 @@ def moments_at(packed: Packed, state: State, slot: int, other: int) -> tuple[flo
 
     If `slot` is -1, the feature is outside the entity's support. In the paper's models, features outside the support
     have the moments of the uniform distribution. In models with class-conditional probabilities, features outside the
-    support have the background moments, which are stored at the slot `other` (the same feature in another entity).
+    support have the moments of their background probabilities. These moments are stored at the index `other`, which
+    belongs to the same feature in the model of another entity.
     """
     if slot >= 0:
         return state.m[slot], state.q[slot]
@@ -374,14 +383,15 @@ def moments_at(packed: Packed, state: State, slot: int, other: int) -> tuple[flo
 def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int) -> tuple[float, float, float]:
     """Return u(-1), u(0) and u(+1), where u(s) is the change of D if a feature is observed with the value s.
 
-    If `slot_a` or `slot_b` is -1, the feature is outside the support of this entity; they must not both be -1. If the
-    feature cannot have the value s, the function returns u(0) in place of u(s).
+    The numbers `slot_a` and `slot_b` are the array positions of the feature in the models of the entities a and b. If a
+    model does not contain the feature, its position is -1. At most one of the two positions may be -1. If the feature
+    cannot have the value s, the function returns u(0) in place of u(s).
     """
     if not packed.class_conditional:
         high = (state.field[slot_a] if slot_a >= 0 else 0.0) - (state.field[slot_b] if slot_b >= 0 else 0.0)
         return -high, 0.0, high
     site, slot = packed.site, max(slot_a, slot_b)
-    if site[NEXT, slot] >= 0.0:  # all members of an exclusive group are in both supports
+    if site[NEXT, slot] >= 0.0:  # both models contain all members of an exclusive group
         of_a, of_b = state.m[slot_a], state.m[slot_b]
         middle = math.log1p(-of_a) - math.log1p(-of_b)
         return middle, middle, math.log(of_a / of_b) if of_b > 0.0 else middle

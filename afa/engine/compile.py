@@ -189,8 +189,8 @@ def do_without() -> None:
 def in_threads(work: Callable[..., None], n_jobs: int, threads: int | None, *given: Any) -> None:
     """Split `range(n_jobs)` into parts, and call `work(*given, first, last)` for each part in parallel threads.
 
-    The results do not depend on the number of threads, because `work` must write the results of different jobs to
-    different memory.
+    The function `work` must write the results of different jobs to different memory. Then, the results do not depend on
+    the number of threads.
 
     Parameters
     ----------

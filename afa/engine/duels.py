@@ -1,7 +1,7 @@
 """Compute bounds, variances, sign votes and early decisions of duels (entity pairs) with compiled kernels.
 
-An early decision selects the winner of a duel before all features are observed. Each of the five `BRACKETS` (bounds on
-a score) makes such decisions. The plain Python definitions of the bounds are in `afa.scores.bracket`.
+An early decision selects the winner of a duel before all features are observed. The tuple `BRACKETS` names five methods
+for early decisions. The plain Python definitions of these methods are in `afa.scores.bracket`.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Duel(NamedTuple):
 
     Attributes
     ----------
-    budget : how far D can fall below its running constant, nats (tight `l1` budget)
-    between : sum of absolute couplings between observed and unobserved features, nats. Only the bracket `l1_paper` uses
+    budget : bound on how far D can fall below the part of D from the observed features, nats
+    between : sum of absolute couplings between observed and unobserved features, nats. Only the method `l1_paper` needs
         `between`, which is 0 in models with class-conditional probabilities
     variance : sigma_D^2 (eq:sigma-D)
     spread : sum of (range / 2)^2 over the terms of D; in the paper's models, range / 2 is the absolute potential
     beta : largest sum, for one feature, of range / 2 over the feature's coupling terms
-    above : how far D can rise above its running constant, nats; equals `budget` in the paper's models
-        (docs/decisions.md, Base rates)
+    above : bound on how far D can rise above the part of D from the observed features, nats; equals `budget` in the
+        paper's models (docs/decisions.md, Base rates)
 
     """
 
@@ -65,7 +65,7 @@ def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
         at = min(at_a, at_b)
         here_a, here_b = (slot_a if at_a == at else -1), (slot_b if at_b == at else -1)
         if packed.class_conditional and packed.site[NEXT, max(here_a, here_b)] >= 0.0:
-            if packed.site[NEXT, here_a] <= here_a:  # add a whole exclusive group at its last member
+            if packed.site[NEXT, here_a] <= here_a:  # at the last member of an exclusive group, add the group
                 least, most = range_of_group(packed.site, state.m, here_a, here_b)
                 below += least
                 above += most
@@ -100,14 +100,17 @@ def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
 
 @kernel(inline=True)
 def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) -> tuple[float, float, float, float]:
-    """Return four sums over the couplings of one feature in D: the differences between the couplings of two entities.
+    """Return four sums over the couplings of one feature in the log-odds D of the entities a and b.
 
-    The sums `below` and `above` bound how far the couplings to unobserved features can lower and raise D. The sum
-    `seen` adds the absolute couplings to observed features (0 in models with class-conditional probabilities). The sum
-    `square` adds (range / 2)^2 over the coupling terms with unobserved features.
+    A coupling in D is the coupling of two features in the model of a minus the coupling in the model of b. The sums
+    `below` and `above` bound how far the couplings to unobserved features can lower and raise D. The third result,
+    `seen`, is the sum of the absolute couplings to observed features (0 in models with class-conditional
+    probabilities). The fourth result, `square`, is the sum of (range / 2)^2 over the couplings to unobserved features,
+    where range is the width of the interval of the coupling's possible contributions to D.
 
-    If `slot_a` or `slot_b` is -1, the feature is outside the support of this entity. Couplings to the feature `without`
-    are skipped, unless `without` is -1.
+    The numbers `slot_a` and `slot_b` are the array positions of the feature in the models of a and b, or -1 if the
+    model does not contain the feature. If the argument `without` is not -1, it is the index of an unobserved feature,
+    and couplings to this feature are skipped.
     """
     edge_a = packed.first_edge[slot_a] if slot_a >= 0 else 0
     last_a = packed.first_edge[slot_a + 1] if slot_a >= 0 else 0
@@ -158,7 +161,7 @@ def variances(packed: Packed, state: State, pairs: Pairs) -> Floats:
 
 @kernel(entrance=True)
 def vote(packed: Packed, state: State, votes: Ints, feature: int, value: int) -> None:
-    """Add the sign votes of one observation, which votes in each duel (entity pair) for the entity that it favours.
+    """Add one vote for the entity that an observation favours, in each duel (entity pair).
 
     Call this function before `condition`.
 
@@ -176,14 +179,15 @@ def vote(packed: Packed, state: State, votes: Ints, feature: int, value: int) ->
 
 @kernel(entrance=True)
 def vote_among(holders: Ints, terms: Floats, n: int, tie: float, votes: Ints) -> None:
-    """Add the sign votes of one observation to each duel (entity pair).
+    """Add one vote for the entity that an observation favours, in each duel, given the changes of the scores.
 
-    The observation votes for a if it raises the running constant of D_ab, and for b if it lowers this constant.
+    If the observation raises the log-odds D_ab by more than `tie`, entity a receives the vote. If the observation
+    lowers D_ab by more than `tie`, entity b receives the vote.
 
     Parameters
     ----------
     holders : (n,) int64, entities with the feature in their support
-    terms : (n,) float64, increase of the running constant of each of these entities, nats; the increase is 0 for all
+    terms : (n,) float64, increase of each of these entities' score by the observation, nats; the increase is 0 for all
         other entities
     votes : (Q, 2) int64, changed in place
 
@@ -193,7 +197,7 @@ def vote_among(holders: Ints, terms: Floats, n: int, tie: float, votes: Ints) ->
         of_one[holders[h]], holds[holders[h]] = terms[h], True
     for one in holders:
         for other in range(n):
-            if other == one or (holds[other] and other < one):  # if both supports contain the feature, count once
+            if other == one or (holds[other] and other < one):  # if both models contain the feature, count once
                 continue
             a, b, p = min(one, other), max(one, other), number_of(n, one, other)
             weight = of_one[a] - of_one[b]
@@ -220,14 +224,14 @@ def bracket_calls(
     gamma: float,
     calls: Codes,
 ) -> None:
-    """Write the decision of each of the `BRACKETS` on the entity pair (a, b): +1 for a, -1 for b, or 0 if undecided.
+    """Write the early decision of each method in `BRACKETS` on the pair (a, b): +1 for a, -1 for b, 0 if undecided.
 
     Parameters
     ----------
     sums : sums of the duel (a, b) in the present state
     mean : mu_D, nats, with rounding errors set to 0
     votes : (2,) int64, sign votes for a and for b
-    gamma : fraction of wrong decisions that the heuristic brackets allow, in (0, 1)
+    gamma : fraction of wrong decisions that the heuristic methods allow, in (0, 1)
     calls : (5,) int8, decisions in the order of `BRACKETS`, written
 
     """
@@ -268,7 +272,7 @@ def refresh_budgets(
     changed_at: Ints,
     now: int,
 ) -> None:
-    """Compute `Duel.budget` again for each given duel (entity pair) with an entity that an observation has changed.
+    """Compute `Duel.budget` again for each given duel (entity pair) in which an observation has changed a model.
 
     Parameters
     ----------
@@ -276,7 +280,7 @@ def refresh_budgets(
     pairs : (q, 2) int64, entities of these duels
     budget : (Q,) float64, budgets of all duels, nats; written
     computed_at : (Q,) int32, step at which each budget was computed, or 0 for never; written
-    changed_at : (N,) int64, step at which each entity last changed, from 1 on
+    changed_at : (N,) int64, step at which each entity's model last changed, from 1 on
     now : the present step
 
     """
@@ -297,11 +301,11 @@ def gaussian_sign(mean: float, variance: float) -> float:
 
 @kernel(inline=True)
 def is_stale(changed_at: Ints, computed_at: int, a: int, b: int) -> bool:
-    """Return True if an observation has changed entity a or entity b since the step `computed_at`.
+    """Return True if an observation has changed the model of entity a or entity b since the step `computed_at`.
 
     Parameters
     ----------
-    changed_at : (N,) int64, step at which an observation last changed each entity
+    changed_at : (N,) int64, step at which an observation last changed each entity's model
 
     """
     return bool(max(changed_at[a], changed_at[b]) > computed_at)

@@ -1,9 +1,10 @@
 """Compute the exact log-partition of one model for each of many sets of observations, by variable elimination.
 
-Each set of observations is called a state. All states use the elimination order of the model without observations
-(`afa.inference.elimination`). The kernels multiply weights exp(E) instead of adding logarithms, and divide each message
-by its largest entry. If the weights of a state still exceed the range of double precision, the slower
-`afa.inference.exact`, which uses logarithms, computes the log-partition of this state.
+Each set of observations is called a state. The features of every state are eliminated in the same order, which is the
+min-fill order of the model before any observation (`afa.inference.elimination`). The kernels multiply weights exp(E)
+instead of adding logarithms, and divide each message by its largest entry. If the weights of a state still exceed the
+range of double precision, the slower `afa.inference.exact`, which uses logarithms, computes the log-partition of this
+state.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def log_partitions(
 ) -> Floats:
     """Return the exact log Z(x_obs) of the energy `factor * E` for each state and factor (eq:clamped-logZ).
 
-    The result includes the running constant, and adds log 3 for each unobserved feature outside the support.
+    The log-partition includes the prior, the energy of the observed features, and log 3 for each unobserved feature
+    that has no potential in the model.
 
     Parameters
     ----------
@@ -119,7 +121,7 @@ def _distinct(codes: Codes) -> tuple[Codes, NDArray[np.intp]]:
 
 
 def _by_logarithms(mrf: PairwiseMRF, plan: Plan, state: Codes, factors: Sequence[float]) -> Floats:
-    """Return the log-partition of one state for each factor, computed by `exact`.
+    """Return the log-partitions of one state, one for each factor of the energy, computed by `exact`.
 
     The result excludes the prior and the features outside the support.
     """
@@ -136,7 +138,7 @@ def _by_logarithms(mrf: PairwiseMRF, plan: Plan, state: Codes, factors: Sequence
 
 @kernel(entrance=True)
 def _entries(plan: Plan, states: Codes) -> Floats:
-    """Return the number of table entries that each of U states needs."""
+    """Return for each state (set of observations) the number of table entries that its elimination needs."""
     clamped = new_clamped(plan)
     entries = np.empty(len(states))
     for i in range(len(states)):
@@ -147,7 +149,10 @@ def _entries(plan: Plan, states: Codes) -> Floats:
 
 @kernel(entrance=True)
 def _solve(plan: Plan, states: Codes, factors: Floats, solved: Floats, first: int, last: int) -> None:
-    """Write the log-partitions of the states first to last - 1 into `solved`, or NaN if weights exceed float64."""
+    """Write the log-partitions of the states with the indices `first` to `last - 1` into `solved`.
+
+    If the weights of a state exceed the range of double precision, the log-partition is NaN.
+    """
     clamped, incoming = new_clamped(plan), new_incoming(len(plan.unary))
     largest, widest = 0, 0
     tables = new_tables(INT(0), INT(0))

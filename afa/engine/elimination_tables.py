@@ -1,8 +1,10 @@
 """Sum out the unobserved features of a model one by one, with compiled kernels.
 
-The table of a feature has one axis of length 3 (values -1, 0, +1) for the feature and for each feature of its
-separator. Its entries are weights exp(E), not logarithms. The sum of the table over the values of the feature is called
-its *message*. The kernels compute each table in blocks, add the blocks to the message, and store only the messages.
+The separator of a feature v contains the neighbours of v that are summed out after v. The table of v has an axis for v
+and an axis for each feature in the separator of v. Each axis has length 3 (values -1, 0, +1). The entries of the table
+are weights exp(E), not logarithms. The sum of the table over the values of v is called the *message* of v. The kernels
+compute each table block by block, and write the sum of each block over the values of v into the message. Only the
+messages are stored.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ STRONGEST = 500.0
 class EliminationTables(NamedTuple):
     """Working memory of the elimination: all messages, and one block of the present table.
 
-    The last `LOW_AXES` axes of a table are called *low* axes, and all earlier axes are called *high* axes. If a table
-    has at most `LOW_AXES` axes, all its axes are low.
+    The last `LOW_AXES` axes of a message are called *low* axes, and all earlier axes are called *high* axes. A message
+    with at most `LOW_AXES` axes has no high axes.
 
     Attributes
     ----------
@@ -42,7 +44,7 @@ class EliminationTables(NamedTuple):
 
 
 class Incoming(NamedTuple):
-    """Positions and strides of the messages that are factors of one table.
+    """Positions and strides of all messages that are multiplied into one table.
 
     Attributes
     ----------
@@ -130,7 +132,7 @@ def _weigh(clamped: Clamped, v: int, high_axes: int, factor: float, tables: Elim
 
 @kernel(inline=True)
 def _come_in(clamped: Clamped, v: int, high_axes: int, incoming: Incoming) -> int:
-    """Fill `incoming` for the messages that are factors of the table of `v`. Return the number of messages."""
+    """Fill `incoming` for all messages that are multiplied into the table of `v`. Return the number of messages."""
     first, axes = clamped.first[v], clamped.first[v + 1] - clamped.first[v]
     row, child = 0, clamped.child[v]
     while child >= 0:
@@ -165,7 +167,8 @@ def _come_in(clamped: Clamped, v: int, high_axes: int, incoming: Incoming) -> in
 def _sum_out(out: Floats, high_axes: int, n_messages: int, incoming: Incoming, tables: EliminationTables) -> None:
     """Write the message of one feature: the sum of the feature's table over the values of the feature.
 
-    The table is computed in blocks, one for each combination of values on the high axes.
+    The table is computed in blocks. There is one block for each combination of values on the high axes, which are all
+    axes of the message before the last `LOW_AXES` axes.
     """
     high_size = 3**high_axes
     low_size = len(out) // high_size
@@ -234,8 +237,8 @@ class Clamped(NamedTuple):
     place : (n,) int64, number of the feature at each position of the plan, or -1 if it is observed
     field : (n,) float64, effective unary, nats (eq:reduced-unary)
     first, separator, coupling : as in `Plan`, with the numbers of the unobserved features
-    child : (n,) int64, first message that is a factor of each table, or -1 if there is none
-    sibling : (n,) int64, next message that is a factor of the same table, or -1 if there is none
+    child : (n,) int64, first message that is multiplied into each table, or -1 if there is none
+    sibling : (n,) int64, next message that is multiplied into the same table, or -1 if there is none
     start : (n,) int64, start of each message in `EliminationTables.message`
     mark : (n,) int64, working memory
 
@@ -314,7 +317,7 @@ def clamp(plan: Plan, state: Codes, clamped: Clamped) -> tuple[int, float]:
 
 @kernel(inline=True)
 def _mark_incoming(clamped: Clamped, v: int) -> None:
-    """Set `mark` to `v` for each feature of the messages that are factors of the table of `v`."""
+    """Set `mark` to `v` for each feature that is an axis of a message multiplied into the table of `v`."""
     child = clamped.child[v]
     while child >= 0:
         for e in range(clamped.first[child], clamped.first[child + 1]):

@@ -57,9 +57,9 @@ PATH_STARTS: WeakKeyDictionary[Bundle | Models, dict[Iteration, State]] = WeakKe
 
 
 def blocks(n_paths: int, bytes_each: int) -> Iterator[slice]:
-    """Split the paths into consecutive slices whose results take at most `BLOCK_BYTES`.
+    """Split the indices of all paths into consecutive slices whose results take at most `BLOCK_BYTES` for each slice.
 
-    If the results of one path take more than `BLOCK_BYTES`, each slice has one path.
+    If the results of a single path already take more than `BLOCK_BYTES`, each slice contains the index of one path.
     """
     size = max(1, BLOCK_BYTES // max(1, bytes_each))
     return (slice(first, first + size) for first in range(0, n_paths, size))

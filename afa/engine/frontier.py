@@ -82,8 +82,9 @@ def frontier_paths(
 ) -> FrontierPaths:
     """Observe all features of P patients in the order that the rule `frontier` chooses.
 
-    If no gain is positive, the rule selects the feature whose absolute slopes have the largest sum over the entities.
-    If features tie, the rule selects the feature with the first name in sorted order.
+    If no gain is positive, the rule selects the feature whose value has the largest total effect on the scores. This
+    total effect is the sum over the entities of the absolute first-order change of the score if the value increases by
+    1. If features tie, the rule selects the feature with the first name in sorted order.
 
     Parameters
     ----------
@@ -162,7 +163,7 @@ def _follow(
     first: int,
     last: int,
 ) -> None:
-    """Write the chosen features and the expected scores of the patients first to last - 1."""
+    """Write the chosen features and the expected scores of the patients with the indices `first` to `last - 1`."""
     n, m = len(scores.constant), len(scores.middle)
     work = _Work(
         np.empty(m),
@@ -268,7 +269,7 @@ def _rank(scores: _Scores, work: _Work, mean: Floats) -> None:
 
 @kernel(borrows=True)
 def _share(scores: _Scores, work: _Work, k: int) -> None:
-    """Write the variance of each score, and the covariance of each score in the top k with every score.
+    """Write the variance of each entity's score, and the covariance of each two scores if one of them is in the top k.
 
     The function `_share_pairs` adds the contributions of coupled pairs of features. The plain Python definition is
     `Belief.covariance`.

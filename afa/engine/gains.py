@@ -1,7 +1,7 @@
 """Compute the gain of observing each feature, for each duel (entity pair), with compiled kernels.
 
-The gains of a duel are cached until an observation changes one of its two entities. Gains are stored only for features
-in at least one of the two supports, because the gain of any other feature is 0. The `f_target` gains need a lookahead:
+The gains of a duel are cached until an observation changes the model of one of its two entities. If neither of the two
+models contains a feature, the gain of the feature is 0 and is not stored. The `f_target` gains need a lookahead:
 mean-field is run on each entity's model for each possible value of each unobserved feature, as if this value had been
 observed. The lookahead exists only for the paper's models.
 """
@@ -59,13 +59,13 @@ def bring_up_to_date(
     changed_at: Ints,
     now: int,
 ) -> None:
-    """Compute the gains again for each duel (entity pair) that is marked in `wanted` and has a changed entity.
+    """Compute the gains again for each duel (entity pair) that is marked in `wanted` and contains a changed model.
 
     Parameters
     ----------
     empty : (N,) float64, ELBO of each entity without observations, nats
     wanted : (Q,) bool, True for duels whose gains the caller needs
-    changed_at : (N,) int64, step at which each entity last changed
+    changed_at : (N,) int64, step at which each entity's model last changed
     now : the present step
 
     """
@@ -139,7 +139,7 @@ def _cmi(packed: Packed, state: State, gains: Gains, p: int, odds: float) -> Non
 
 @kernel(borrows=True)
 def _f_target(packed: Packed, state: State, lookahead: Lookahead, gains: Gains, p: int, odds: float, kind: int) -> None:
-    """Write for each feature the expected absolute change of the score F after its observation (eq:smart_delta)."""
+    """Write the expected absolute change of the score F by the observation of each feature (eq:smart_delta)."""
     a, b, n, n_slots = gains.pairs[p, 0], gains.pairs[p, 1], len(packed.prior), len(packed.feature)
     weight_a, weight_b, now = _expit(odds), _expit(-odds), 0.0
     for i in range(gains.first[p] - 1, gains.first[p + 1]):
@@ -218,15 +218,16 @@ def add_up(gains: Gains, weights: Floats, total: Floats) -> None:
 class Lookahead(NamedTuple):
     """Mean-field solutions of each entity's model, as if one more feature had been observed.
 
-    The solutions are numbered. Solution 3 s + i assumes the value i - 1 for the feature of slot s (entity, feature).
-    Solution 3 K + v is the present solution of entity v. All solutions are cached until an observation changes the
-    entity.
+    At index 3 s + i, the arrays contain the solution for slot s (a pair of an entity and a feature), as if the feature
+    had the value i - 1. At index 3 K + v, where K is the number of slots, the arrays contain the solution for entity v
+    with the present observations only. The solutions of an entity are cached until an observation changes the entity's
+    model.
 
     Attributes
     ----------
     start : (3 K + N,) int64, position of each solution's first entry in `field`, `m` and `q`
     field, m, q : (n_entries,) float64, effective unaries (nats), first and second moments
-    constant : (3 K + N,) float64, running constant, nats
+    constant : (3 K + N,) float64, prior plus energy of the observed features, nats
     bound : (3 K + N,) float64, ELBO minus log 3 for each unobserved feature, nats (the logarithms cancel in a duel)
     own : (3 K + N,) float64, E_q[S_v] of the entity, nats
     computed_at : (N,) int64, step of each entity's last lookahead, or -1 for never
@@ -255,7 +256,7 @@ def new_lookahead(packed: Packed, kind: int) -> Lookahead:
 
 @kernel(inline=True)
 def copy_lookahead(lookahead: Lookahead) -> Lookahead:
-    """Return an independent copy of the lookahead arrays that change."""
+    """Return lookahead arrays with independent copies of all arrays except `start`, which never changes."""
     start, field, m, q, constant, bound_, own, computed_at = lookahead
     of_places = field.copy(), m.copy(), q.copy()
     return Lookahead(start, *of_places, constant.copy(), bound_.copy(), own.copy(), computed_at.copy())
@@ -344,12 +345,12 @@ def _solve_value(
 def _variance_ahead(
     packed: Packed, state: State, lookahead: Lookahead, gains: Gains, p: int, begin_a: int, begin_b: int, without: int
 ) -> float:
-    """Return the variance sigma_D^2 for one lookahead solution of each of the two entities (eq:sigma-D).
+    """Return the variance of the log-odds D as if one more feature had been observed (eq:sigma-D).
 
     Parameters
     ----------
-    begin_a, begin_b : positions of the first entries of the two solutions
-    without : feature to treat as observed, in addition to the observed features
+    begin_a, begin_b : positions in `Lookahead` at which the mean-field solutions of the two entities begin
+    without : feature to treat as observed, in addition to the observed features; -1 for no feature
 
     """
     away_a = begin_a - packed.first_slot[gains.pairs[p, 0]]

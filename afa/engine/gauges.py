@@ -1,9 +1,10 @@
-"""Compute the scores of all duels of many patients in two *gauges* (choices of class models).
+"""Compute the scores of all duels of many patients in two *gauges* (ways to construct the class models).
 
-A duel (entity pair a, b) compares two class models with the energy difference D = S_a - S_b. A gauge is a choice of the
-two class models (supp:maxent-vs-truegauge). In the gauge `true`, the class models are the models of the entities a and
-b. In the gauge `maxent`, the class models have the energies +D/2 and -D/2 (eq:half-potential). Tests compare the
-kernels with the plain Python definitions in `afa.model.closure` and `afa.scores.preference`.
+A duel (entity pair a, b) compares two class models with the energy difference D = S_a - S_b. A gauge is a way to
+construct these two class models from the entities a and b (supp:maxent-vs-truegauge). In the gauge `true`, the class
+models are the models of the entities a and b. In the gauge `maxent`, the class models have the energies +D/2 and -D/2
+(eq:half-potential). Tests compare the kernels with the plain Python definitions in `afa.model.closure` and
+`afa.scores.preference`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ ENTITY, POSITIVE = 0, 1
 
 @dataclass(frozen=True)
 class GaugePaths:
-    """Results of every duel (entity pair) in the gauges `true` and `maxent`, for given orders of observation.
+    """Results of every duel (entity pair) with two kinds of class models (gauges), for given orders of observation.
 
     Attributes
     ----------
@@ -80,14 +81,14 @@ class Read(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Model with the energy D = S_a - S_b, given the observations.
+    """Model with the energy D = S_a - S_b, in which the observed features are fixed at their values.
 
     The model covers the n unobserved features in the support of a or b.
 
     Attributes
     ----------
     n : number of features
-    constant : running constant of D, nats
+    constant : part of D from the observed features, nats
     squares : half the sum of the squared couplings
     field : (w,) float64, effective unaries, nats; w is the width `padded(n)`
     coupling : (w, w) float64, nats
@@ -113,7 +114,7 @@ def gauge_paths(
     solver: Solver | None = None,
     threads: int | None = None,
 ) -> GaugePaths:
-    """Observe the features of P patients in S orders each, and score all duels (entity pairs) in both gauges.
+    """Observe the features of P patients in S orders each, and score all entity pairs with both kinds of class models.
 
     Parameters
     ----------
@@ -158,10 +159,12 @@ def _follow(
     first: int,
     last: int,
 ) -> None:
-    """Run the paths first to last - 1.
+    """Observe the features along the paths with the indices `first` to `last - 1`, and write the results.
 
-    The results of a duel (entity pair) are computed again if the observed feature is in the support of one of its
-    entities.
+    A path is one patient with one order of observations.
+
+    The results of a duel (entity pair) are computed again if the model of one of its entities contains the observed
+    feature.
     """
     packed, changed = gauge.packed, np.zeros(len(gauge.packed.prior), dtype=np.bool_)
     counts = np.empty((len(GAUGE_MODELS), len(SOLVE_COUNTS)), dtype=np.int32)
@@ -205,7 +208,7 @@ def _read(gauge: GaugeRun, state: State, p: int, scores: Floats, counts: NDArray
     """Write the scores of the entity pair p into column p of `scores`. The rows have the order of `SCORE_GAUGES`."""
     packed, a, b = gauge.packed, gauge.unions.pairs[p, 0], gauge.unions.pairs[p, 1]
     duel = _difference(packed, state, gauge.unions, p)
-    # `state.bound` excludes log 3 of each unobserved feature outside the support
+    # `state.bound` omits the term log 3 that each unobserved feature outside the support adds to the ELBO
     scores[0, p] = duel.constant + (state.bound[a] - state.bound[b]) - LOG3 * (state.n_free[a] - state.n_free[b])
     scores[2, p] = _stack_a(duel, duel.m, duel.q, packed.tie)
     m, q = np.zeros(duel.m.shape), np.full(duel.q.shape, 2.0 / 3.0)

@@ -1,12 +1,13 @@
 """Convert a bundle to the flat arrays that compiled kernels read.
 
-A *slot* is a pair (entity, feature in the support of this entity). The arrays list the K slots of all entities, one
-entity after another. The recorded bundle has 553 slots for 25 entities and 253 features.
+A *slot* is a pair (entity, feature in the support of this entity). The kernel arrays contain all K pairs (slots) of the
+bundle, sorted by entity. The recorded bundle has 553 slots for 25 entities and 253 features.
 
 Models with class-conditional probabilities (docs/decisions.md, Base rates) have the same layout as the paper's models.
-The energy term of a slot is f(s) = level + alpha s + even s^2, where s is the value of the feature. The energy of a
-coupling is its size times the product of the two features' deviations from their centres. In the paper's models, level,
-even and centre are 0.
+In the model of one entity, a feature with the value s has the unary energy f(s) = `LEVEL` + alpha s + `EVEN` s^2, where
+alpha is the unary potential. The energy of a coupling is the coupling times the product of the two features' deviations
+from their means before any observation (`CENTRE`). In the paper's models, the parameters `LEVEL`, `EVEN` and `CENTRE`
+of all features are 0.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ NEGLIGIBLE = 2.0**80
 
 
 class Packed(NamedTuple):
-    """Arrays that describe a bundle by its K slots. A slot is a pair (entity, feature in its support).
+    """Arrays that describe a bundle, with one entry for each of K pairs (entity, feature in its support), called slots.
 
     Attributes
     ----------
@@ -90,13 +91,13 @@ class Packed(NamedTuple):
     -----
     The rows of `site` are:
 
-    LEVEL, EVEN : coefficients of 1 and s^2 in the slot's term
+    LEVEL, EVEN : coefficients of 1 and s^2 in the unary energy of a feature with the value s
     CENTRE, SECOND : first and second moment before any observation
-    WIDTH, OFFSET, SIDES : parameters of the moments at a field h. Let m and q be the first and second moment of the
-        distribution on -1, 0, +1 with the weights sides e^(-width h), 1 and sides e^(width h). Then, the moments are
-        width m + offset q and width q + offset m
+    WIDTH, OFFSET, SIDES : parameters w, o and z of a feature's moments at a field h. Let m and q be the first and
+        second moment of the distribution that gives the values -1, 0 and +1 the weights z exp(-w h), 1 and z exp(w h).
+        Then, the moments of the feature are w m + o q and w q + o m
     RATIO_LOW, RATIO, RATIO_HIGH : logarithm of the probability of -1, 0, +1 divided by its background probability, if
-        the features coupled to this feature are at their centres
+        all features coupled to this feature have their mean values `CENTRE`
     LOW, HIGH : LOW is 1 if the value -1 is possible, else 0; HIGH is 1 if +1 is possible, else 0
     SILENT, SILENT_SECOND : first and second moment under the background, for entities without the feature in their
         support
@@ -179,8 +180,9 @@ NO_OVERLAPS = Overlaps(NO_INDICES, NO_INDICES, NO_INDICES, NO_INDICES, NO_INDICE
 def pack(bundle: Bundle | Models, *, overlaps: bool = True) -> Packed:
     """Return the arrays from which kernels read a bundle of N entities and M features. The arrays are cached.
 
-    The arrays take 40 bytes for each slot and 32 bytes for each coupling. Overlaps have N^2 entries, plus n^2 entries
-    for each feature in the supports of n entities.
+    The arrays take 40 bytes for each pair (entity, feature in its support) and 32 bytes for each coupling. The arrays
+    in `Packed.overlaps` have N^2 entries, plus n^2 entries for each feature that n of the N entities have in their
+    support.
 
     Parameters
     ----------
@@ -383,6 +385,6 @@ def new_gains(packed: Packed, pairs: Pairs) -> Gains:
 
 @kernel(inline=True)
 def copy_gains(gains: Gains) -> Gains:
-    """Return an independent copy of the gain arrays that change."""
+    """Return gain arrays with independent copies of `gain` and `computed_at`, the only arrays that kernels change."""
     pairs, first, feature, slot_a, slot_b, gain, computed_at = gains
     return Gains(pairs, first, feature, slot_a, slot_b, gain.copy(), computed_at.copy())
