@@ -181,8 +181,8 @@ def run_of(
     only_changes : True to write results only before the first observation, and after the observation of a feature in
         the support of an entity
     signs, ranks : scores whose signs and ranks are written
-    budget_share : factor by which the brackets multiply the `l1` budgets. A factor below 1, which only tests use, makes
-        rigorous brackets wrong
+    budget_share : factor by which the methods in `BRACKETS` multiply the bounds on D. A factor below 1, which only
+        tests use, makes the rigorous methods wrong
     tie : largest absolute score that counts as rounding error, or None for the value of the bundle
     calibrated : True to resolve a duel by the sign of its calibrated log-odds instead of the sign of D
         (docs/decisions.md)

@@ -1,7 +1,7 @@
-"""Observe many patients in given orders or under a rule, and return results after each number t of observations.
+"""Observe the features of many patients in given orders or under a rule, and return results after t observations.
 
-The results are signs of duels (entity pairs), counts of mean-field runs, states of patients, and inputs of stopping
-rules.
+The results are the preferred entity of each pair, counts of mean-field runs, states of patients, and the quantities
+from which stopping rules decide.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ N_SOLVES, ITERATIONS, CAPPED, UNFINISHED, ASCENT_SWEEPS = range(5)
 
 @dataclass(frozen=True)
 class SignPaths:
-    """Signs of every duel (entity pair) after t = 0, 1, ..., M observations, for P patients with S orders each.
+    """Preferred entity of every pair after t = 0, 1, ..., M observations, for P patients with S orders each.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ def sign_paths(
     start: str = "uniform",
     threads: int | None = None,
 ) -> SignPaths:
-    """Observe the features of P patients in S orders each, and return the signs of all duels (entity pairs).
+    """Observe the features of P patients in S orders each, and return the preferred entity of each pair.
 
     Parameters
     ----------
@@ -115,9 +115,9 @@ def sign_paths(
 def first_signs(
     bundle: Bundle, looked_at: Bundle, values: Codes, rounds: int, *, solver: Solver | None = None
 ) -> Codes:
-    """Return the signs of all duels (entity pairs) if the rule `greedy` chooses features by the gain `cmi`.
+    """Observe features by the rule `greedy` with the gain `cmi`, and return the preferred entity of each pair.
 
-    The signs are those of the score `linearity`.
+    The preferred entity of a pair is given by the sign of the score `linearity`.
 
     Parameters
     ----------
@@ -158,8 +158,8 @@ def solve_paths(
 ) -> SolvePaths:
     """Count the mean-field runs on every entity's model, and their sweeps, for given orders of observation.
 
-    Mean-field runs on an entity's model before any observation, and after each observation of a feature in the entity's
-    support. It always starts from uniform marginals.
+    Mean-field is run on the model of an entity before any observation, and again after each observation of a feature in
+    the entity's support. Each run starts from uniform marginals.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def _kinds(found: WalkResults, longest: float) -> list[NDArray[Any]]:
 
 
 class StateSamples(NamedTuple):
-    """States of P patients after each of R given numbers of observations.
+    """States of P patients at R steps, each of which is given by its number of observations.
 
     The bundle has N entities, Q entity pairs and K slots (entity, feature).
 
@@ -211,7 +211,7 @@ class StateSamples(NamedTuple):
     mean : (P, R, Q) float64, mu_D in nats, with rounding errors set to 0
     stack_a : (P, R, Q) float64, the score `stack_a`, from -1 to 1
     sums : (P, R, Q, 6) float64, the fields of `Duel`
-    calls : (P, R, Q, 5) int8, decision of each of the `BRACKETS` (score bounds): +1, -1, or 0 if undecided
+    calls : (P, R, Q, 5) int8, early decision of each method in `BRACKETS`: +1, -1, or 0 if undecided
 
     """
 
@@ -273,8 +273,8 @@ class StoppingQuantities(NamedTuple):
     certain : (P, r + 1) bool, True if the top k is final (`TopKPlanner.certified`)
     probability : (P, r + 1) float64 in [0, 1], the value of `TopKPlanner.boundary_probability`
     posterior : (P, r + 1) float64 in [0, 1], `TopKPlanner.answer_probability`, or 0 if the top k is tied
-    gain : (P, r + 1) float64, nats, largest gain of an unobserved feature, summed over the duels (entity pairs) whose
-        sign can still change
+    gain : (P, r + 1) float64, nats; the gains of each unobserved feature are summed over the duels (entity pairs) whose
+        winner can still change, and the largest sum is returned
 
     """
 
@@ -288,7 +288,7 @@ class StoppingQuantities(NamedTuple):
 class TaskStoppingQuantities(NamedTuple):
     """Inputs of stopping rules for one binary task and P patients after t = 0, ..., M observations.
 
-    The inputs use the score `two_elbo`.
+    The log-odds, the decision and the probability are computed from the score `two_elbo`.
 
     Attributes
     ----------
@@ -316,7 +316,7 @@ def stopping_quantities(
     solver: Solver | None = None,
     threads: int | None = None,
 ) -> StoppingQuantities:
-    """Observe P patients in one order each, and return the inputs of stopping rules after each observation.
+    """Observe the features of P patients in one order each, and return the inputs of stopping rules at each step.
 
     Parameters
     ----------
@@ -347,7 +347,7 @@ def task_stopping_quantities(
     target: str | None = None,
     threads: int | None = None,
 ) -> TaskStoppingQuantities:
-    """Observe P patients of a binary task, and return the inputs of stopping rules after each observation.
+    """Observe the features of P patients for a binary task, and return the inputs of stopping rules at each step.
 
     Parameters
     ----------

@@ -171,7 +171,7 @@ class Patient(PatientState):
         return scores
 
     def known_ranks(self, score: str, name_rank: Ints) -> Ints | None:
-        """Return the rank of each entity if `score` is `linearity`. For any other score, return None.
+        """Return the rank of each entity by the score `linearity`, or None if the argument names another score.
 
         Parameters
         ----------
@@ -212,9 +212,10 @@ class Patient(PatientState):
         return lead
 
     def resolved(self, duels: Ints | None = None) -> Bools:
-        """Return for each given duel (entity pair) whether it is resolved: no further observation can change its sign.
+        """Return True for each given duel (entity pair) whose winner no further observation can change.
 
-        The bounds are those of the tight `l1` bracket.
+        A duel is resolved if the absolute part of D from observed features exceeds the largest change of D that
+        unobserved features can still cause (eq:l1-bracket).
 
         Parameters
         ----------
@@ -302,7 +303,7 @@ class Patient(PatientState):
         return np.where(state.observed, 0.0, information(softmax(self.log_evidence()), predictive))
 
     def total_unary(self) -> Floats:
-        """Return for each feature the sum of its absolute effective unaries over the entities.
+        """Return for each feature the sum over the entities of its absolute effective unary potentials.
 
         Returns
         -------

@@ -129,7 +129,7 @@ class PatientState(ABC):
         """
 
     def present_scores(self, score: str) -> Floats:
-        """Return `scores`, possibly without a copy.
+        """Return the same array as the method `scores`, but it may be an internal array instead of a copy.
 
         Callers must not change the array, and the next observation may change it.
 
@@ -170,7 +170,7 @@ class PatientState(ABC):
 
     @abstractmethod
     def resolved(self, duels: Ints | None = None) -> Bools:
-        """Return for each given duel (entity pair) whether it is resolved: no further observation can change its sign.
+        """Return True for each given duel (entity pair) whose winner no further observation can change.
 
         Parameters
         ----------
@@ -274,7 +274,7 @@ class PatientState(ABC):
 
     @abstractmethod
     def total_unary(self) -> Floats:
-        """Return for each feature the sum of its absolute effective unaries over the entities.
+        """Return for each feature the sum over the entities of its absolute effective unary potentials.
 
         Returns
         -------
@@ -284,9 +284,9 @@ class PatientState(ABC):
 
     @abstractmethod
     def information(self) -> Floats:
-        """Return the mutual information between each feature and the present entity.
+        """Return the mutual information between each feature and the entity that the patient has.
 
-        The mutual information assumes that exactly one entity is present.
+        The model for the mutual information is that the patient has exactly one of the N entities.
 
         Returns
         -------

@@ -162,14 +162,14 @@ def is_certified(pairs: Ints, order: Ints, k: int, lead: Floats, resolved: Bools
     The result is True if each entity inside the top k wins against each entity outside the top k, for all values of the
     unobserved features.
 
-    `TopKPlanner.certified` is the plain Python definition.
+    The method `TopKPlanner.certified` defines the same result in plain Python.
 
     Parameters
     ----------
     pairs : (Q, 2) int64, the two entities of each duel
     order : (N,) int64, entities, most preferred first
     lead : (Q,) float64, part of D from the observed features, nats
-    resolved : (Q,) bool, True if no further observation can change the sign of the duel
+    resolved : (Q,) bool, True if no further observation can change the winner of the duel
 
     """
     inside = np.zeros(len(order), dtype=np.bool_)
@@ -322,7 +322,7 @@ def refresh_table(cross: Floats, changed: Bools, tie: float, table: RankTable) -
     Parameters
     ----------
     cross : (N, N) float64, E_{q_u}[S_v | x_obs], nats
-    changed : (N,) bool, True for entities that an observation has changed
+    changed : (N,) bool, True for entities whose model an observation has changed
     tie : largest absolute score that counts as a rounding error and is set to 0
 
     """

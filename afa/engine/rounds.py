@@ -1,6 +1,6 @@
-"""Compare the signs of entity pairs and the ranks of entities after each observation with those at full observation.
+"""Compare pairwise winners and entity ranks after each observation with the winners and ranks at full observation.
 
-The module also counts correct and wrong early decisions: the `BRACKETS` (bounds on a score) select the winner of an
+The module also counts correct and wrong early decisions, in which a method in `BRACKETS` selects the winner of an
 entity pair before all features are observed.
 """
 
@@ -25,8 +25,8 @@ from afa.scores.bracket import GAMMA
 READOUTS = ("linearity", "wald")
 DUEL_GROUPS = ("", "_first", "_prior_wrong")
 """Suffixes of columns for three groups of duels (entity pairs). The suffix "" means all duels with a winner at full
-observation, `_first` means the duels that the first entity wins, and `_prior_wrong` means the duels whose sign before
-any observation is wrong.
+observation, `_first` means the duels that the first entity wins, and `_prior_wrong` means the duels whose predicted
+winner before any observation is wrong.
 """
 
 
@@ -55,11 +55,11 @@ class RulePaths(NamedTuple):
     ----------
     order : (P, r) int64, features in the chosen order
     fallback : (P, r) bool, True if no candidate had a positive gain
-    right : (P, r + 1, 2, 3) float32, number of duels (entity pairs) with the correct sign, for each score and each
-        group of `DUEL_GROUPS`; a tie counts 1/2
+    right : (P, r + 1, 2, 3) float32, number of duels (entity pairs) for which the predicted winner is correct, for each
+        score and each group of `DUEL_GROUPS`; a predicted tie counts 1/2
     place : (P, r + 1, 2, N) int16, number of entities that each score ranks strictly ahead of each entity
-    resolved : (P, r + 1) int32, number of duels whose sign no further observation can change
-    resolved_wrong : (P, r + 1) int32, number of resolved duels whose sign differs from the sign at full observation
+    resolved : (P, r + 1) int32, number of duels whose winner no further observation can change
+    resolved_wrong : (P, r + 1) int32, number of resolved duels whose winner differs from the winner at full observation
     certified : (P, r + 1) bool, True if the top k is final
 
     """
@@ -106,7 +106,7 @@ def follow_rule(
     solver: Solver | None = None,
     threads: int | None = None,
 ) -> RulePaths:
-    """Observe P patients under an allocation rule, and compare the results at each step with full observation.
+    """Observe the features of P patients under an allocation rule, and compare each step with full observation.
 
     The rule uses the score `linearity`.
 
@@ -203,7 +203,7 @@ TO_THE_END, TO_ITS_END = range(2)
 
 
 class CallPaths(NamedTuple):
-    """Counts of early decisions of the five `BRACKETS` on Q duels (entity pairs), for P patients with S orders each.
+    """Counts of early decisions by the five methods in `BRACKETS` on Q duels, for P patients with S orders each.
 
     Attributes
     ----------
@@ -215,9 +215,9 @@ class CallPaths(NamedTuple):
         its union keeps its last decision
     open : (P, S, Q, 5, 2) bool, two entries for each duel: True if the duel is undecided at every t < M, and True if
         the duel is undecided while a feature in the union of the two supports is unobserved
-    first : (P, S, 4) int64, first wrong decision of a rigorous bracket as (t, duel, bracket, decision), or t = -1 if
-        there is none. If each duel has a separate order, `first` describes only the wrongly decided duel with the
-        lowest index
+    first : (P, S, 4) int64, first wrong decision of a rigorous method as (t, duel, method, decision), or t = -1 if
+        there is none. If each duel has its own order of observations, the decision is the first wrong decision on the
+        duel with the lowest index among all wrongly decided duels
 
     """
 
@@ -234,9 +234,10 @@ def shared_order_calls(
     winners: Codes,
     **settings: Any,
 ) -> CallPaths:
-    """Compare every decision of the `BRACKETS` with the winner at full observation, for P patients with S orders each.
+    """Compare all early decisions with the winners at full observation, for P patients with S orders of features each.
 
-    Each order is used for all duels (entity pairs).
+    Early decisions on the winner of an entity pair are made by the methods in `BRACKETS`. Each order is used for all
+    entity pairs.
 
     Parameters
     ----------
@@ -261,9 +262,9 @@ def own_order_calls(
     winners: Codes,
     **settings: Any,
 ) -> CallPaths:
-    """Compare every decision of the `BRACKETS` with the winner at full observation.
+    """Compare all early decisions with the winners at full observation, with a separate order for each entity pair.
 
-    Each entity pair has a separate order of the features.
+    Early decisions on the winner of an entity pair are made by the methods in `BRACKETS`.
 
     Parameters
     ----------
@@ -321,9 +322,9 @@ def _judge_all(
     threads: int | None = None,
     **settings: Any,
 ) -> None:
-    """Observe the patients, and write the results into `found`.
+    """Observe the features of all patients, and write the counts of early decisions into `found`.
 
-    The first entity pair of `bundle` has the index `number` in `found`.
+    In the arrays of `found`, the entity pairs of `bundle` begin at the index `number`.
     """
     read = follow(bundle, values, orders, CALLS, only_changes=True, threads=threads, **settings)
     given = read, laid_out(orders), laid_out(winners), unions, number, found
@@ -341,10 +342,13 @@ def _judge(
     first: int,
     last: int,
 ) -> None:
-    """Write the results of the paths first to last - 1. The first entity pair has the index `number` in `found`.
+    """Write the counts of early decisions into `found`, for the paths with the indices `first` to `last - 1`.
+
+    In the arrays of `found`, the entity pairs of `read` begin at the index `number`.
 
     If an observed feature is outside all supports, `read` has no row for this observation. Such an observation can
-    change only the decisions of the bracket `kl_written`, which depend on the number of all observations.
+    change only the decisions of the method `kl_written`, because this method also counts observations of features
+    outside all supports.
     """
     _, n_orders, n_features = orders.shape
     n_duels, n_rows = read.calls.shape[3], read.t.shape[2]
@@ -363,7 +367,7 @@ def _judge(
                 if t > 0 and moves:
                     unobserved[p] -= 1
                     seen[p] += 1
-                # after its last feature, a pair's decision also counts at all later steps
+                # if all features of an entity pair are observed, its decision also counts at all later steps
                 stop = seen[p] + 1 if unobserved[p] > 0 else len(steps)
                 for i in range(N_BRACKETS):
                     early = i == 1 and called[1] != 0 and called[0] != called[1]

@@ -52,7 +52,7 @@ class RoundView(NamedTuple):
     scores : (N, N) float64, scores of all entity pairs by `linearity`, nats
     ranks : ranks of all entities by `linearity`
     lead : (Q,) float64, part of D from the observed features, nats
-    resolved : (Q,) bool, True if no further observation can change the sign of the duel
+    resolved : (Q,) bool, True if no further observation can change the winner of the duel
     inside : (N,) bool, True for entities in the top k
     weights : (Q,) float64, weight of each duel's gain under the rule
     wanted : (Q,) bool, True for duels whose gains must be up to date
@@ -102,9 +102,10 @@ def weigh(rule: int, packed: Packed, state: State, labels: Ints, view: RoundView
 
 @kernel()
 def _weigh_registry(packed: Packed, view: RoundView, labels: Ints, rank: Ints) -> None:
-    """Write one weight for each cluster: for the pair of its first- and last-ranked entity (eq:active_registry).
+    """Write the weight of one entity pair in each cluster: the first-ranked and the last-ranked entity.
 
-    If no further observation can change the sign of this pair, its weight is 0.
+    These pairs are the active pairs of eq:active_registry. If no further observation can change the winner of such a
+    pair, the weight of the pair is 0.
     """
     for label in range(len(rank)):
         members = np.flatnonzero(labels == label)
@@ -133,9 +134,9 @@ def _influence(view: RoundView, rank: Ints, p: int) -> float:
 def _most_contested(packed: Packed, state: State, view: RoundView, rank: Ints) -> int:
     """Return the index of the entity pair that the rule LUCB selects, or `NONE` if there is no unresolved pair.
 
-    LUCB compares one entity inside the top k with one entity outside it. It selects the unresolved pair with the
-    largest overlap: the upper bound on the score of the outside entity minus the lower bound on the score of the inside
-    entity.
+    LUCB considers the unresolved pairs of one entity inside the top k and one entity outside the top k. For each pair,
+    the overlap is the upper bound on the score of the entity outside the top k minus the lower bound on the score of
+    the entity inside the top k. LUCB selects the pair with the largest overlap.
     """
     budgets = entity_budgets(packed, state)
     largest = -np.inf
@@ -172,9 +173,9 @@ def _sides(view: RoundView, rank: Ints, p: int) -> tuple[int, int]:
 def _between_champions(packed: Packed, view: RoundView, labels: Ints, rank: Ints) -> int:
     """Return the index of the entity pair that the rule Cluster-LUCB selects, or `NONE`.
 
-    The best ranked entity of a cluster is its champion. The pair consists of the lowest ranked champion inside the top
-    k and the highest ranked champion outside the top k. The result is `NONE` if one of the two champions does not
-    exist, or if no further observation can change the sign of the pair.
+    The rule considers only the best ranked entity of each cluster. Among these entities, the rule selects the lowest
+    ranked entity inside the top k and the highest ranked entity outside the top k. If one of the two entities does not
+    exist, or if no further observation can change which of them wins, the result is `NONE`.
     """
     n = len(rank)
     inside, outside = NONE, NONE
@@ -196,7 +197,7 @@ def _between_champions(packed: Packed, view: RoundView, labels: Ints, rank: Ints
 
 @kernel(entrance=True)
 def total_unary(packed: Packed, state: State) -> Floats:
-    """Return for each feature the sum of its absolute effective unaries over the entities.
+    """Return for each feature the sum over the entities of its absolute effective unary potentials.
 
     For a binary task of two models with class-conditional probabilities, return instead half the range of each
     feature's term in the log-odds D.
@@ -223,9 +224,9 @@ def total_unary(packed: Packed, state: State) -> Floats:
 
 @kernel()
 def information_of(packed: Packed, state: State, empty: Floats) -> Floats:
-    """Return the mutual information between each feature and the present entity.
+    """Return the mutual information between each feature and the entity that the patient has.
 
-    The mutual information assumes that exactly one entity is present.
+    The model for the mutual information is that the patient has exactly one of the N entities.
 
     The plain Python definition is `afa.scores.gain.information` (docs/decisions.md, F15).
 
@@ -295,10 +296,10 @@ def best_feature(gain: Floats, closed: Bools, name_rank: Ints) -> int:
 
 @kernel()
 def fallback_feature(packed: Packed, state: State, closed: Bools, name_rank: Ints) -> int:
-    """Return the unobserved feature whose absolute effective unaries have the largest sum over the entities.
+    """Return the unobserved feature with the largest absolute effective unary potentials, summed over the entities.
 
-    If all unaries are 0, return the unobserved feature with the first name in sorted order. If all features are
-    observed, return `NONE`.
+    If this sum is 0 for all features, return the unobserved feature with the first name in sorted order. If all
+    features are observed, return `NONE`.
 
     Parameters
     ----------
@@ -419,7 +420,7 @@ def _nearest_to(apart: Floats, cluster: int, equal: float) -> int:
 
 @kernel(inline=True)
 def _loosen(apart: Floats, nearest: Floats, exact: Bools, first: int, later: int) -> None:
-    """Set `exact` to False for bounds that depend on two clusters, because their merge can increase distances."""
+    """Set `exact` to False for each distance that can increase when the clusters `first` and `later` are merged."""
     for i in range(later):
         if apart[later, i] <= nearest[i] or (i < first and apart[first, i] <= nearest[i]):
             exact[i] = False

@@ -43,14 +43,14 @@ class PathState(NamedTuple):
     Attributes
     ----------
     state, budgets, gains, lookahead : model state, budgets and gains of the patient
-    of_entity : (2, N) int64; row `CHANGED` is the step at which an observation last changed each entity, and row
-        `SOLVED` is the step at which mean-field last ran on the entity's model
-    of_duel : (2, Q) int64; rows `VARIANCE` and `CALLED` are the steps at which `variance` and `calls` of each duel
-        were last computed, or -1 for never. If one of the two entities has changed since this step, `variance` and
-        `calls` are outdated
+    of_entity : (2, N) int64; row `CHANGED` is the step at which an observation last changed each entity's model, and
+        row `SOLVED` is the step at which mean-field last ran on the entity's model
+    of_duel : (2, Q) int64; rows `VARIANCE` and `CALLED` are the steps at which `variance` and `calls` of each duel were
+        last computed, or -1 for never. If the model of one of the two entities has changed since this step, `variance`
+        and `calls` are outdated
     variance : (Q,) float64, sigma_D^2
     votes : (Q, 2) int64, sign votes for each of the two entities
-    calls : (Q, 5) int8, decision of each of the `BRACKETS` (score bounds)
+    calls : (Q, 5) int8, early decision of each method in `BRACKETS`
     labels : (N,) int64, cluster of each entity
     feature_gain : (M,) float64, gain of each feature at the last step at which the rule computed gains
     closed : (M,) bool, True if a feature is observed, or was not measured in these patients
@@ -79,8 +79,8 @@ class RunSettings(NamedTuple):
     packed, edges : kernel arrays of the bundle and of its duels
     pairs : (Q, 2) int64, entities a < b of each duel
     empty : (N,) float64, ELBO of each entity before any observation, nats
-    offset : (N,) float64, nats, 0 or the calibration shift; the sign of an entity pair is the sign of D - (offset[a] -
-        offset[b])
+    offset : (N,) float64, nats, 0 or the calibration shift; entity a is preferred to entity b if D - (offset[a] -
+        offset[b]) is positive
     feature_rank, name_rank : (M,) and (N,) int64, position of each feature and of each entity in the order of names
     rule, kind : numbers of the allocation rule (`afa.engine.rules`) and of the gain (`afa.engine.gains`)
     rescore : (r,) bool, entry t is True if the rule computes gains again after t observations
@@ -88,14 +88,15 @@ class RunSettings(NamedTuple):
     iteration : settings of all mean-field runs after the first
     requested : mask of the groups of results to write
     needs_cross, ranking, bounding, voting : True if the run needs, in this order, cross expectations, ranks by
-        `linearity`, tight `l1` budgets, and sign votes
+        `linearity`, bounds on the log-odds (`Budgets`), and votes (`duels.vote`)
     rounds_requested : (r + 1,) bool, True for each number of observations after which results are written
     only_changes : True to write results only before the first observation, and after the observation of a feature in
         the support of an entity
     numbered : True if the orders exclude features outside all supports; `WalkResults.t` then contains the number of
         observations at each step
     signed, ranked : (S,) int64, numbers of the scores whose signs and ranks are written
-    budget_share : fraction of the `l1` budget that the brackets use; 1 except in tests of the brackets
+    budget_share : factor by which the methods in `BRACKETS` multiply the bounds on D; 1 except in tests of these
+        methods
 
     """
 
@@ -148,21 +149,22 @@ class WalkResults(NamedTuple):
         did not run on the entity's model at this step
     ascended : (J, T, N) int32, group SOLVES, number of sweeps of coordinate ascent, above 0 only if the damped sweeps
         did not converge
-    resolved : (J, T, Q) bool, group CERTAIN, True if no further observation can change the sign of the duel
+    resolved : (J, T, Q) bool, group CERTAIN, True if no further observation can change the winner of the duel
     certified : (J, T) bool, group CERTAIN, True if the top k by `linearity` is final
     chosen_gain : (J, r) float64, group CHOICE, nats, gain of the feature chosen at each step, summed over the
-        unresolved duels. If the run computes no gains, this is the sum of the feature's absolute effective unaries over
-        the entities
+        unresolved duels. If the run computes no gains, this is the sum of the feature's absolute effective unary
+        potentials over the entities
     probability : (J, T) float64, group BOUNDARY, smallest probability that an entity inside the top k wins against an
         entity outside it, over the unresolved duels (eq:fsp)
-    gain : (J, T) float64, group LARGEST, largest gain of an unobserved feature, summed over the unresolved duels
+    gain : (J, T) float64, group LARGEST; the gains of each unobserved feature are summed over the unresolved duels, and
+        the largest sum is returned
     constant, elbo : (J, T, N) float64, group ENTITIES, nats
     m, q : (J, T, K) float64, group MOMENTS, first and second moment of each slot
     cross : (J, T, N, N) float64, group MOMENTS, E_{q_u}[S_v | x_obs], nats
     mean : (J, T, Q) float64, group DUELS, mu_D in nats, with rounding errors set to 0
     stack_a : (J, T, Q) float64, group DUELS, the score `stack_a`, from -1 to 1
     sums : (J, T, Q, 6) float64, group DUELS, the fields of `Duel`
-    calls : (J, T, Q, 5) int8, group CALLS, decision of each of the `BRACKETS` (score bounds)
+    calls : (J, T, Q, 5) int8, group CALLS, early decision of each method in `BRACKETS`
     votes : (J, T, Q) int16, group CALLS, sign votes for the first entity
 
     """
@@ -254,7 +256,7 @@ def write_round(  # noqa: PLR0912 (one branch for each group of results)
 
 @kernel()
 def _write_signs(run: RunSettings, path_state: PathState, t: int, n_unobserved: int, signs: Codes) -> None:
-    """Write the sign of each of S scores for all Q duels (entity pairs) after t observations.
+    """Write the signs of the requested scores for all duels (entity pairs) after t observations.
 
     The scores `stack_a` and `linearity` have the same sign, because `linearity` is the mean of the Gaussian in
     `stack_a`.
@@ -287,7 +289,7 @@ def _write_places(
 
 @kernel()
 def _largest_gain(gains: Gains, resolved: Bools, closed: Bools) -> float:
-    """Return the largest gain of a feature that is not marked in `closed`, summed over the unresolved duels."""
+    """Sum each feature's gains over the unresolved duels, and return the largest sum of a feature not in `closed`."""
     total = np.empty(len(closed))
     add_up(gains, (~resolved).astype(np.float64), total)
     return float(np.max(np.where(closed, 0.0, total)))
@@ -295,7 +297,7 @@ def _largest_gain(gains: Gains, resolved: Bools, closed: Bools) -> float:
 
 @kernel()
 def _write_vote_signs(score: int, votes: Ints, t: int, signs: Codes) -> None:
-    """Write the signs of all duels (entity pairs) by one of the three vote scores, after t observations."""
+    """Write the sign of one vote-based score (`kl`, `kl_reversed` or `kl_nonzero`) for all entity pairs."""
     for p in range(len(votes)):
         if score == KL:
             signs[p] = sign(float(2 * votes[p, 0] - t), 0.0)
@@ -307,10 +309,11 @@ def _write_vote_signs(score: int, votes: Ints, t: int, signs: Codes) -> None:
 
 @kernel(borrows=True)
 def _write_duels(run: RunSettings, path_state: PathState, t: int, results: WalkResults, path: int, row: int) -> None:
-    """Write the sums (`Duel`), the scores and the early decisions (`BRACKETS`) of all duels (entity pairs).
+    """Write the requested results of all entity pairs: the values of `Duel`, the scores, and the early decisions.
 
-    If no sums and scores are requested, decisions are computed again only for duels with a changed entity. Decisions of
-    the bracket `kl_written` are always computed again.
+    If the caller requested only early decisions, a decision is computed again only if an observation has changed the
+    model of one of the two entities. The decision of the method `kl_written` is always computed again, because it
+    depends on the number of observations.
     """
     packed, state, pairs, calls, votes = run.packed, path_state.state, run.pairs, path_state.calls, path_state.votes
     changed_at, computed_at = path_state.of_entity[CHANGED], path_state.of_duel[CALLED]
@@ -346,7 +349,7 @@ def _write_duels(run: RunSettings, path_state: PathState, t: int, results: WalkR
 def _least_likely(run: RunSettings, path_state: PathState, now: RoundView, t: int) -> float:
     """Return the smallest probability that an entity inside the top k wins against an entity outside it (eq:fsp).
 
-    Entity pairs whose sign no further observation can change are excluded.
+    If no further observation can change the winner of an entity pair, the pair is excluded.
     """
     pairs, least, inside = run.pairs, 1.0, now.inside
     inside[:] = False

@@ -1,11 +1,11 @@
 """Compute cross expectations, distances and gains for large bundles, with loops over features.
 
-In a large bundle, most pairs of entities u and v have no common feature in their supports. Without a common feature,
-the cross expectation E_{q_u}[S_v] is the running constant of v. The kernels of this module loop over features, and for
-each feature over the entities with this feature in their support. Therefore, entity pairs without a common feature take
-no time and no memory. The kernels add numbers in the same order as `afa.engine.state.expected_score`, and their results
-are equal to the last bit. `FeatureMajorModel` sorts the slots (entity, feature) by feature, so that the kernels read
-memory sequentially.
+In a large bundle, most pairs of entities u and v have no common feature in their supports. If the supports of u and v
+have no common feature, the cross expectation E_{q_u}[S_v] is the prior of v plus the energy of the observed features in
+the model of v. The kernels of this module loop over features, and for each feature over the entities with this feature
+in their support. Therefore, entity pairs without a common feature take no time and no memory. The kernels add numbers
+in the same order as `afa.engine.state.expected_score`, and their results are equal to the last bit. `FeatureMajorModel`
+sorts the slots (entity, feature) by feature, so that the kernels read memory sequentially.
 """
 
 from __future__ import annotations
@@ -295,7 +295,10 @@ def _fields_left(packed: Packed, sharing: FeatureMajorModel, values: Floats, obs
 
 @kernel(inline=True)
 def _add_links(packed: Packed, sharing: FeatureMajorModel, observed: Bools, apart: Floats) -> Floats:
-    """Subtract from `apart[u, v]` the amounts that cancel if the entities u < v couple the same two features.
+    """Correct the distances in `apart` for couplings between the same two features in the models of both entities.
+
+    For each such pair of couplings, the amount that cancels in the distance (`_common`) is subtracted. Only the entries
+    above the diagonal of `apart` are changed.
 
     Return the sum of the absolute couplings of each entity, nats.
     """
@@ -352,7 +355,7 @@ class GainCache:
         Parameters
         ----------
         duels : (q,) int64, ascending indices of duels
-        changed_at : (N,) int64, step at which each entity last changed
+        changed_at : (N,) int64, step at which each entity's model last changed
         now : the present step
 
         Returns

@@ -28,7 +28,7 @@ class State(NamedTuple):
 
     Attributes
     ----------
-    constant : (N,) float64, running constants, nats
+    constant : (N,) float64, prior plus energy of the observed features (the running constant) of each entity, nats
     field : (K,) float64, effective unaries, nats; 0 at observed slots
     m, q : (K,) float64, first and second moments; 0 at observed slots
     observed : (M,) bool, True if a feature is observed, or if its value follows from observed features
@@ -38,8 +38,8 @@ class State(NamedTuple):
     solves : (2, N) int64, numbers of sweeps of the last mean-field run on each entity's model; the rows are
         `ITERATIONS` and `ASCENDED`
     origin, pull : (N,) and (K,) float64, the constants and effective unaries of the same energies if couplings are
-        written as products of values instead of deviations from centres. In the paper's models, the centres are 0, and
-        `origin` and `pull` have length 0
+        written as products of values instead of deviations from the means before any observation (`CENTRE`). In the
+        paper's models, these means are 0, and `origin` and `pull` have length 0
     volume : as in `Packed`
 
     """
@@ -90,11 +90,11 @@ def copy_state(state: State) -> State:
 
 @kernel(inline=True)
 def term(packed: Packed, state: State, slot: int, value: int) -> float:
-    """Return the increase of an entity's running constant if a feature is observed with `value`, nats.
+    """Return how much the observation of a feature with the given value increases an entity's score, nats.
 
     In models with class-conditional probabilities, the result is log(p / p_0), where p is the probability of the value
-    under the entity, and p_0 is its background probability. The formula assumes that unobserved features coupled to
-    this feature are at their centres.
+    under the entity, and p_0 is its background probability. Unobserved features that are coupled to this feature enter
+    the formula with their means before any observation (`CENTRE`).
     """
     if not packed.class_conditional:
         return float(state.field[slot] * value)
@@ -145,11 +145,10 @@ def _narrow(packed: Packed, state: State, slot: int, value: int) -> None:
 
 @kernel(inline=True)
 def _group_terms(packed: Packed, state: State, entity: int) -> float:
-    """Write `State.pull` for the members of exclusive groups, and return a number that the caller adds to `origin`.
+    """Write `State.pull` for the members of exclusive groups, and return the number that the caller adds to `origin`.
 
-    The number is a sum over the groups. For each group, the sum adds the logarithm of the probability that no member is
-    +1, given the observed members. With `pull` and this number, the kernels for `cross` treat each group as one
-    variable.
+    The number is a sum with one term for each group: the logarithm of the probability that no unobserved member of the
+    group is +1. The kernels that compute `State.cross` from `pull` and `origin` then treat each group as one variable.
     """
     site, m, total = packed.site, state.m, 0.0
     for last in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
@@ -171,11 +170,12 @@ def _group_terms(packed: Packed, state: State, entity: int) -> float:
 
 @kernel(inline=True)
 def free_part(packed: Packed, state: State, entity: int) -> tuple[Ints, Floats]:
-    """Return the slots of one entity for which mean-field is run, and the matrix of their couplings.
+    """Return the slots of the features for which mean-field is run in one entity's model, and the coupling matrix.
 
-    The matrix is padded with zeros to the size `padded(n)`, where n is the number of slots (entity, feature).
+    A slot is the array position of a pair (entity, feature). The coupling matrix of the n returned slots is padded with
+    zeros to the size `padded(n)`.
     """
-    # unpacking these tuples inside the loops would take longer than the sums
+    # reading these fields of the tuples inside the loops would take longer than the additions
     observed, feature, site = state.observed, packed.feature, packed.site
     first_edge, other_slot, of_edge = packed.first_edge, packed.other_slot, packed.coupling
     start, stop, n = packed.first_slot[entity], packed.first_slot[entity + 1], 0
@@ -200,9 +200,10 @@ def free_part(packed: Packed, state: State, entity: int) -> tuple[Ints, Floats]:
 def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration) -> None:
     """Run mean-field on the unobserved features in one entity's support (eq:mf-update). The caller updates `cross`.
 
-    Mean-field excludes members of exclusive groups, because they have no couplings. `condition` sets their moments.
+    Members of exclusive groups have no couplings and need no mean-field. The function `condition` sets the moments of
+    these features.
     """
-    # unpacking these tuples inside the loops would take longer than the sums
+    # reading these fields of the tuples inside the loops would take longer than the additions
     field, m, q, site = state.field, state.m, state.q, packed.site
     slots, coupling = free_part(packed, state, entity)
     n, size = len(slots), len(coupling)
@@ -248,7 +249,7 @@ def expected_score(
 
     Parameters
     ----------
-    constant : running constant of v, nats
+    constant : prior of v plus energy of the observed features, nats
     field : (K,) float64, effective unaries, nats; the entries of v start at `field_at`
     m : (K,) float64, first moments, 0 for observed features; the entries of u start at `m_at`
 

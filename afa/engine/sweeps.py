@@ -60,9 +60,9 @@ def padded(n: int) -> int:
 def decay(x: float) -> float:
     """Return exp(-x) for x in [0, 700], with an error of at most two units in the last place.
 
-    The result is 2^-k times the Taylor polynomial of exp at r, where -x = r - k log 2 and |r| <= (log 2) / 2. The sum
-    is split into groups of four terms that do not depend on each other. A call of the library function exp would
-    prevent vectorisation of the callers' loops.
+    The result is 2^-k times the Taylor polynomial of exp at r, where -x = r - k log 2 and |r| <= (log 2) / 2. The terms
+    of the polynomial are added in separate groups of four, which the processor can compute in parallel. A call of the
+    library function exp would prevent vectorisation of the callers' loops.
     """
     rounded = np.float64(ROUNDER - x * LOG2E)
     whole = rounded - ROUNDER
@@ -137,7 +137,8 @@ def damped(
 def step_to(new_m: float, new_q: float, m: Floats, q: Floats, j: int, damping: float, tolerance: float) -> int:
     """Change the moments of one feature by a damped step. Return 1 if the step is at least the tolerance, else 0.
 
-    The caller adds up the results of all features to test convergence. A maximum of floats would prevent vectorisation.
+    To test convergence, the caller adds up these integers over all features. If the function returned the size of the
+    step instead, the caller would have to compute a maximum, which would prevent vectorisation of its loop.
 
     Parameters
     ----------

@@ -1,9 +1,10 @@
 """Compute scores and early decisions (`TASK_BRACKETS`) of a binary task for many patients.
 
 The task is to decide whether a patient has a given entity. It compares two class models (`afa.model.closure`): one with
-the entity, and one without the entity. All scores, gains and brackets of a duel (comparison of two entities) apply to
-this comparison. An observation of a feature outside the entity's support changes no score. Therefore, results have one
-*step* for each observed feature of the support. The array `t` contains the number of observations at each step.
+the entity, and one without the entity. This comparison has the same scores, gains and methods for early decisions as a
+duel (comparison of two entities). An observation of a feature outside the entity's support changes no score. Therefore,
+results have one *step* for each observed feature of the support. The array `t` contains the number of observations at
+each step.
 """
 
 from __future__ import annotations
@@ -33,14 +34,15 @@ TASK_RESULTS = ENTITIES | DUELS | CALLS
 class TaskPaths:
     """Results of one binary task at each step, for P patients with R orders each.
 
-    Step 0 is before any observation. Step i is after the observation of i of the s features in the entity's support.
+    Step 0 is the state before any observation. At step i, exactly i of the s features in the entity's support have been
+    observed.
 
     Attributes
     ----------
     t : (P, R, s + 1) int32, number of observed features at each step, including features outside the support
     wald, two_elbo : (P, R, s + 1) float64, scores in nats, with rounding errors set to 0
     stack_a : (P, R, s + 1) float64, score in [-1, 1]
-    calls : (P, R, s + 1, 3) int8, decision of each bracket of `TASK_BRACKETS`: +1, -1, or 0 if undecided
+    calls : (P, R, s + 1, 3) int8, early decision of each method in `TASK_BRACKETS`: +1, -1, or 0 if undecided
 
     """
 
@@ -61,8 +63,8 @@ class ClassTask:
     empty : (2,) float64, ELBO of each class without observations, nats
     tie : largest absolute score that counts as rounding error, nats
     kappa : log Z_1 - log Z_0 of models with class-conditional probabilities, nats, computed exactly; 0 for other
-        models, or if exact inference needs too much memory. A rigorous bracket decides a sign only if the score and the
-        score minus kappa have this sign for all values of the unobserved features
+        models, or if exact inference needs too much memory. A method in `RIGOROUS` decides for a class only if both the
+        score and the score minus kappa favour this class for all values of the unobserved features
 
     """
 
@@ -96,7 +98,7 @@ def task_of(
 
 
 def classes_of(bundle: Bundle, entity: str, coupling: Closure, strength: float) -> Bundle | Models:
-    """Return the two class models of an entity, as the entities of a bundle.
+    """Return a bundle that contains the two class models of an entity: with the entity, and without the entity.
 
     If `coupling` is `explicit`, the models are built from the bundle's class-conditional probabilities, and kappa = log
     Z_1 - log Z_0 is taken as 0 (docs/decisions.md, Base rates).
@@ -138,7 +140,7 @@ def follow_gain(
     last_step: int | None = None,
     threads: int = 1,
 ) -> TaskPaths:
-    """Observe P patients in the order that the rule `greedy` chooses by a gain of `afa.scores.gain`.
+    """Observe the features of P patients in the order that the rule `greedy` chooses by a gain of `afa.scores.gain`.
 
     Parameters
     ----------
@@ -248,7 +250,7 @@ def elbo_differences(
     orders = np.tile(np.arange(m), (len(known), 1))
     found = follow(closed, known, orders, read, rounds=[0, m], solver=solver, threads=threads)
     raw = found.elbo[:, -1, 0] - found.elbo[:, -1, 1]
-    # if no observation changes a class model, use its mean-field run before any observation
+    # if no observation has changed a class model, take the counts of the mean-field run at the start
     solved = found.iterations[:-1, -1] >= 0
     sweeps, ascended = (np.where(solved, n[:-1, -1], n[:-1, 0]) for n in (found.iterations, found.ascended))
     counts = (each.sum(axis=1, dtype=np.int32) for each in (sweeps, ascended > 0, ascended))

@@ -1,8 +1,8 @@
 """Observe the features of patients one by one, and write results after each observation, with compiled kernels.
 
-The docstring of `afa.engine` lists the operations after each observation. A bit mask selects the results. Arrays of
-results that are not requested are empty. The kernels use no callbacks, because numba cannot cache a kernel with a
-function as argument.
+The docstring of the package `afa.engine` lists the steps that the kernels take for each observation. A bit mask selects
+the results. Arrays of results that are not requested are empty. The kernels use no callbacks, because numba cannot
+cache a kernel with a function as argument.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def walk(
     pattern: Ints,
     patterns: Bools,
 ) -> None:
-    """Run the given paths. A path is one patient with one order of observations.
+    """Observe features along the given paths, and write results. A path is one patient with one order of observations.
 
-    Paths with the same observations so far are run together, depth first.
+    Paths with the same observations so far are processed together, depth first.
 
     Parameters
     ----------
@@ -77,7 +77,8 @@ def walk(
 
     """
     members, keys, now = paths.copy(), np.empty(len(paths), dtype=np.int64), _room(run)
-    # each entry: state, number of observations, number of rows, first and last member, True if the state may be changed
+    # each entry describes a group of paths: the state, the number of observations, the number of written rows, the
+    # start and end of the group in `members`, and True if the state may be changed
     waiting = [(begin_at, 0, 0, 0, 0, False)]
     first = 0
     for i in range(1, len(paths) + 1):
@@ -113,9 +114,10 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
     t: int,
     row: int,
 ) -> tuple[int, int, bool]:
-    """Run paths with the same observations so far, until their next observations differ or the paths end.
+    """Observe features in a group of equal paths, until two paths have different next observations, or the paths end.
 
-    Return the number of observations, the number of written rows, and True if the next observations differ.
+    Paths are equal if their observations so far have the same effect on the models of all entities. Return the number
+    of observations, the number of written rows, and True if two paths of the group have different next observations.
     """
     packed, state, path, order = run.packed, path_state.state, members[0], results.order
     n_rounds, n_rows = order.shape[1], results.t.shape[1]
@@ -220,7 +222,7 @@ def _keep_together(
 def _solve_changed(
     packed: Packed, state: State, of_entity: Ints, iteration: Iteration, needs_cross: bool, t: int
 ) -> None:
-    """Run mean-field on the model of each entity that an observation has changed since the last run."""
+    """Run mean-field on each entity's model that an observation has changed since the last run."""
     n = len(packed.prior)
     for entity in range(n):
         if of_entity[CHANGED, entity] > of_entity[SOLVED, entity]:
@@ -239,7 +241,7 @@ def _look_at(run: RunSettings, path_state: PathState, now: RoundView) -> None:
     if run.ranking:
         _rank(state, run.name_rank, tie, now.scores, now.ranks)
     if run.bounding:
-        # unpacking inside the loop would take longer than the differences
+        # reading these fields of the tuples inside the loop would take longer than the subtractions
         pairs, constant, offset, whole = run.pairs, state.constant, run.offset, path_state.budgets.whole
         lead, resolved = now.lead, now.resolved
         for p in range(len(pairs)):
@@ -262,7 +264,11 @@ def _rank(state: State, name_rank: Ints, tie: float, scores: Floats, ranks: Rank
 def _bring_gains_up_to_date(
     run: RunSettings, path_state: PathState, now: RoundView, order: Ints, members: Ints, t: int, number: int
 ) -> None:
-    """Compute the gains that are needed at this step. If a rule uses gains, sum the weighted gains over the duels."""
+    """Compute the gains that are needed at this step.
+
+    If the rule chooses features by gains, also compute the weighted sum of each feature's gains over all entity
+    pairs.
+    """
     rescores = t < len(run.rescore) and run.rescore[t] and run.rule not in (GIVEN, LARGEST_UNARY, INFORMATION)
     if not rescores and run.requested & (LARGEST | CHOICE) == 0:
         return
@@ -286,8 +292,8 @@ def _bring_gains_up_to_date(
 def _choose(run: RunSettings, path_state: PathState, results: WalkResults, members: Ints, t: int) -> int:
     """Write the chosen feature, and write to `fallback` whether no feature had a positive gain.
 
-    Return the index of the feature in the order of observation. If `only_changes` is True and the feature is outside
-    all supports, choose further features by the fallback until a feature is in a support.
+    If `only_changes` is True and the chosen feature is outside all supports, `fallback_feature` chooses further
+    features until one is in a support. Return the position of the last chosen feature in the order of observation.
     """
     packed, closed = run.packed, path_state.closed
     if run.rule in (LARGEST_UNARY, INFORMATION) and run.rescore[t]:
@@ -310,13 +316,17 @@ def _choose(run: RunSettings, path_state: PathState, results: WalkResults, membe
 
 @kernel()
 def _rate_without_duels(rule: int, packed: Packed, state: State, empty: Floats, total: Floats) -> None:
-    """Write for each feature the quantity that a rule without duels maximises: total unary or mutual information."""
+    """Write for each feature the quantity that the rule `largest_unary` or `information` maximises."""
     total[:] = information_of(packed, state, empty) if rule == INFORMATION else total_unary(packed, state)
 
 
 @kernel()
 def _cluster(pairs: Pairs, budget: Floats, name_rank: Ints, labels: Ints) -> None:
-    """Write the cluster of each entity. The distance between two entities is the `l1` budget of the pair."""
+    """Write the cluster of each entity.
+
+    The distance between two entities is a bound on how far the unobserved features can still lower the log-odds D of
+    the pair.
+    """
     n = len(name_rank)
     distance = np.zeros((n, n))
     for p in range(len(budget)):

@@ -35,7 +35,7 @@ def log_ratio(one: PairwiseMRF, zero: PairwiseMRF, memory_limit: int = MEMORY_LI
 
 
 def known_log_ratio(one: PairwiseMRF, zero: PairwiseMRF) -> float:
-    """Return `log_ratio` of the two class models, or 0 if its tables need more than `KAPPA_MEMORY` bytes."""
+    """Return `log_ratio` of the two class models, or 0 if the computation needs more than `KAPPA_MEMORY` bytes."""
     try:
         return log_ratio(one, zero, KAPPA_MEMORY)
     except InferenceError:
@@ -61,7 +61,7 @@ class TwoElbo:
 
     @property
     def calibrated(self) -> float:
-        """Return the posterior log-odds, nats: `raw` minus `shift` (rem:calibration-shift).
+        """Return the posterior log-odds in nats, which are `raw` minus `shift` (rem:calibration-shift).
 
         Without observations, the posterior log-odds equal the prior log-odds.
         """

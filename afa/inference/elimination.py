@@ -84,7 +84,7 @@ class Component:
     def children(self) -> tuple[tuple[int, ...], ...]:
         """Return for each feature v the features whose messages enter the table of v.
 
-        The separator of these features begins with v.
+        The message of a feature u enters the table of v if v is the first feature in the separator of u.
         """
         into: list[list[int]] = [[] for _ in self.separators]
         for v, separator in enumerate(self.separators):
@@ -117,7 +117,7 @@ def components(evidence: Evidence) -> list[Component]:
 def min_fill(neighbours: dict[int, int]) -> tuple[list[int], list[list[int]]]:
     """Return the min-fill elimination order of a graph, and the separator of each feature.
 
-    The order eliminates the feature whose elimination adds the fewest edges to the graph. If several features add
+    Each step eliminates the feature whose elimination adds the fewest edges to the graph. If several features add
     equally few edges, the feature with the fewest neighbours is eliminated first, and of those the feature with the
     lowest index.
 
@@ -241,9 +241,10 @@ class Eliminated:
     def pair_moments(self) -> Floats:
         """Return E[x_j x_l] for all pairs of features. The diagonal contains E[x_j^2].
 
-        The cliques form a tree, and each clique passes E[x_j | separator] of all features j below it to the next
-        clique. If the path of j passes through the clique of l, E[x_j x_l] is computed in the clique of l. If neither
-        path passes through the other feature's clique, E[x_j x_l] is computed in the clique where both paths meet.
+        The cliques form a tree, and each clique passes E[x_j | separator] of all features j below it to the next clique
+        on the path to the root of the tree. If the path from the clique of j to the root passes through the clique of
+        l, E[x_j x_l] is computed in the clique of l. If the clique of neither feature is on the path of the other
+        feature, E[x_j x_l] is computed in the first clique that both paths contain.
 
         Returns
         -------
@@ -305,7 +306,9 @@ class Eliminated:
 
 
 def best_values(component: Component) -> Codes:
-    """Return the values of all features with the largest energy. If values of a feature tie, use the lowest value.
+    """Return the combination of feature values with the largest energy.
+
+    If several values of a feature tie, the lowest value is returned.
 
     Returns
     -------

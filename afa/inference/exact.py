@@ -30,8 +30,8 @@ class Exact:
 
     Attributes
     ----------
-    log_partition : log Z(x_obs) with the running constant, nats (eq:clamped-logZ)
-    width : width of the elimination order
+    log_partition : log Z(x_obs), including the prior and the energy of the observed features, nats (eq:clamped-logZ)
+    width : number of features in the largest separator of the elimination
     cost : cost estimated before the computation
 
     """
@@ -76,7 +76,7 @@ def exact(
 def pair_moments(
     mrf: PairwiseMRF, evidence: Evidence | dict[str, int] | None = None, *, memory_limit: int = MEMORY_LIMIT
 ) -> tuple[Floats, Floats]:
-    """Return the exact first moments of all features, and the exact pair moments of unobserved features in the support.
+    """Return the exact E[x_j] of all features, and the exact E[x_j x_l] of all unobserved features in the support.
 
     The memory limit and the errors are those of `exact`.
 

@@ -70,7 +70,8 @@ class MeanField:
 
     Attributes
     ----------
-    elbo : lower bound on log Z(x_obs) with the running constant, nats (eq:elbo-explicit)
+    elbo : lower bound on log Z(x_obs), including the prior and the energy of the observed features, nats
+        (eq:elbo-explicit)
     iterations : number of damped sweeps
     converged : True if the damped sweeps reached the tolerance within `Solver.max_iterations` sweeps
     ascended : number of sweeps of coordinate ascent; 0 if the damped sweeps converged
