@@ -1,9 +1,9 @@
 """Bound how far the unobserved features can still move the log-odds D_ab of a duel (an entity pair a, b).
 
 The bound, called the `l1` budget of the duel, is the l1 distance between the models of a and b. The distance is a sum
-over the effective unaries and over the couplings between unobserved features (eq:l1-bracket). `Budgets` contains the
-budgets of all entity pairs for one patient. When a feature is observed, kernels update the budgets of all pairs in
-which the model of at least one entity contains the feature.
+over the effective unary potentials and over the couplings between unobserved features (eq:l1-bracket). `Budgets`
+contains the budgets of all entity pairs for one patient. When a feature is observed, kernels update the budgets of all
+pairs in which the model of at least one entity contains the feature.
 
 In an exclusive group of features, at most one member is +1 (docs/decisions.md, Base rates). The kernels loop over
 features, and compute the contribution of a whole exclusive group when they reach the last member of the group. Row

@@ -235,7 +235,7 @@ class Clamped(NamedTuple):
     Attributes
     ----------
     place : (n,) int64, number of the feature at each position of the plan, or -1 if it is observed
-    field : (n,) float64, effective unary, nats (eq:reduced-unary)
+    field : (n,) float64, effective unary potential, nats (eq:reduced-unary)
     first, separator, coupling : as in `Plan`, with the numbers of the unobserved features
     child : (n,) int64, first message that is multiplied into each table, or -1 if there is none
     sibling : (n,) int64, next message that is multiplied into the same table, or -1 if there is none

@@ -226,7 +226,7 @@ class Lookahead(NamedTuple):
     Attributes
     ----------
     start : (3 K + N,) int64, position of each solution's first entry in `field`, `m` and `q`
-    field, m, q : (n_entries,) float64, effective unaries (nats), first and second moments
+    field, m, q : (n_entries,) float64, effective unary potentials (nats), first and second moments
     constant : (3 K + N,) float64, prior plus energy of the observed features, nats
     bound : (3 K + N,) float64, ELBO minus log 3 for each unobserved feature, nats (the logarithms cancel in a duel)
     own : (3 K + N,) float64, E_q[S_v] of the entity, nats

@@ -90,7 +90,7 @@ class Difference(NamedTuple):
     n : number of features
     constant : part of D from the observed features, nats
     squares : half the sum of the squared couplings
-    field : (w,) float64, effective unaries, nats; w is the width `padded(n)`
+    field : (w,) float64, effective unary potentials, nats; w is the width `padded(n)`
     coupling : (w, w) float64, nats
     m, q : (2, w) float64, moments under the models of a and of b
 

@@ -288,9 +288,9 @@ class Patient(PatientState):
         return total
 
     def information(self) -> Floats:
-        """Return the mutual information between each feature and the present entity.
+        """Return the mutual information between each feature and the entity that the patient has.
 
-        The mutual information assumes that exactly one entity is present.
+        The model for the mutual information is that the patient has exactly one of the N entities.
 
         Returns
         -------

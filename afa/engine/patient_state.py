@@ -129,7 +129,7 @@ class PatientState(ABC):
         """
 
     def present_scores(self, score: str) -> Floats:
-        """Return the same array as the method `scores`, but it may be an internal array instead of a copy.
+        """Return the same values as `scores`. The returned array may be an internal array instead of a copy.
 
         Callers must not change the array, and the next observation may change it.
 

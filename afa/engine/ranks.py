@@ -317,7 +317,7 @@ def copy_table(table: RankTable) -> RankTable:
 
 @kernel(entrance=True)
 def refresh_table(cross: Floats, changed: Bools, tie: float, table: RankTable) -> None:
-    """Compute the scores by `linearity` again in the rows and columns of the changed entities.
+    """Compute the scores by `linearity` again in the rows and columns of entities with a changed model.
 
     Parameters
     ----------

@@ -4,8 +4,9 @@ In a large bundle, most pairs of entities u and v have no common feature in thei
 have no common feature, the cross expectation E_{q_u}[S_v] is the prior of v plus the energy of the observed features in
 the model of v. The kernels of this module loop over features, and for each feature over the entities with this feature
 in their support. Therefore, entity pairs without a common feature take no time and no memory. The kernels add numbers
-in the same order as `afa.engine.state.expected_score`, and their results are equal to the last bit. `FeatureMajorModel`
-sorts the slots (entity, feature) by feature, so that the kernels read memory sequentially.
+in the same order as `afa.engine.state.expected_score`, and return results that are equal to the results of this
+function to the last bit. `FeatureMajorModel` sorts the slots (entity, feature) by feature, so that the kernels read
+memory sequentially.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class FeatureMajorState(NamedTuple):
 
     Attributes
     ----------
-    field : (K,) float64, effective unaries, nats
+    field : (K,) float64, effective unary potentials, nats
     m : (K,) float64, first moments
     by_feature, by_entity : (M,) and (N,) float64, working memory, which is 0 between calls
 
@@ -105,7 +106,7 @@ def observe_among(
 
 @kernel()
 def _reflect(packed: Packed, sharing: FeatureMajorModel, state: State, mirror: FeatureMajorState, entity: int) -> None:
-    """Copy the effective unaries and first moments of one entity into `mirror`."""
+    """Copy the effective unary potentials and first moments of one entity into `mirror`."""
     place, from_field, from_m, field, m = sharing.place, state.field, state.m, mirror.field, mirror.m
     for slot in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
         field[place[slot]], m[place[slot]] = from_field[slot], from_m[slot]
@@ -114,7 +115,7 @@ def _reflect(packed: Packed, sharing: FeatureMajorModel, state: State, mirror: F
 @kernel()
 def _write_row(packed: Packed, sharing: FeatureMajorModel, state: State, mirror: FeatureMajorState, u: int) -> None:
     """Write E_{q_u}[S_v] for every entity v into row u of `cross`."""
-    # unpacking inside the loops would take longer than the sums
+    # reading these fields inside the loops would take longer than the additions
     feature, first_feature_slot, owner, field = packed.feature, packed.first_feature_slot, sharing.owner, mirror.field
     first_link, partner, first_member = sharing.first_link, sharing.partner, sharing.first_member
     member, value, m, m_at = sharing.member, sharing.value, state.m, mirror.by_feature
@@ -182,7 +183,7 @@ class FeatureMajorModel(NamedTuple):
     first_link : (M + 1,) int64, the links of feature f to later features are first_link[f] to first_link[f + 1] - 1
     partner : (L,) int32, the later feature of each link, ascending
     first_member : (L + 1,) int64, the members of link i are first_member[i] to first_member[i + 1] - 1
-    member : (E,) int32, ascending, entities that couple the two features of a link
+    member : (E,) int32, ascending, entities whose models couple the two features of a link
     value : (E,) float64, couplings of these entities, nats
 
     """
@@ -278,9 +279,9 @@ def model_distances(packed: Packed, sharing: FeatureMajorModel, values: Floats, 
 
 @kernel(inline=True)
 def _fields_left(packed: Packed, sharing: FeatureMajorModel, values: Floats, observed: Bools) -> Floats:
-    """Return the effective unary of each slot (entity, feature) given the observations, nats.
+    """Return the effective unary potential of each slot (entity, feature) given the observations, nats.
 
-    The slots are in the order of `Packed.feature_slots`. The effective unary of an observed feature is 0.
+    The slots are in the order of `Packed.feature_slots`. The effective unary potential of an observed feature is 0.
     """
     feature, first_edge, other_slot, coupling = packed.feature, packed.first_edge, packed.other_slot, packed.coupling
     place, unary, field = sharing.place, packed.unary, np.zeros(len(sharing.place))

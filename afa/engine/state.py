@@ -29,7 +29,8 @@ class State(NamedTuple):
     Attributes
     ----------
     constant : (N,) float64, prior plus energy of the observed features (the running constant) of each entity, nats
-    field : (K,) float64, effective unaries, nats; 0 at observed slots
+    field : (K,) float64, effective unary potentials (unary potentials plus couplings to observed features), nats; 0 at
+        observed slots
     m, q : (K,) float64, first and second moments; 0 at observed slots
     observed : (M,) bool, True if a feature is observed, or if its value follows from observed features
     bound : (N,) float64, contribution of the unobserved features in the support to each ELBO, nats
@@ -37,8 +38,8 @@ class State(NamedTuple):
     cross : (N, N) float64, E_{q_u}[S_v | x_obs] in nats, where u is the row and v is the column
     solves : (2, N) int64, numbers of sweeps of the last mean-field run on each entity's model; the rows are
         `ITERATIONS` and `ASCENDED`
-    origin, pull : (N,) and (K,) float64, the constants and effective unaries of the same energies if couplings are
-        written as products of values instead of deviations from the means before any observation (`CENTRE`). In the
+    origin, pull : (N,) and (K,) float64, the constants and effective unary potentials of the same energies if couplings
+        are written as products of values instead of deviations from the means before any observation (`CENTRE`). In the
         paper's models, these means are 0, and `origin` and `pull` have length 0
     volume : as in `Packed`
 
@@ -106,7 +107,10 @@ def term(packed: Packed, state: State, slot: int, value: int) -> float:
 
 @kernel(entrance=True)
 def condition(packed: Packed, state: State, feature: int, value: int) -> None:
-    """Observe one feature: add its energy, and change the effective unaries of coupled features (supp:updatemrf)."""
+    """Observe one feature: add its energy, and update the effective unary potentials of coupled features.
+
+    The update is described in supp:updatemrf.
+    """
     observed, field, first_edge, of_slot = state.observed, state.field, packed.first_edge, packed.feature
     other_slot, coupling = packed.other_slot, packed.coupling
     observed[feature] = True
@@ -250,7 +254,7 @@ def expected_score(
     Parameters
     ----------
     constant : prior of v plus energy of the observed features, nats
-    field : (K,) float64, effective unaries, nats; the entries of v start at `field_at`
+    field : (K,) float64, effective unary potentials, nats; the entries of v start at `field_at`
     m : (K,) float64, first moments, 0 for observed features; the entries of u start at `m_at`
 
     """

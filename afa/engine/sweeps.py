@@ -2,7 +2,7 @@
 
 The model is conditioned on the observations, and has n unobserved features. Most kernels have these arguments:
 
-- alpha : (n,) float64, effective unaries, nats
+- alpha : (n,) float64, effective unary potentials, nats
 - coupling : (n, n) float64, symmetric with zero diagonal, nats
 - site : (3, n) float64, the rows WIDTH, OFFSET and SIDES of `afa.engine.layout.Packed.site`; (3, 0) for the paper's
   models
@@ -108,7 +108,7 @@ def damped(
 
     Parameters
     ----------
-    alpha : (n,) float64, effective unaries, nats
+    alpha : (n,) float64, effective unary potentials, nats
     coupling : (n, n) float64, symmetric with zero diagonal, nats
     site : (3, n) float64, or (3, 0) for the paper's models
     m, q : (n,) float64, first and second moments, changed in place

@@ -118,7 +118,7 @@ def min_fill(neighbours: dict[int, int]) -> tuple[list[int], list[list[int]]]:
     """Return the min-fill elimination order of a graph, and the separator of each feature.
 
     Each step eliminates the feature whose elimination adds the fewest edges to the graph. If several features add
-    equally few edges, the feature with the fewest neighbours is eliminated first, and of those the feature with the
+    equally few edges, the feature with the fewest neighbours is eliminated first, and among those the feature with the
     lowest index.
 
     The argument `neighbours` maps each feature to a bit mask of its neighbours.
