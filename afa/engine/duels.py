@@ -105,8 +105,8 @@ def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) ->
     A coupling in D is the coupling of two features in the model of a minus the coupling in the model of b. The sums
     `below` and `above` bound how far the couplings to unobserved features can lower and raise D. The third result,
     `seen`, is the sum of the absolute couplings to observed features (0 in models with class-conditional
-    probabilities). The fourth result, `square`, is the sum of (range / 2)^2 over the couplings to unobserved features,
-    where range is the width of the interval of the coupling's possible contributions to D.
+    probabilities). The fourth result, `square`, is the sum of (width / 2)^2 over the couplings to unobserved features.
+    The width of a coupling is the largest minus the smallest contribution that the coupling can make to D.
 
     The numbers `slot_a` and `slot_b` are the array positions of the feature in the models of a and b, or -1 if the
     model does not contain the feature. If the argument `without` is not -1, it is the index of an unobserved feature,
@@ -161,7 +161,7 @@ def variances(packed: Packed, state: State, pairs: Pairs) -> Floats:
 
 @kernel(entrance=True)
 def vote(packed: Packed, state: State, votes: Ints, feature: int, value: int) -> None:
-    """Add one vote for the entity that an observation favours, in each duel (entity pair).
+    """Add one vote to each duel (entity pair), for the entity that the observation of a feature favours.
 
     Call this function before `condition`.
 
@@ -179,7 +179,7 @@ def vote(packed: Packed, state: State, votes: Ints, feature: int, value: int) ->
 
 @kernel(entrance=True)
 def vote_among(holders: Ints, terms: Floats, n: int, tie: float, votes: Ints) -> None:
-    """Add one vote for the entity that an observation favours, in each duel, given the changes of the scores.
+    """Add one vote to each duel (entity pair), for the entity whose score the observation increases more.
 
     If the observation raises the log-odds D_ab by more than `tie`, entity a receives the vote. If the observation
     lowers D_ab by more than `tie`, entity b receives the vote.

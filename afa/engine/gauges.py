@@ -1,7 +1,7 @@
 """Compute the scores of all duels of many patients in two *gauges* (ways to construct the class models).
 
 A duel (entity pair a, b) compares two class models with the energy difference D = S_a - S_b. A gauge is a way to
-construct these two class models from the entities a and b (supp:maxent-vs-truegauge). In the gauge `true`, the class
+construct the two class models from the entities a and b (supp:maxent-vs-truegauge). In the gauge `true`, the class
 models are the models of the entities a and b. In the gauge `maxent`, the class models have the energies +D/2 and -D/2
 (eq:half-potential). Tests compare the kernels with the plain Python definitions in `afa.model.closure` and
 `afa.scores.preference`.

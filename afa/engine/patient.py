@@ -215,7 +215,7 @@ class Patient(PatientState):
         """Return True for each given duel (entity pair) whose winner no further observation can change.
 
         A duel is resolved if the absolute part of D from observed features exceeds the largest change of D that
-        unobserved features can still cause (eq:l1-bracket).
+        unobserved features can still cause.
 
         Parameters
         ----------

@@ -216,8 +216,8 @@ class CallPaths(NamedTuple):
     open : (P, S, Q, 5, 2) bool, two entries for each duel: True if the duel is undecided at every t < M, and True if
         the duel is undecided while a feature in the union of the two supports is unobserved
     first : (P, S, 4) int64, first wrong decision of a rigorous method as (t, duel, method, decision), or t = -1 if
-        there is none. If each duel has its own order of observations, the decision is the first wrong decision on the
-        duel with the lowest index among all wrongly decided duels
+        there is none. If each duel has its own order of observations, `first` belongs to the duel with the lowest index
+        among all duels with a wrong decision
 
     """
 

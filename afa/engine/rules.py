@@ -104,7 +104,7 @@ def weigh(rule: int, packed: Packed, state: State, labels: Ints, view: RoundView
 def _weigh_registry(packed: Packed, view: RoundView, labels: Ints, rank: Ints) -> None:
     """Write the weight of one entity pair in each cluster: the first-ranked and the last-ranked entity.
 
-    These pairs are the active pairs of eq:active_registry. If no further observation can change the winner of such a
+    These pairs are the active pairs of eq:active_registry. If no further observation can change the winner of an entity
     pair, the weight of the pair is 0.
     """
     for label in range(len(rank)):
@@ -174,8 +174,9 @@ def _between_champions(packed: Packed, view: RoundView, labels: Ints, rank: Ints
     """Return the index of the entity pair that the rule Cluster-LUCB selects, or `NONE`.
 
     The rule considers only the best ranked entity of each cluster. Among these entities, the rule selects the lowest
-    ranked entity inside the top k and the highest ranked entity outside the top k. If one of the two entities does not
-    exist, or if no further observation can change which of them wins, the result is `NONE`.
+    ranked entity inside the top k and the highest ranked entity outside the top k. If the best ranked entities of all
+    clusters are on the same side of the top k, or if no further observation can change the winner of the selected pair,
+    the result is `NONE`.
     """
     n = len(rank)
     inside, outside = NONE, NONE

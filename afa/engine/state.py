@@ -174,7 +174,7 @@ def _group_terms(packed: Packed, state: State, entity: int) -> float:
 
 @kernel(inline=True)
 def free_part(packed: Packed, state: State, entity: int) -> tuple[Ints, Floats]:
-    """Return the slots of the features for which mean-field is run in one entity's model, and the coupling matrix.
+    """Return the array positions (slots) of the features in one entity's mean-field run, and the coupling matrix.
 
     A slot is the array position of a pair (entity, feature). The coupling matrix of the n returned slots is padded with
     zeros to the size `padded(n)`.

@@ -1,7 +1,7 @@
 """Compute scores and early decisions (`TASK_BRACKETS`) of a binary task for many patients.
 
 The task is to decide whether a patient has a given entity. It compares two class models (`afa.model.closure`): one with
-the entity, and one without the entity. This comparison has the same scores, gains and methods for early decisions as a
+the entity, and one without the entity. A binary task has the same scores, gains and methods for early decisions as a
 duel (comparison of two entities). An observation of a feature outside the entity's support changes no score. Therefore,
 results have one *step* for each observed feature of the support. The array `t` contains the number of observations at
 each step.
