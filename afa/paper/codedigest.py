@@ -133,7 +133,7 @@ class Code:
         if self._known is not None and self._new:
             entries = [*self._before.items(), *self._new.items()][-MOST_SOURCES:]
             text = json.dumps({key: [[*map(_listed, piece)] for piece in pieces] for key, pieces in entries})
-            with suppress(OSError), atomic_file(self._known) as path:  # a dry run may not be allowed to write
+            with suppress(OSError), atomic_file(self._known) as path:  # a dry run may lack permission to write
                 path.write_text(text, encoding="utf-8")
 
     def _module(self, module: str) -> tuple[str, set[str]]:
@@ -145,7 +145,7 @@ class Code:
         return self._modules[module]
 
     def _function(self, module: str, name: str) -> tuple[dict[str, str], set[str]]:
-        """Return two results: {name: digest} of a function, and the modules that are imported before the function runs.
+        """Return the digest of one function (as a dictionary), and the modules imported before the function runs.
 
         If the module only imports the function (`from afa.module import run`), the digest is computed in the module
         that defines the function.
@@ -366,9 +366,10 @@ def _words_of_errors(statement: ast.stmt, nodes: Sequence[ast.AST]) -> set[int]:
     """Return the `id` of every string constant that is part of a message to the user, such as an error message.
 
     Messages to the user are the arguments of `Fault(...)`, the argument `help=` of any call, and the return value of
-    `Fault.__str__`. Strings inside f-strings, conditionals and sums in these places are included. If a function uses a
-    variable only in messages, the string that is assigned to the variable is included. If a function uses one of its
-    parameters only in messages, the parameter's default is included.
+    `Fault.__str__`. Strings inside f-strings, conditionals and sums in these places also count as parts of a message.
+    If a function uses a variable only in messages to the user, a string that is assigned to the variable counts as part
+    of a message. If a function uses one of its parameters only in messages to the user, the parameter's default value
+    counts as part of a message.
 
     The digest covers the texts of all other exceptions, because such a text can influence a result: if an answer of a
     language model is invalid, the next prompt quotes the text of the `ValueError`.
@@ -488,7 +489,7 @@ def user_files(module: str) -> list[Path]:
 
 
 def _imported_by_call(call: ast.Call, package: str | None, file: Path) -> str:
-    """Return the module that a call of `import_module` in a user's module imports."""
+    """Return the name of the module that a call of `import_module` imports."""
     name = call.args[0]
     if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
         where, found = f"{file}, line {call.lineno}", f"import_module({ast.unparse(name)})"

@@ -1,4 +1,4 @@
-"""The settings of a run: a model of `config/config.yaml` with all its keys. Unknown keys are errors."""
+"""The settings of a run: pydantic classes that define all keys of `config/config.yaml`. Unknown keys are errors."""
 
 from __future__ import annotations
 
@@ -217,7 +217,9 @@ def bundled_extract(settings: RunConfig, series: str, home: Path = Path()) -> Pa
 
 
 def language_models(settings: RunConfig, home: Path = Path()) -> dict[str, Baselines]:
-    """Return {table of the summary: settings of its language models}. If the result is empty, no model is asked.
+    """Return a dictionary from the name of a summary table to the settings of the language models in this table.
+
+    If the result is empty, no language model is asked.
 
     The project contains recorded answers for two tables. For the table `llm_baselines`, features were observed in a
     given order. For the table `llm_choosing`, the models chose which feature was observed next. The recorded answers

@@ -1,8 +1,9 @@
 """Detect source files and input files that change while the jobs of a run use them.
 
-Before its first job, a run records the digests of all files of the package and of all input files in the project. When
-a job ends, the job computes a second digest of every file that it used. The job fails if the two digests of a file
-differ, so that every saved result was computed from files with the recorded digests.
+Before its first job, a run records the digests of all files of the package and of all input files in the project. As
+its last step, a job computes the digest of every file that the job used. If the digest of a file differs from the
+digest recorded at the start of the run, the job fails. Every saved result was therefore computed from files with the
+recorded digests.
 """
 
 from __future__ import annotations
@@ -71,7 +72,11 @@ def check_sources(words: Sequence[str]) -> None:
 
 
 def _is_used(path: Path, packages: set[Path], named: set[Path]) -> bool:
-    """Return True if a file is a data file of one of the `packages`, is in `named`, or is in a folder in `named`."""
+    """Return True if the process uses the file `path`, which is not an imported module.
+
+    A file of the package `afa` is used if it is a data file in the folder of one of the imported `packages`. Any other
+    file is used if the command line names the file or a folder that contains the file (`named`).
+    """
     if not path.is_relative_to(PACKAGE):
         return path in named or not named.isdisjoint(path.parents[:-1])
     inside = next((folder for folder in path.parents if (folder / "__init__.py").is_file()), PACKAGE)

@@ -1,9 +1,9 @@
 """Remove locks and leftovers of killed runs, and find the workflow's folder.
 
 Snakemake's own lock is a file that does not name its owner and remains after Snakemake is killed. Every run and every
-job (`workflow/scripts/job.sh`) holds a shared kernel lock on the file `.snakemake/alive`. When a process ends, the
-kernel releases the lock of the process. If a process gets an exclusive lock on `.snakemake/alive`, no other run is
-alive. If no other run is alive, an existing lock of Snakemake was left by a run that has ended.
+job (`workflow/scripts/job.sh`) holds a shared file lock on `.snakemake/alive`. When a process ends, the operating
+system releases the locks that the process held. If a process gets an exclusive lock on `.snakemake/alive`, no other run
+is alive. If no other run is alive, an existing lock of Snakemake was left by a run that has ended.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def remove_shards(run: Path) -> None:
 def workflow_folder(rules: SourceFile, state: str | Path) -> Path:
     """Return the folder of the workflow whose rules are in `rules`.
 
-    If the workflow is in a git repository, Snakemake reads single files from the repository, and there is no folder of
-    the workflow. For a workflow in a git repository, this function unpacks all files of the commit into the folder
-    `afa-<commit>` in `state`.
+    If the rules come from a git repository, Snakemake reads single files from the repository and does not copy the
+    whole workflow to a folder. For a workflow in a git repository, this function unpacks all files of the commit into
+    the folder `afa-<commit>` in `state`.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def workflow_folder(rules: SourceFile, state: str | Path) -> Path:
     return folder
 
 
-LOCK_FILE = "alive"  # file in `.snakemake`: the name of the machine on which all present runs are
+LOCK_FILE = "alive"  # lock file in `.snakemake`; its text is the name of the machine on which the current runs started
 
 _joined: dict[Path, IO[str]] = {}  # open files, each of which holds a lock until this process ends
 
@@ -93,9 +93,9 @@ _joined: dict[Path, IO[str]] = {}  # open files, each of which holds a lock unti
 def hold_run_lock(state: str | Path) -> str | None:
     """Hold a shared lock in the folder `state` (`.snakemake`) until this process ends.
 
-    If Snakemake's lock was certainly left by a run that has ended, the function removes Snakemake's lock. If a live run
-    may own Snakemake's lock, the function returns a message about possible owners. If the file system has no kernel
-    locks, Snakemake's lock is kept, and the function returns None.
+    If Snakemake's lock was certainly left by a run that has ended, the function removes Snakemake's lock. If
+    Snakemake's lock possibly belongs to a run that is still active, the function returns a message about possible
+    owners. If the file system does not support file locks, Snakemake's lock is kept, and the function returns None.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def hold_run_lock(state: str | Path) -> str | None:
 
 
 def _remove_dead_lock(folder: Path, file: IO[str], *, alone: bool) -> str | None:
-    """Remove Snakemake's lock. If a live run may own the lock, keep the lock and return a message."""
+    """Remove Snakemake's lock, or keep it and return a message if the lock possibly belongs to an active run."""
     locks = list((folder / "locks").glob("*.lock"))
     here = socket.gethostname()
     file.seek(0)

@@ -76,7 +76,7 @@ class Protocol:
         return self.asked.turns == CHECKPOINTS
 
     def last_of(self, n_features: int) -> int:
-        """Return the number of observed features at which a model is asked for the last time."""
+        """Return how many features are observed when a language model gets its last question."""
         return min(self.asked.horizon or n_features, n_features)
 
     def rounds_of(self, n_features: int) -> list[int]:
@@ -133,8 +133,9 @@ class Briefing:
     Parameters
     ----------
     facts : values of the template
-    labels : allowed labels of a decision. For the question about one condition, `control` comes first
-    size : number of labels of a decision
+    labels : labels that the language model may assign to the patient. For the question about one condition, `control`
+        comes first
+    size : number of labels that the language model must assign to the patient
     features : names of all M features, sorted
 
     """
@@ -205,7 +206,7 @@ def briefings(
 def _knowledge(
     bundle: Bundle, method: str, about: Sequence[str], abstracts: AbstractsOfPhenotype | None
 ) -> dict[str, Any]:
-    """Return the template values that describe some entities: potentials for `mrf_llm`, abstracts for `rag_llm`."""
+    """Return the facts for a prompt on the entities `about`: potentials (method `mrf_llm`) or abstracts (`rag_llm`)."""
     if method != "mrf_llm":
         return {"abstracts": _literature(about, abstracts) if method == "rag_llm" else []}
     tables = []

@@ -1,8 +1,9 @@
 """Run the experiment with language models as planners, and return its tables.
 
 The tables contain the true answers, and the decisions of language models and planner at some rounds. The planner is
-evaluated along two orders of features: its own order, and the order in which a language model observed the features.
-Along the model's order, planner and model decide from the same observations.
+evaluated along two orders of features: its own order, and the order in which a language model observed the features. If
+the planner is evaluated along the language model's order of features, the planner and the language model decide about a
+patient from the same observed values.
 """
 
 from __future__ import annotations
@@ -332,8 +333,8 @@ def _completed(bundle: Bundle, dialogues: Sequence[TrialDialogue]) -> Ints:
 def targets(setting: BaselineSetting) -> pd.DataFrame:
     """Return the true answers of the binary tasks, one row for each patient and entity.
 
-    `likelihood` is the sign of S at full observation, or 0 for a tie. `clinical` is the patient's label: 0, 1 or
-    missing.
+    The column `likelihood` contains the sign of the score S at full observation (all features observed), or 0 for a
+    tie. The column `clinical` contains the patient's label: 0, 1 or missing.
     """
     parts = [
         targets_of(setting.bundle, setting.cohort, entity, "differential", one.task.tie)

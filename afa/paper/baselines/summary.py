@@ -41,7 +41,8 @@ class Cut(NamedTuple):
 def credits_of(readouts: pd.DataFrame, targets: pd.DataFrame, resampled: Resampled) -> dict[Cut, list[Part]]:
     """Return the numbers of correct decisions and of all decisions, as arrays (P, T), for every key (`Cut`).
 
-    Balanced accuracy has one pair of arrays for each class. A target that is missing for all patients is excluded.
+    For balanced accuracy, correct decisions and all decisions are counted separately for each class of patients. A
+    target that is missing for all patients is excluded.
     """
     made: dict[Cut, list[Part]] = {}
     truth = targets.assign(clinical=2 * targets["clinical"] - 1)[["entity", "patient", *REFERENCE_TARGETS]]
@@ -171,7 +172,7 @@ def _shares(
 
 
 def _own_order(task: str, rules: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the key columns of summary rows about the planner along its own order of features."""
+    """Return the key columns of the summary rows for which the planner chose the order of features."""
     own = {"allocation": rules[task], "gain": GAIN, "schedule": "every", "start": "uniform"}
     return own | {"guide": "linearity" if task == TOP_K else None}
 

@@ -1,8 +1,8 @@
 """Dialogues with a language model, which decides about a patient and chooses the next feature in each round.
 
-An answer of the model has two parts: the feature to measure, and the labels of the decision. Each part of an answer is
-used if it is valid, even if the other part is invalid. If an answer names the wrong patient, both parts of the answer
-are invalid (app. llm-planning-prompts).
+An answer of the language model has two parts: the feature to measure next, and the labels that the language model
+assigns to the patient. Each part of an answer is used if it is valid, even if the other part is invalid. If an answer
+names the wrong patient, both parts of the answer are invalid (app. llm-planning-prompts).
 
 If an answer breaks a rule, the question is asked again, and the new prompt states the broken rule (decision N2). A
 question is asked at most `Protocol.answers` times. The dialogue uses the valid parts of the last answer to a question.
@@ -171,7 +171,7 @@ class TrialDialogue:
     def _question(self, asked: int, fault: str) -> Request:
         """Return the request to the model in the current turn.
 
-        `asked` numbers the questions of a turn, starting from 1.
+        The argument `asked` is the number of the question within a turn, starting from 1.
 
         Parameters
         ----------
@@ -307,8 +307,8 @@ class AnswerSource:
     def answers(self, requests: Sequence[Request]) -> list[Entry]:
         """Return the answer to each request.
 
-        If all attempts at a request have failed, the last failed attempt is returned. The settings in `manner` limit
-        the number of attempts at a request.
+        If all attempts at a request have failed, the last failed attempt is returned. The setting `manner.answers` is
+        the largest number of attempts at a request.
 
         Raises
         ------
@@ -386,7 +386,10 @@ def trials_usage_estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Pr
 
 
 def _stand_in(trial: Trial, briefing: Briefing) -> str:
-    """Return an artificial answer for estimates, with the longest labels and without a choice of a feature."""
+    """Return an invented answer of a language model, from which the number of tokens is estimated.
+
+    The invented answer contains the longest labels and chooses no feature.
+    """
     labels = sorted(briefing.labels, key=len)[-briefing.size :]
     answer: dict[str, Any] = {"patient_id": trial.alias, "next_gene_to_measure": None, "top_k_labels": labels}
     if trial.entity:

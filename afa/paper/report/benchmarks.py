@@ -147,12 +147,18 @@ class Need:
     longest_seconds: float
 
     def mem_mb(self, attempt: int) -> int:
-        """Return the memory to request for a job, in MB. The memory doubles with each attempt (1, 2, ...)."""
+        """Return the memory to request for a job, in MB.
+
+        Each further attempt at the job doubles the requested memory. The first attempt has the number `attempt` = 1.
+        """
         asked = (WORKFLOW_MB + MEMORY_MARGIN * self.max_rss_mb) * 2.0 ** (attempt - 1)
         return STEP_MB * math.ceil(asked / STEP_MB)
 
     def runtime(self, attempt: int) -> int:
-        """Return the time to request for a job, in minutes. The time doubles with each attempt (1, 2, ...)."""
+        """Return the time to request for a job, in minutes.
+
+        Each further attempt at the job doubles the requested time. The first attempt has the number `attempt` = 1.
+        """
         return max(LEAST_MINUTES, math.ceil(TIME_MARGIN * self.longest_seconds / 60)) << (attempt - 1)
 
 

@@ -39,7 +39,9 @@ SHARE_METRICS = ("accuracy", "balanced_accuracy", "rate", "p_at_k", "r_precision
 
 @dataclass(frozen=True)
 class Reader:
-    """Look up a run's numbers in summary.csv. A *reading* is a short name of a line of summary.csv.
+    """Look up a run's numbers in summary.csv.
+
+    The argument `reading` of the methods is a short text that names one line of summary.csv, such as `chaos t=10`.
 
     Shares are returned in per cent, and differences of shares in percentage points.
 
@@ -75,7 +77,7 @@ class Reader:
         return int(self.facts["features"])
 
     def patients_behind(self, ours: RunNumber) -> float:
-        """Return the number of patients used for the number `ours`: the smaller of `ours.n` and the cohort's size."""
+        """Return the smaller of two numbers: the number of cases `ours.n`, and the number of patients in the cohort."""
         return float(np.fmin(ours.n, self.facts["patients"]))
 
     def fact(self, name: str, unit: str) -> RunNumber:
@@ -84,7 +86,7 @@ class Reader:
         return RunNumber(100 * value, unit="percent") if unit == "share" else RunNumber(value)
 
     def line(self, reading: str, *, complement: bool = False) -> RunNumber | None:
-        """Return the number in the summary line with the short name `reading`, or None if the number is missing."""
+        """Return the number in the summary line that `reading` names, or None if the number is missing."""
         line = self.summary.find(self._where(reading))
         if line is None or pd.isna(line["value"]):
             return None
@@ -95,13 +97,16 @@ class Reader:
         return found.scaled(100) if unit else found
 
     def missing(self, reading: str) -> str:
-        """Return the reason why summary.csv has no number in the line with the short name `reading`."""
+        """Return the reason why summary.csv contains no number for the line that `reading` names."""
         table = self._where(reading)["table"]
         is_there = (self.summary.rows["table"] == table).any()
         return f"no number for {reading}" if is_there else f"no table {table} in this run"
 
     def relation(self, text: str) -> Relation | str:
-        """Return the comparison (`Relation`) for a text such as `a > b`, or the reason why a number is missing."""
+        """Parse a text such as `a > b`, and return the comparison of the two numbers in this run (`Relation`).
+
+        If this run lacks one of the two numbers, return the reason as a text.
+        """
         left, operator, right = verdicts.relation_of(text)
         if isinstance(found := self._scaled(left), str):
             return found
@@ -117,7 +122,10 @@ class Reader:
         return Relation(found, operator, read, f"{text}: {found} against {read}", difference)
 
     def _scaled(self, side: str) -> RunNumber | str:
-        """Return the number on one side of a comparison (>, < or =), or the reason why the number is missing."""
+        """Return the number on one side of a comparison by >, < or =.
+
+        If this run lacks the number, return the reason as a text.
+        """
         factor, reading = verdicts.scaled_reading(side)
         found = self.line(reading)
         return self.missing(reading) if found is None else found.scaled(factor)
@@ -154,11 +162,12 @@ def compare(reader: Reader, printed: Mapping[str, pd.DataFrame]) -> pd.DataFrame
 
 
 def count_verdicts(comparison: pd.DataFrame) -> pd.DataFrame:
-    """Return a table that counts verdicts by direction and by size.
+    """Count the verdicts on the paper's numbers and claims, and return a table with the counts.
 
-    The table has one row for each printed table, and one row for each kind of claim. A difference of two shares is
-    counted under its direction and under its size. Any other number has only a size, and a statement in words has only
-    a direction.
+    The table has one row for each printed table, and one row for each kind of claim. A difference of two shares can
+    have two verdicts, and both verdicts are counted: one on the direction of the difference (such as *holds*), and one
+    on the size of the difference (such as *within a factor of 2*). Any other number that is compared has only a verdict
+    on its size. A statement such as "a is ahead of b" has only a verdict on its direction.
     """
     source = comparison["table"].where(comparison["kind"] == CELL, "claims: " + comparison["kind"] + "s")
     directions, sizes = (pd.crosstab(source, comparison[column]) for column in ("verdict", "size"))
@@ -268,7 +277,7 @@ def _claim(claim: Any, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -
 def printed_difference(first: Mapping[str, Any], second: Mapping[str, Any], reader: Reader) -> Printed:
     """Return the printed number in cell `first` minus the printed number in cell `second`, in percentage points.
 
-    The number of patients is taken from the table that contains `first`.
+    The result has the number of patients of the printed table that contains the cell `first`.
     """
     scale = 100.0 if first["unit"] == "share" else 1.0
     difference = scale * (float(first["paper"]) - float(second["paper"]))
@@ -276,10 +285,10 @@ def printed_difference(first: Mapping[str, Any], second: Mapping[str, Any], read
 
 
 def _statement(answer: ClaimAnswer, reader: Reader, unit: str, *, has_number: bool) -> tuple[Verdict, RunNumber | None]:
-    """Return two results: the verdict on a statement in words, and the number shown for the first comparison.
+    """Return the verdict on a statement such as "a is ahead of b", and the number shown beside the verdict.
 
-    The unit of the shown number is replaced by `unit` in two cases: the claim contains a number (`has_number`), or this
-    run lacks a number that the statement needs.
+    The shown number belongs to the first comparison in the statement. If the claim contains a number (`has_number`), or
+    if this run lacks a number that the statement needs, the shown number gets the claim's unit `unit`.
     """
     relations = [reader.relation(text) for text in answer.holds]
     whole = [relation for relation in relations if not isinstance(relation, str)]
@@ -297,7 +306,8 @@ def _number(
 ) -> tuple[Verdict, RunNumber | None]:
     """Return two results: the verdict on a claim about a number, and this run's number.
 
-    If the claim repeats a number of a printed table, `cell` is the line of the comparison for this number, else None.
+    If the claim repeats a number of a printed table, `cell` is the row of the table `comparison` about this number.
+    Otherwise, `cell` is None.
     """
     if cell is not None:
         missing = NO_LINE

@@ -30,7 +30,7 @@ from afa.paper.experiments.league import (
 
 BEST = "best classifier"
 NOT_FETCHED = "not_fetched.txt"
-"""Name of the file that marks a field whose table has not been fetched. Its text names the source of the table."""
+"""Name of the file that marks a data set that has not been downloaded. The text of the file names the data's source."""
 PAGE_ROUNDS = (3, 5)
 """Numbers of observed features for which the page shows results, in addition to all features."""
 METRIC_NAMES = {
@@ -58,10 +58,10 @@ LINES = {
 
 
 def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return a table with one row for the main prediction task (question) of each field (data set).
+    """Return a table with one row for the main prediction task of each data set.
 
-    A row contains facts about the question, and the main metric after 3, 5 and all observed features. Columns of
-    metrics are named `<quantity>_<t>`, where t is 3, 5 or all.
+    A row contains facts about the prediction task, such as the number of patients. A row also contains the main metric
+    when 3, 5 and all features are observed. Columns of metrics are named `<quantity>_<t>`, where t is 3, 5 or all.
 
     Returns
     -------
@@ -108,9 +108,10 @@ def labels_needed(trained: pd.DataFrame, metric: str, t: int) -> str:
 
 
 def _reached(sizes: Sequence[int], reached: pd.Series) -> str:
-    """Return how many labelled patients a model needs to reach another model's metric, as a text such as `10 to 20`.
+    """Return how many labelled patients a model needs to match or exceed another model, as a text such as `10 to 20`.
 
-    For each number of labelled patients in `sizes`, `reached` is True if the model reaches the other model's metric.
+    The array `reached` has one entry for each number of labelled patients in `sizes`. An entry of `reached` is True if
+    this number of labelled patients is sufficient.
     """
     if not reached.any():
         return f"more than {sizes[-1]}"
@@ -122,7 +123,8 @@ def ladder_at(ladder: pd.DataFrame, t: int) -> pd.DataFrame:
     """Return a table of the metric after t features, with a row for each number of labelled patients.
 
     The table has a column for each model. The column `BEST` contains the largest value of all classifiers. Columns with
-    the suffix ` low` or ` high` contain the ends of the intervals. The table is empty if `ladder` has no rows at t.
+    the suffix ` low` or ` high` contain the ends of the intervals. If the input table `ladder` has no rows with t
+    observed features, the result is an empty table.
     """
     at = ladder[ladder["t"] == t].set_index(["size", "model"])
     if at.empty:
@@ -143,11 +145,11 @@ def passed(rungs: pd.DataFrame, rival: str) -> str:
 
 
 def calibration(reliability: pd.DataFrame) -> pd.DataFrame:
-    """Return two measures of calibration for each field, task, model and t.
+    """Return two measures of calibration for each data set, prediction task, model and number t of observed features.
 
     `stated_less_observed` is the predicted probability minus the observed frequency, averaged over all cases.
-    `mean_distance` is the expected calibration error: the absolute difference in the bin of each case, averaged over
-    all cases.
+    `mean_distance` is the expected calibration error: the absolute difference between predicted probability and
+    observed frequency, computed in bins of cases and averaged over all cases.
     """
     keys, n = ["field", "task", "model", "t"], reliability["n"]
     gap = n * (reliability["stated"] - reliability["observed"])
@@ -157,11 +159,11 @@ def calibration(reliability: pd.DataFrame) -> pd.DataFrame:
 
 
 def field_report_values(folder: Path) -> dict[str, Any]:
-    """Return the values that the template needs for the first part of the report on one field (one data set).
+    """Return the values that the template needs for the first part of the report on one data set.
 
-    The input is the output of `afa league field`. In the result, `said` contains a paragraph for each question. The
-    template `league_tables.html` uses all values except `said`. The result is empty if the field has no prediction task
-    (question).
+    The input is the output of `afa league field`. In the result, `said` contains a paragraph for each prediction task.
+    The template `league_tables.html` uses all values except `said`. If the data set has no prediction task, the result
+    is empty.
     """
     tables = read_fields([folder])
     rows = league_rows(tables)
@@ -200,7 +202,10 @@ def said(row: Mapping[Any, Any]) -> str:
 
 
 def read_fields(folders: Sequence[Path]) -> dict[str, pd.DataFrame]:
-    """Return the concatenated tables of several fields, or an empty dictionary if no field has labels."""
+    """Return a dictionary from the name of a table to this table with the rows of all data sets.
+
+    Data sets without labels are skipped. If no data set has labels, the dictionary is empty.
+    """
     asked = [path for path in folders if (path / f"{LEAGUE_TABLES[0]}.parquet").is_file()]
     return {
         name: pd.concat([read_table(path, name) for path in asked], ignore_index=True)
@@ -225,10 +230,11 @@ def _shown(
 
 
 def write_league(fields: Sequence[Path], out: str | Path) -> None:
-    """Write the comparison of fields: tables, figures and the page `league.html`.
+    """Write the comparison of data sets: tables, figures and the page `league.html`.
 
-    The comparison is made from the output of `afa league field` for each field. If the table of a field has not been
-    downloaded, the page lists the field as not fetched. Each figure states how many fields it shows.
+    The comparison is made from the output of `afa league field` for each data set. If a data set has not been
+    downloaded, the page lists this data set as not fetched. If a figure does not show all data sets, the figure states
+    how many data sets it shows.
     """
     absent = {}
     for path in fields:
@@ -250,11 +256,11 @@ def write_league(fields: Sequence[Path], out: str | Path) -> None:
 
 
 def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, path: str | Path = "") -> str:
-    """Return an SVG figure with a panel for each question: the main metric against the number of observed features.
+    """Return an SVG figure with a panel for each prediction task: the main metric against the number of features.
 
-    A panel has three lines: the planner's order, one fixed order, and random orders. A grey band shows the interval
-    for bundles in which potentials and probabilities are permuted at random among the features. If a path is given,
-    the figure is also saved as a file.
+    A panel shows the main metric against the number of observed features, with three lines: the planner's order, one
+    fixed order, and random orders. A grey band shows the interval for bundles in which potentials and probabilities are
+    permuted at random among the features. If a path is given, the figure is also saved as a file.
     """
     columns = min(4, len(rows))
     height = -(-len(rows) // columns)
@@ -288,10 +294,10 @@ def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, 
 
 
 def draw_ladder(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, path: str | Path = "") -> str:
-    """Return an SVG figure with a panel for each question: the main metric against the number of labelled patients.
+    """Return an SVG figure with a panel for each prediction task: the main metric against the number of labels.
 
-    A panel shows the metric after `LADDER_ROUND` features for each model in `RUNGS`. If a path is given, the figure is
-    also saved as a file.
+    A panel shows the metric after `LADDER_ROUND` observed features against the number of labelled patients, for each
+    model in `RUNGS`. If a path is given, the figure is also saved as a file.
     """
     columns = min(4, len(rows))
     height = -(-len(rows) // columns)
@@ -326,7 +332,7 @@ def draw_ladder(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields
 
 
 def _rungs(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return a row for each question, t and number of labelled patients, with the metric of each model."""
+    """Return a row for each prediction task, t and number of labelled patients, with the metric of each model."""
     found = []
     for row in rows.to_dict("records"):
         for t in dict.fromkeys([*(t for t in (3, 5, 8) if t < row["features"]), row["features"]]):
@@ -349,13 +355,13 @@ def _rungs(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[
 
 
 def of_task(table: pd.DataFrame, fact: Mapping[Any, Any]) -> pd.DataFrame:
-    """Return the rows of `table` for one question about one data set (columns `task` and `field`)."""
+    """Return the rows of `table` for one prediction task on one data set (columns `task` and `field`)."""
     own: pd.DataFrame = table[(table["field"] == fact["field"]) & (table["task"] == fact["task"])]
     return own
 
 
 def _models(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return one row for each question and model, with every metric after 3, 5 and all observed features."""
+    """Return one row for each prediction task and model, with every metric after 3, 5 and all observed features."""
     found = []
     for row in rows.to_dict("records"):
         own = of_task(tables["curves"], row)

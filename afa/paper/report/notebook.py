@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-# nbformat imports jsonschema, and jsonschema imports rfc3987_syntax if this package is installed.
-# The import of rfc3987_syntax takes two seconds, and no notebook contains the addresses that it checks.
+# nbformat imports jsonschema, and jsonschema imports rfc3987_syntax if this package is installed. The import of
+# rfc3987_syntax takes two seconds. The next line prevents this import, because no notebook contains the web addresses
+# that rfc3987_syntax checks.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 import nbformat  # noqa: E402
@@ -41,9 +42,9 @@ START_SECONDS = 600
 def run_notebook(source: str | Path, target: str | Path, parameters: Mapping[str, str]) -> None:
     """Run the notebook `source` by papermill, and write the executed notebook to `target`.
 
-    Repeated executions write identical bytes, because times, addresses of objects and standard error are removed from
-    the notebook. Text that cells write to standard error is printed to the standard error of the calling process. The
-    kernel reads no user settings and listens on no network port.
+    Repeated executions write identical files, because three things are removed from the notebook: execution times,
+    memory addresses of objects, and the text that cells write to stderr. Text that cells write to stderr is printed to
+    the stderr of the calling process. The kernel reads no user settings and listens on no network port.
 
     Parameters
     ----------

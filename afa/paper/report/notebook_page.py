@@ -1,4 +1,4 @@
-"""Extract from an executed notebook what the report shows: an HTML page without code and figure, and the caption."""
+"""Extract two parts of an executed notebook for the report: its texts and results as HTML, and its figure's caption."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ MARKDOWN_TYPE = "text/markdown"
 
 
 def notebook_page(path: Path) -> str:
-    """Return the texts and results of an executed notebook as one HTML page, excluding code, figure and caption."""
+    """Return the texts and results of an executed notebook as one HTML page.
+
+    The page contains neither the code, nor the figure, nor the caption of the figure.
+    """
     notebook = read_notebook(path)
     notebook.cells = [cell for cell in notebook.cells if not _is_caption(cell)]
     for cell in notebook.cells:
@@ -37,7 +40,7 @@ def _exporter() -> HTMLExporter:
     from nbconvert.exporters.html import HTMLExporter  # noqa: PLC0415 (slow to load)
 
     return HTMLExporter(  # type: ignore[no-untyped-call]
-        template_name="basic",  # export only the cells, because the report has its own page
+        template_name="basic",  # export only the cells; our template notebook.html adds the rest of the page
         exclude_input=True,
         exclude_input_prompt=True,
         exclude_output_prompt=True,

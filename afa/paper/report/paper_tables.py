@@ -101,8 +101,8 @@ class SummaryLines:
 def paper_table(name: str, printed: pd.DataFrame, summary: SummaryLines, *, n_features: int) -> pd.DataFrame:
     """Return a table with one row for each cell of a table of the paper, and the columns `COLUMNS`.
 
-    The paper's column t = 216 is full observation, and is compared with this run's value at t = `n_features`.
-    `difference` is this run's value minus the paper's value.
+    In the paper, all features are observed at t = 216. The paper's values at t = 216 are compared with this run's
+    values at t = `n_features`. `difference` is this run's value minus the paper's value.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def _cells(printed: pd.DataFrame) -> list[tuple[str, str, float | None]]:
 def _answered(cell: PrintedCell, paper: float | None, summary: SummaryLines) -> dict[str, Any]:
     """Return this run's values for a cell of the paper's table.
 
-    If the numbers of the paper and of this run are not comparable, `unit` also contains the reason.
+    If the paper's number and this run's number are not comparable, the reason is appended to the text `unit`.
     """
     answer, warning, constant, below = (
         None if where is None else summary.find(where) for where in (cell.where, cell.unless, cell.constant, cell.over)
@@ -200,7 +200,7 @@ def _random_sign(row: str, _: str) -> PrintedCell | None:
     }
     # The paper says that a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle). Therefore the
     # paper's row `kl` is compared with our method `kl_nonzero`, which ignores zero votes. The column `also` shows the
-    # accuracy of our method `kl`, which counts zero votes.
+    # accuracy of our method `kl`, which does not ignore zero votes.
     also = {"zero votes counted": {"method": "kl"}} if row == "kl" else {}
     return PrintedCell(keys | {"target": "likelihood"}, also=also)
 
@@ -278,7 +278,10 @@ def _layer_zero(row: str, column: str) -> PrintedCell | None:
 
 
 def _grid(rule: str, gain: str, schedule: str) -> dict[str, str | None]:
-    """Return the key columns for a rule, a gain and a schedule. Random orders have no gain and only one schedule."""
+    """Return the key columns for a rule, a gain and a schedule.
+
+    If the rule is `random`, the key column `gain` is empty and the schedule is `every`.
+    """
     allocation = PRINTED_ALLOCATIONS[rule]
     if allocation == "random":
         where = {"allocation": allocation, "gain": None, "schedule": "every"}
@@ -324,9 +327,10 @@ def binary_form(rows: pd.DataFrame, *, rounds: Sequence[int], variant: str | Non
 
     The table has one column for each t. In a cell such as `0.53 (+29.7 / +30.6)`, 0.53 is the accuracy if features are
     chosen at random. The numbers in brackets are the percentage points gained over random choice: first with
-    `f_target`, then with `cmi`. Each line is for one score (`method`). The gain `f_target` is computed from the same
-    score, but in lines of the score `wald` from the score `two_elbo`. A line is skipped if the summary has no values
-    for it. A cell is empty if the summary has no value at t.
+    `f_target`, then with `cmi`. Each line is about one score (column `method`). In the lines of the scores `two_elbo`
+    and `stack_a`, the gain `f_target` is computed from the line's own score. In the lines of the score `wald`, the gain
+    `f_target` is computed from the score `two_elbo`. A line is skipped if the summary has no values for it. A cell is
+    empty if the summary has no value at t.
 
     Parameters
     ----------

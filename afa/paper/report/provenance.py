@@ -144,7 +144,7 @@ def _code_digests(params: Iterable[Any]) -> Iterator[str]:
 def _packages(params: Iterable[Any]) -> str:
     """Return the package versions in the parameters of a job.
 
-    Inside a parameter, the package versions are written after the code digest.
+    The package versions are in a parameter of the form `<code digest> numpy 2.4.0, scipy 1.17.0`.
     """
     texts = (str(param).strip("'\"").partition(" ")[2] for param in params)
     return next((text for text in texts if text.startswith(f"{NUMERICS[0]} ")), "")

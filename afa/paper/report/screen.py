@@ -42,9 +42,10 @@ EFFECT_ROUNDING = 0.015
 class Statement(Strict):
     """Describe one effect: the sources of the paper's number and of this run's number, and why the two numbers differ.
 
-    If `claim` or `cell` is given, it names a line of the comparison, which contains both numbers. If `less` is given,
-    the paper's number is the difference of the two printed cells in `less`, and this run's number is in the summary
-    line `line`.
+    If `claim` or `cell` is given, it names a row of the table `comparison`, which contains the paper's number and this
+    run's number. If `less` is given, `less` names two cells of the paper's tables, and the paper's number is the
+    difference of the numbers in these two cells. If `less` is given, `line` names the line of summary.csv with this
+    run's number.
 
     Attributes
     ----------
@@ -71,13 +72,13 @@ class Statement(Strict):
 
 
 class Statements(Strict):
-    """The content of `headlines.yaml`: the effects on the first screen, in the order of the page."""
+    """The content of `headlines.yaml`: the paper's main effects, in the order in which the report shows them."""
 
     statements: tuple[Statement, ...]
 
 
 class StoredEffects(Strict):
-    """Values of the paper's main effects in a stored run with another cohort.
+    """The values that an earlier run, with another cohort, computed for the paper's main effects.
 
     `rows` maps the id of an effect to its value and the ends of its interval, in percentage points or per cent.
 
@@ -129,9 +130,10 @@ def of_voters(
     answers: Mapping[str, pd.DataFrame],
     reader: Reader,
 ) -> pd.DataFrame:
-    """Compute the effects from the answers of each single voter (one run of a language model).
+    """Compute the paper's main effects once for each voter, from the answers of this voter alone.
 
-    For each voter, the table has one row for each effect that has a number.
+    A voter is one run of a language model. The result has one row for each voter and effect. If an effect cannot be
+    computed from a voter's answers, the row of this effect is missing.
 
     Parameters
     ----------
@@ -193,9 +195,9 @@ def spoken(value: float) -> str:
 def _numbers(statement: Statement, places: Mapping[str, Row], reader: Reader) -> dict[str, Any]:
     """Return the paper's number, this run's number and the verdict for an effect. Shares are in per cent.
 
-    If the effect is a claim or a printed cell, the verdict is copied from the comparison of the run with the paper. If
-    the effect is the difference of two printed shares, this difference is compared with the paired difference in this
-    run.
+    If `statement` names a claim or one printed cell, the verdict is copied from the table `comparison`. If `statement`
+    names two printed cells (`less`), the difference of the two printed shares is compared with this run's number in the
+    summary line `statement.line`.
     """
     if statement.less is None or statement.line is None:
         row = places[statement.claim or statement.cell or ""]
@@ -233,7 +235,7 @@ def stored_effects_of(run: Path) -> StoredEffects:
 
 
 def basis(config: Mapping[str, Any]) -> str:
-    """Return a digest of the settings that affect a run's values of the paper's effects.
+    """Return a digest of all settings on which a run's results for the paper's main effects depend.
 
     `config` is the complete configuration of a run, read from `config.json`.
     """
@@ -244,7 +246,7 @@ def basis(config: Mapping[str, Any]) -> str:
 
 
 def stale(carried: StoredEffects, found: StoredEffects) -> list[str]:
-    """Return one text for each difference between stored effects and a new run of the same cohort."""
+    """Compare the stored effects of a cohort with the effects in a new run, and return a text for each difference."""
     said = [f"other {name}" for name in ("settings", "data") if getattr(carried, name) != getattr(found, name)]
     for name in sorted({*carried.rows, *found.rows}):
         stored, now = carried.rows.get(name), found.rows.get(name)

@@ -114,13 +114,13 @@ TINTS = {
     WITHIN_5_POINTS: "near",
     WITHIN_FACTOR_2: "near",
 }
-"""Size of the difference -> tint of a cell that reproduces. Other cells have the tint `other`."""
+"""Verdict on the size of a reproduced number -> tint of its cell. Cells with other outcomes have the tint `other`."""
 
 
 class ShownCell(NamedTuple):
     """A table cell in the report: the paper's number, this run's number, and the background tint.
 
-    If this run has no number, `ours` contains the verdict instead.
+    If this run has no number for the cell, `ours` contains a verdict such as *not run*.
     """
 
     paper: str
@@ -181,8 +181,8 @@ def counted_as(n: int) -> str:
 def sentences(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
     """Return the paragraphs of the first screen. A paragraph is a first sentence and a list of further sentences.
 
-    The first paragraph states how many effects reproduce. Each following paragraph is about one group of effects
-    (`tallies`). The last paragraph explains why effects differ from the paper.
+    The first paragraph states how many of the paper's main effects are reproduced in this run. Each following paragraph
+    is about one group of effects (`tallies`). The last paragraph explains why effects differ from the paper.
     """
     groups = tallies(table)
     judged = [row for group in groups for row in group.rows]
@@ -219,7 +219,7 @@ def voter_ranges(voters: pd.DataFrame) -> dict[str, tuple[float, float]]:
 def voters_said(table: pd.DataFrame, voters: pd.DataFrame) -> tuple[str, list[str]] | None:
     """Return a paragraph on the effects whose outcome changes if only one voter's answers are used.
 
-    If no effect has an outcome for any single voter, return None.
+    If no effect was judged from the answers of a single voter, return None.
 
     Parameters
     ----------
@@ -281,7 +281,7 @@ def _listed(rows: Sequence[Row]) -> str:
 
 
 def title_of(table: pd.DataFrame) -> str:
-    """Return a sentence that counts the effects: reproduced, reproduced with another size, and not reproduced."""
+    """Return a sentence with the numbers of effects that are reproduced, have another size, or are not reproduced."""
     found = {group.outcome: len(group.rows) for group in tallies(table)}
     judged = sum(found.values())
     if not judged:
@@ -333,10 +333,10 @@ def figure(table: pd.DataFrame, carried: Sequence[StoredEffects], here: str, vot
 
 
 def counted(verdicts: pd.DataFrame) -> Iterator[tuple[str, dict[str, int]]]:
-    """Count the verdicts by direction and by size, first for the paper's tables, then for the paper's claims.
+    """Count the verdicts on numbers in the paper's tables, then the verdicts on claims in the paper's text.
 
-    Yield two items. Each item contains a description, and a dictionary from a direction or a size to the number of
-    verdicts.
+    Yield two pairs of a description and a dictionary. The dictionary contains the number of times that each verdict was
+    given, such as `{"holds": 12, "within 2 points": 5}`.
 
     Parameters
     ----------
@@ -350,7 +350,7 @@ def counted(verdicts: pd.DataFrame) -> Iterator[tuple[str, dict[str, int]]]:
 
 
 def errata_title(text: str) -> str:
-    r"""Return a title that counts the errata, remarks and withdrawn errata in `errata.md`.
+    r"""Return a title with the numbers of errata, remarks and withdrawn errata in the text of `errata.md`.
 
     >>> errata_title("# Errata\n\n**E1, A.** *Remark.* *Erratum.*\n\n**E2, B.** *Remark.*\n\n**E3, C.** *Withdrawn.*")
     '1 erratum of the paper, 1 remark, and 1 erratum that we withdrew'
@@ -417,8 +417,9 @@ def _cell(cell: Mapping[Any, Any]) -> ShownCell:
 def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the accuracy of the planner and of the language model `mrf_llm`, for each task, target and t.
 
-    `planner` and `model` are shares between 0 and 1. `gap` is `model` minus `planner` in percentage points, with an
-    interval over patients. The list is empty if no language model was run.
+    In each row, `planner` and `model` are the accuracies of the planner and of the language model, as shares between 0
+    and 1. `gap` is `model` minus `planner` in percentage points, with an interval over patients. The list is empty if
+    no language model was run.
     """
     lines, constants = SummaryLines(summary[summary["table"] == "llm_baselines"]), SummaryLines(summary)
     ways: dict[str, tuple[str, dict[str, Any]]] = {
@@ -619,7 +620,7 @@ def not_run(comparison: pd.DataFrame, cohort: str) -> list[str]:
 def findings(summary: pd.DataFrame) -> dict[str, str]:
     """Return a dictionary from the name of a figure to a sentence on its main numbers.
 
-    Figures with missing numbers are skipped.
+    If the summary lacks a number that a figure's sentence needs, the dictionary does not contain this figure.
     """
     lines, said = SummaryLines(summary), {}
     for name, (words, readings) in SENTENCES.items():

@@ -1,7 +1,7 @@
 """Write the messages that are printed before the first job of a run: estimated time and memory, and possible obstacles.
 
-The estimate is the time and memory of a stored run (`resources/benchmarks`) on another machine. The estimate does not
-take differences in settings and bundle into account.
+The estimate is taken from an earlier run on another machine, whose times and memory are stored in
+`resources/benchmarks`. The estimate does not take differences in settings and bundle into account.
 """
 
 from __future__ import annotations

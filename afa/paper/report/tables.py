@@ -90,9 +90,10 @@ def work_of(solves: pd.DataFrame, *keys: str) -> pd.DataFrame:
 def contraction_by_entity(contraction: pd.DataFrame) -> pd.DataFrame:
     """Return a table of the convergence criterion beta L^2, with one row for each entity.
 
-    The column `alone` contains the criterion of the entity's model. The column `closure` contains the criterion of the
-    class models, in which all potentials are half as large (`half_potentials`). The columns `min`, `median` and `max`
-    summarise the criterion over all comparisons of the entity with another entity. Rows are sorted by `alone`.
+    The column `alone` contains the value of beta L^2 for the model of the entity. The column `closure` contains the
+    value of beta L^2 for the two class models of the entity, whose potentials are half the entity's potentials
+    (`half_potentials`). The columns `min`, `median` and `max` summarise beta L^2 over all comparisons of the entity
+    with another entity. Rows are sorted by the column `alone`, in ascending order.
     """
     duels = contraction[contraction["model"] == "duel"]
     sides = [duels[[side, "contraction"]].set_axis(["name", "contraction"], axis=1) for side in ("entity", "opponent")]
@@ -188,9 +189,9 @@ def gains_of(rows: pd.DataFrame) -> list[str]:
 
 
 def schedules_of(rows: pd.DataFrame) -> list[str]:
-    """Return the schedules of all rules except `random`, each once.
+    """Return the distinct values of the column `schedule` in the rows of all rules except `random`.
 
-    If `random` is the only rule, return the schedules of `random`.
+    If `random` is the only rule, return the distinct values of the column `schedule` in the rows of `random`.
     """
     named = rows.dropna(subset=["allocation"])
     scheduled = named[named["allocation"] != RANDOM]
@@ -198,9 +199,9 @@ def schedules_of(rows: pd.DataFrame) -> list[str]:
 
 
 def rules_under(rows: pd.DataFrame, gain: str, schedule: str) -> dict[str, pd.DataFrame]:
-    """Group summary rows by rule. Rows whose schedule is not `schedule`, or whose gain is not `gain`, are skipped.
+    """Group the summary rows of one gain and one schedule by rule.
 
-    Rows without a gain are included. The rule `random` is included under every schedule.
+    Rows without a gain are also included. Rows of the rule `random` are included for every schedule.
     """
     here = rows[rows["gain"].isna() | (rows["gain"] == gain)].dropna(subset=["allocation"])
     here = here[(here["schedule"] == schedule) | (here["allocation"] == RANDOM)]
@@ -210,8 +211,8 @@ def rules_under(rows: pd.DataFrame, gain: str, schedule: str) -> dict[str, pd.Da
 def at_most_four_rules(parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """Return at most four rules, because a figure panel with more lines is hard to read.
 
-    If the run used the paper's own rule, return the rules in the paper's table. If the run did not use the paper's own
-    rule, return the first four rules.
+    If the run used the rule `priority_clusters`, which the paper proposes, return only the rules that the paper's table
+    compares. If the run did not use the rule `priority_clusters`, return the first four rules.
     """
     known = {rule: part for rule, part in parts.items() if rule in PRINTED_ALLOCATIONS.values()}
     chosen = known if PRIORITY in known else parts

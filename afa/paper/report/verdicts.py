@@ -1,19 +1,21 @@
 """Compare a run's numbers with the numbers and claims of the paper, and return verdicts.
 
-An effect is a difference of two shares. The *direction* of a verdict says whether an effect or a statement in words
-holds, according to intervals over patients. The *size* of a verdict on an effect describes the ratio of this run's
-effect to the printed effect. If a number is not an effect, the size of its verdict describes the distance of this run's
-number from the printed number. The error of a printed number is estimated from the interval of this run's number and
-the numbers of patients in this run and in the paper. The function `outcome` combines direction and size into one word
-(see docs/comparison.md).
+An effect is a difference of two shares. A verdict (class `Verdict`) has two parts, `direction` and `size`. The part
+`direction` says whether an effect, or a statement such as "a is ahead of b", holds in this run. The verdict on the
+direction depends on confidence intervals over patients. For an effect, the part `size` of a verdict describes the ratio
+of this run's effect to the printed effect. For a number that is not an effect, the part `size` of a verdict describes
+the difference between this run's number and the printed number. The error of a number in the paper is estimated from
+the interval of the same number in this run. The estimate takes into account how many patients the paper and this run
+have. The function `outcome` combines the two parts of a verdict into one word (see docs/comparison.md).
 
 `resources/paper/answers.yaml` defines how a run is compared with each cell of the paper's tables and with each claim.
-In answers.yaml, a *reading* is a short name of a line of summary.csv, such as `chaos t=10 stratum=chaotic`. The first
-word of a reading (`chaos`) stands for values of several key columns, which answers.yaml lists under `lines`. The
-other words of a reading (`t=10`) add or change values of key columns. `t=M` means full observation. A *relation* is a
-comparison of two numbers by `>`, `<` or `=`, such as `chaos t=10 > 0`. The left number of a relation is given by a
-reading, and the right number is given by a reading or is a constant. `2 * chaos t=10` means twice the number that
-`chaos t=10` names.
+In answers.yaml, a text such as `chaos t=10 stratum=chaotic`, called a *reading*, names one line of summary.csv. In a
+text such as `chaos t=10`, the first word `chaos` is an abbreviation for the values of several key columns. The section
+`lines` of answers.yaml defines these abbreviations. In a text such as `chaos t=10`, each further word sets one more key
+column, or replaces a value from the abbreviation. `t=M` means full observation. A *relation* is a comparison of two
+numbers by `>`, `<` or `=`, such as `chaos t=10 > 0`. In a relation, the text before the operator names a line of
+summary.csv. The text after the operator of a relation names another line of summary.csv, or is a constant. `2 * chaos
+t=10` means twice the number that `chaos t=10` names.
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ EQUAL_WITHIN = 1e-9
 
 @dataclass(frozen=True)
 class RunNumber:
-    """A number of this run, its interval over patients, its unit, and the number of cases `n`.
+    """A number that this run computed, with its unit, its confidence interval, and the number of cases `n`.
 
     `low` and `high` are NaN if there is no interval.
     """
@@ -96,7 +98,7 @@ class RunNumber:
         return replace(self, value=self.value * factor, low=self.low * factor, high=self.high * factor)
 
     def complement(self) -> RunNumber:
-        """Return the number 1 minus this share, with its interval."""
+        """Return 1 - `value`, with the interval from 1 - `high` to 1 - `low`."""
         return replace(self, value=1 - self.value, low=1 - self.high, high=1 - self.low)
 
     def in_unit(self, unit: str) -> RunNumber:
@@ -116,7 +118,7 @@ class RunNumber:
 
 @dataclass(frozen=True)
 class Printed:
-    """A number of the paper: the printed text, its unit, the number of patients (if known), and a bound.
+    """A number that the paper prints: its text, its unit, and the number of patients (if known).
 
     Parameters
     ----------
@@ -139,10 +141,10 @@ class Printed:
         return 0.0 if "/" in self.text else 0.5 * 10.0 ** -len(self.text.partition(".")[2])
 
     def error(self, ours: RunNumber, patients: float) -> float:
-        """Return an estimate of half the width of the paper's interval, or 0 if `patients` is None.
+        """Return an estimate of half the width of the paper's interval, or 0 if the paper gives no number of patients.
 
-        The estimate is half the width of this run's interval, times the square root of the ratio of patient numbers
-        (this run's number divided by the paper's number).
+        The estimate is h * sqrt(n / m), where h is half the width of this run's interval, n is this run's number of
+        patients (the argument `patients`), and m is the paper's number of patients.
         """
         return 0.0 if self.patients is None else ours.half * math.sqrt(patients / self.patients)
 
@@ -151,8 +153,9 @@ class Printed:
 class Verdict:
     """A verdict on a number or a statement.
 
-    The direction of a verdict is empty if the number is not an effect (a difference of two shares). The size of a
-    verdict may be empty.
+    The attribute `direction` contains a word such as *holds* or *reverses*, or the reason for no verdict, such as *not
+    run*. If a compared number is not a difference of two shares, `direction` is empty. The attribute `size` contains
+    words such as *within 2 points*. If the verdict says nothing about the size, `size` is empty.
     """
 
     direction: str
@@ -179,7 +182,7 @@ def judge(printed: Printed, ours: RunNumber, patients: float) -> Verdict:
 
 
 def _apart(apart: float, together: float) -> str:
-    """Return a text that compares the distance `apart` of two numbers with `together`, their combined error."""
+    """Describe, in words, the difference `apart` between two numbers and their combined error `together`."""
     said = "no further apart than the error of both" if apart <= together else "further apart than the error of both"
     return f"{number_text(apart)} apart; {said}, {number_text(together)}" if together else f"{number_text(apart)} apart"
 
@@ -188,10 +191,13 @@ def _judge_effect(printed: float, ours: RunNumber, error: float) -> Verdict:
     """Return the verdict on an effect (a difference of two shares).
 
     An effect is present in this run (or in the paper) if its interval excludes 0. If the effect is present in this run
-    and in the paper, the verdict depends on the signs and the ratio of the two numbers. For an
-    effect that is present only in this run, the verdict is "effect only here" or, if the two numbers differ by less
-    than their combined error, "holds". For an effect that is present only in the paper, the verdict is "no effect here"
-    or, if this run's interval contains the printed number, "unclear".
+    and in the paper, the verdict depends on the signs and the ratio of the two numbers. If the effect is present only
+    in this run, and the two numbers differ by more than their combined error, the verdict is "effect only here". If the
+    effect is present only in this run, and the two numbers differ by at most their combined error, the verdict is
+    "holds". If the effect is present only in the paper, and this run's interval contains the printed number, the
+    verdict is "unclear". If the effect is present only in the paper, and this run's interval does not contain the
+    printed number, the verdict is "no effect here". If the effect is present neither in this run nor in the paper, the
+    verdict is "holds".
 
     Parameters
     ----------
@@ -227,9 +233,10 @@ def outcome(row: Mapping[Any, Any]) -> str:
 
 
 def verdict_words(row: Mapping[Any, Any]) -> str:
-    """Return the direction and the size of a verdict as one phrase.
+    """Return the columns `verdict` and `size` of a row as one phrase, such as *holds, within a factor of 2*.
 
-    If the direction is *holds* and the size is *another size*, the phrase is only *another size*.
+    If the column `verdict` contains *holds* and the column `size` contains *another size*, the phrase is only *another
+    size*.
     """
     if row["size"] == OTHER_SIZE and row["verdict"] == HOLDS:
         return OTHER_SIZE
@@ -293,8 +300,10 @@ class Relation:
     def holds(self) -> bool:
         """Return True if the statement about the two numbers holds.
 
-        For `>` and `<`, the intervals of the two numbers must not overlap. For `=`, a constant on the right side must
-        be in the interval of the left number. If the right number has an interval, both numbers must be equal.
+        If the operator is `>` or `<`, the statement holds only if the intervals of the two numbers do not overlap. If
+        the operator is `=` and `right` is a constant, the statement holds if the constant is in the interval of `left`.
+        If the operator is `=` and the number `right` has an interval, the statement holds if `left` and `right` are
+        equal.
         """
         (low, high), (other_low, other_high) = self.left.ends, self.right.ends
         if self.operator == ">":
@@ -329,7 +338,7 @@ class Relation:
 
 
 def judge_statement(relations: Sequence[Relation]) -> Verdict:
-    """Return the verdict on a statement in words. A statement holds if all its relations (comparisons) hold."""
+    """Return the verdict on a statement that consists of comparisons. The statement holds if all comparisons hold."""
     failing = [relation for relation in relations if not relation.holds]
     if not failing:
         return Verdict(HOLDS, reason="; ".join(relation.text for relation in relations))
@@ -353,8 +362,9 @@ END = "M"
 class ClaimAnswer(Strict):
     """Source of this run's number for a claim, or the reason why the claim gets no verdict.
 
-    The source is `cell`, `line`, `fact` or `holds`. If `less` is given, the summary line `line` contains a paired
-    difference of this run, which is compared with the difference of the two printed cells in `less`.
+    The source of this run's number is given by one of the attributes `cell`, `line`, `fact` and `holds`. If `less` is
+    given, `less` names two printed cells, and `line` names a summary line with a paired difference. In this case, the
+    difference of the numbers in the two printed cells is compared with the paired difference in this run.
     """
 
     answer: AnswerKind
@@ -365,8 +375,8 @@ class ClaimAnswer(Strict):
     fact: str | None = Field(None, description="name of a number of the cohort, such as `patients`")
     holds: tuple[str, ...] = Field((), description="relations between numbers that must all hold")
     less: tuple[str, str] | None = Field(None, description="two printed cells, whose difference is the claim")
-    also: Mapping[str, str] = Field({}, description="other readings of the text: name -> line of the summary")
-    complement: bool = Field(False, description="true: our number is 1 minus the line")
+    also: Mapping[str, str] = Field({}, description="other interpretations of the text: name -> summary line")
+    complement: bool = Field(False, description="true: our number is 1 minus the number in `line`")
     bound: Literal["at most", "at least"] | None = None
     patients: int | None = Field(None, description="number of patients behind the paper's number")
     definition: bool = Field(False, description="true if the claim is true by definition")
@@ -377,7 +387,8 @@ class ClaimAnswer(Strict):
 class CellRule(Strict):
     """A rule for all printed cells whose row and column match two patterns.
 
-    `why` contains the reason why the matching cells get no verdict, or a note on their verdicts.
+    If the rule excludes cells from a verdict, `why` is the reason. If the cells get a verdict, `why` is a note on the
+    verdict.
     """
 
     table: str
@@ -415,7 +426,7 @@ class ClaimAnswers(Strict):
         return "" if why is None else self.reasons.get(why, why)
 
     def keys(self, reading: str) -> dict[str, str | int | float]:
-        """Return the key columns, with their values, of the summary line with the short name `reading`."""
+        """Return a dictionary from key columns to their values in the summary line that `reading` names."""
         name, *pairs = shlex.split(reading)
         keys = dict(self.lines[name])
         for key, _, value in (pair.partition("=") for pair in pairs):

@@ -1,10 +1,11 @@
 """Acceptance tests ("gates"): checks that must pass on correct inputs and fail on perturbed inputs (supp:sanity).
 
-A check runs on a bundle with patients, called the subject, and counts the cases that fail (a case is, for example, one
-score of one patient). There are two kinds of subjects: the bundle and patients of the run, and small fixed synthetic
-bundles and patients. To show that a check can fail, the check also runs on inputs that are perturbed in a known way.
-If the check passes on a perturbed input, the acceptance test is faulty. Only the synthetic subjects are perturbed,
-because a perturbation of a user's bundle might have no effect.
+The input of a check (class `Subject`) is a bundle with patients. A check counts the cases that fail, where a case is,
+for example, one score of one patient. Each check runs on the bundle and the patients of the user's run. Each check also
+runs on three small synthetic bundles with synthetic patients, which are the same in every run. To show that a check can
+fail, the check also runs on inputs that are perturbed in a known way. If the check passes on a perturbed input, the
+acceptance test is faulty. Only the synthetic inputs are perturbed, because a perturbation of a user's bundle might have
+no effect.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class Subject:
         return np.unique(np.linspace(0, len(self.patients) - 1, min(n, len(self.patients))).astype(np.intp))
 
     def rounds(self, n: int) -> list[int]:
-        """Return at most n numbers of observed features, evenly spaced from 0 to M."""
+        """Return at most n values of t (the number of observed features), evenly spaced from 0 to M."""
         return sorted({int(t) for t in np.linspace(0, len(self.bundle.features), n)})
 
     @cached_property
@@ -123,24 +124,24 @@ class Subject:
 
     @cached_property
     def names(self) -> list[str]:
-        """Return the names of the entities for failure messages."""
+        """Return the names that failure messages use for the entities."""
         return [f"{self.bundle.name}, entity {entity}" for entity in self.bundle.entities]
 
     @cached_property
     def tasks(self) -> list[str]:
-        """Return the names of the entities' binary tasks for failure messages."""
+        """Return the names that failure messages use for the binary tasks of the entities."""
         return [f"{name} as a binary task" for name in self.names]
 
     @cached_property
     def pairs(self) -> list[str]:
-        """Return the names of the pairs of entities for failure messages, in the order of `all_pairs`."""
+        """Return the names that failure messages use for the pairs of entities, in the order of `all_pairs`."""
         return [f"{self.bundle.name}, pair {a} against {b}" for a, b in combinations(self.bundle.entities, 2)]
 
 
 def synthetic_subjects(*, threads: int | None = None) -> list[Subject]:
-    """Return three synthetic subjects: bundles of 4 entities and 7 features, with 12 patients each.
+    """Return three synthetic inputs of checks: bundles of 4 entities and 7 features, each with 12 patients.
 
-    In each subject, one patient has the value 0 for all features. The bundle `signs` has two identical entities and the
+    For each bundle, one patient has the value 0 for all features. The bundle `signs` has two identical entities and the
     potentials -1, 0 and +1, so that scores tie. The bundle `real` has real-valued potentials and priors. The bundle
     `opposed` has strong couplings of both signs, for which damped iteration often fails.
     """
@@ -239,10 +240,11 @@ class Gate:
 
 
 def run_gates(gates: Sequence[Gate], run: Subject, synthetic: Sequence[Subject]) -> pd.DataFrame:
-    """Run acceptance tests, and return a table with one row for each gate and input (`run`, `synthetic`).
+    """Run acceptance tests, and return a table with one row for each test and kind of input (`run` or `synthetic`).
 
     `cases` is the number of tested cases, and `failures` is the number of failed cases. `perturbed_failures` is the
-    smallest number of failed cases on a perturbed input, and is missing for `run`.
+    smallest number of cases that fail under any perturbation. In rows with the input `run`, `perturbed_failures` is
+    missing, because only synthetic inputs are perturbed.
 
     Raises
     ------

@@ -1,14 +1,14 @@
-"""Two acceptance tests along orders of observation: one of rigorous score bounds, and one of mean-field runs.
+"""Two acceptance tests along orders of observation: a test of rigorous score bounds, and a test of mean-field runs.
 
 Rigorous score bounds must never be wrong.
 
-Score bounds (a bracket) decide a sign when they exclude 0 (column `called`). A decision by score bounds is wrong if it
-differs from the sign at full observation. A mean-field run must end within tolerance, and the run's ELBO must not
-exceed the exact log Z. The tables count the decisions of all score bounds, including heuristic bounds (decisions.md
-B4). The tables also count sweeps, mean-field runs that reach the largest number of sweeps, and cases that do not
-converge (decisions.md M8). A further table contains the contraction constants. For each entity, mean-field inference is
-run on three models: the model of the entity, and the class models `class_1` and `class_0`, proportional to exp(S/2) and
-exp(-S/2).
+Score bounds (a bracket) decide a sign when they exclude 0 (column `called`). If score bounds decide for one sign, and
+the score has another sign at full observation, the decision is wrong. A mean-field run must end within tolerance, and
+the run's ELBO must not exceed the exact log Z. The tables count the decisions of all score bounds, including heuristic
+bounds (decisions.md B4). The tables also count sweeps, mean-field runs that reach the largest number of sweeps, and
+cases that do not converge (decisions.md M8). A further table contains the contraction constants. For each entity,
+mean-field inference is run on three models: the model of the entity, and the class models `class_1` and `class_0`,
+proportional to exp(S/2) and exp(-S/2).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TERNARY_SLOPE = 2 / 3
 
 
 class Called(NamedTuple):
-    """The decisions of score bounds in all Q duels, or in one binary task (Q = 1).
+    """The decisions made from score bounds in all Q duels (comparisons of two entities), or in one binary task (Q = 1).
 
     Parameters
     ----------
@@ -63,7 +63,8 @@ class Called(NamedTuple):
 def check_calls(subject: Subject, *, budget_share: float = 1.0) -> CheckResult:
     """Check every decision of `l1_tight` and `l1_paper` in duels and binary tasks, along the orders of all seeds.
 
-    A decision must equal the sign at full observation. Cases that are tied at full observation must stay undecided.
+    A decided sign must equal the sign of the score at full observation. Cases that are tied at full observation must
+    stay undecided.
     `l1_paper` must not decide a duel that `l1_tight` leaves undecided.
 
     Parameters
@@ -76,7 +77,7 @@ def check_calls(subject: Subject, *, budget_share: float = 1.0) -> CheckResult:
 
 
 def all_calls(subject: Subject, budget_share: float = 1.0) -> list[Called]:
-    """Return the decisions of score bounds in all duels, followed by the decisions in each binary task."""
+    """Return the decisions made from score bounds, first for all duels, then for each binary task."""
     energy, (a, b) = subject.energies, all_pairs(len(subject.bundle.entities)).T
     tasks = zip(subject.closures, ([task] for task in subject.tasks), energy.T[:, :, None], strict=True)
     found = []
@@ -119,8 +120,8 @@ def bracket_table(subject: Subject) -> pd.DataFrame:
 
     `decided` is the number of duels or tasks with a winner at full observation. `called` and `wrong` are the numbers of
     decisions and of wrong decisions in the duels or tasks with a winner. A decision is counted at every t at which the
-    score bounds exclude 0. `tied_called` is the number of decisions in duels that are tied at full observation. Every
-    decision in a tied duel is wrong.
+    score bounds exclude 0. `tied_called` is the number of decisions in duels that should stay undecided, because they
+    are tied at full observation.
     """
     return _counted(subject, (0, 1), "t", range(len(subject.bundle.features) + 1))
 
@@ -148,10 +149,10 @@ def _counted(subject: Subject, axes: tuple[int, ...], by: str, cells: Sequence[o
 
 
 def solve_log(subject: Subject, solver: Solver | None = None) -> SolvePaths:
-    """Return counts of all mean-field runs along all orders of a subject.
+    """Run mean-field inference along all orders of all patients, and count runs, sweeps and failures to converge.
 
-    The first axis of each array is the kind of model, in the order of `CLASS_MODELS`. If `solver` is None, the
-    subject's solver is used.
+    The first axis of each array is the kind of model, in the order of `CLASS_MODELS`. If `solver` is None,
+    `subject.solver` is used.
     """
 
     def paths(bundle: Bundle) -> SolvePaths:
@@ -170,7 +171,7 @@ def check_solves(subject: Subject, *, solver: Solver | None = None, entropies: f
 
     Parameters
     ----------
-    solver : solver to use instead of the subject's solver
+    solver : solver to use instead of `subject.solver`
     entropies : weight of the entropy in the ELBO. The correct value is 1
 
     """
@@ -230,8 +231,8 @@ def convergence_table(subject: Subject) -> pd.DataFrame:
 
     Mean-field inference is run for a model at t = 0, and whenever a feature of the model's support is observed.
     `iterations` is the number of damped sweeps in all mean-field runs. `capped` is the number of runs that reached the
-    largest number of damped sweeps. `finished` is the number of these runs that coordinate ascent then brought within
-    tolerance. Rounds without a mean-field run are excluded.
+    largest number of damped sweeps. `finished` is the number of runs that first reached the largest number of damped
+    sweeps, and then converged by coordinate ascent. Rounds without a mean-field run are excluded.
     """
     counts = subject.once(solve_log).by_round
     kinds = {"solves": N_SOLVES, "iterations": ITERATIONS, "capped": CAPPED}
@@ -245,8 +246,8 @@ def nonconvergence_table(subject: Subject) -> pd.DataFrame:
     """Return a row for each (model, patient, entity) with a mean-field run that reached the largest number of sweeps.
 
     `solves` is the number of mean-field runs. `capped` is the number of runs that reached the largest number of damped
-    sweeps. `persistent` is True if, for every seed, at least half of the runs reached that number of sweeps. In this
-    case, mean-field results are not reliable (supp:sanity).
+    sweeps. `persistent` is True if, for every seed, at least half of the mean-field runs reached the largest number of
+    damped sweeps. In this case, mean-field results are not reliable (supp:sanity).
     """
     by_patient = subject.once(solve_log).by_patient
     persistent = (2 * by_patient[..., CAPPED] >= by_patient[..., N_SOLVES]).all(axis=2)
@@ -258,13 +259,14 @@ def nonconvergence_table(subject: Subject) -> pd.DataFrame:
 
 
 def contraction_table(bundle: Bundle) -> pd.DataFrame:
-    """Return the contraction constants of models without observations, for each (model, entity, opponent).
+    """Return a table with the contraction constant beta L^2 of each model, before any feature is observed.
 
-    `contraction` is beta L^2, and `ternary` is 2/3 of `contraction`. The column `model` is `entity`, `duel` (the
-    difference of two entities) or `closure` (both classes have the same value). The column `opponent` contains the
-    second entity of a duel. The paper's condition is `contraction` < 1 (eq:mf-contraction). Because the moment map of a
-    ternary feature has slope at most 2/3, the weaker condition `ternary` < 1 (`contraction` < 3/2) is sufficient for
-    convergence (erratum 5).
+    `contraction` is beta L^2, and `ternary` is 2/3 of `contraction`. The column `model` names the kind of model:
+    `entity` (the model of one entity), `duel` (the difference of the models of two entities) or `closure` (the class
+    models of one entity). The two class models of an entity have the same contraction constant and share one row. The
+    column `opponent` contains the second entity of a duel. The paper's condition for convergence is `contraction` < 1
+    (eq:mf-contraction). The weaker condition `ternary` < 1 is also sufficient for convergence. The reason is that the
+    mean of a ternary feature changes by at most 2/3 per unit of the feature's field.
     """
     models = {entity: bundle.mrf(entity) for entity in bundle.entities}
     rows = [("entity", entity, "", contraction(model)) for entity, model in models.items()]

@@ -1,4 +1,4 @@
-"""Three acceptance tests of scores: values at full observation, effect of a gauge, and order of the entities.
+"""Three acceptance tests of scores: at full observation, after changes of the models, and for shuffled entities.
 
 At full observation, every score equals the energy S(x), however the score is computed (eq:diff-decomposition). A gauge
 is a model G that is added to both class models: p_1 ~ exp(S/2 + G) and p_0 ~ exp(-S/2 + G). G cancels in the log-ratio
@@ -41,8 +41,8 @@ Rank = Callable[..., list[str]]
 def check_energies(subject: Subject, *, altered: Callable[[Bundle], Bundle] | None = None) -> CheckResult:
     """Check that all scores at full observation (|B| = M) equal the energy S or the difference D = S_a - S_b.
 
-    The checked scores are the running constants (the energy of the observed features), `linearity`, `stack_a`, and
-    `two_elbo` under the closure. S is computed directly from the potentials.
+    The checked scores are the energy of the observed features, `linearity`, `stack_a` and, for binary tasks,
+    `two_elbo`. The score `stack_a` must equal the sign of S or D. S is computed directly from the potentials.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def check_energies(subject: Subject, *, altered: Callable[[Bundle], Bundle] | No
     total += _readable_constants(subject, energy, read.packed.tie)
     total += _mean_and_sign(subject, subject.pairs, read, energy[:, a] - energy[:, b])
     for v, closed in enumerate(subject.closures):
-        # The binary task of an entity is a duel of two classes, whose difference is S.
+        # The binary task of an entity compares two class models. The difference of their energies is S.
         read, direct, names = subject.read(closed, [len(closed.features)]), energy[:, [v]], [subject.tasks[v]]
         total += _at_the_end(subject, names, "two_elbo", direct, _two_elbo(read)[:, 0], 2 * read.packed.tie)
         total += _mean_and_sign(subject, names, read, direct)
@@ -76,7 +76,7 @@ def full_scores(subject: Subject) -> StateSamples:
 
 
 def _readable_constants(subject: Subject, energy: Floats, tie: float) -> CheckResult:
-    """Check for a few patients that the final running constants of `Evidence` equal the given energies."""
+    """Check for a few patients that, after all observations, `Evidence.constant` equals the given energy."""
     chosen, found = subject.some(READABLE_PATIENTS), energy.copy()
     for v, entity in enumerate(subject.bundle.entities):
         model = subject.bundle.mrf(entity)
@@ -112,7 +112,8 @@ def _at_the_end(
 def check_ranks(subject: Subject, *, rank: Rank = ranking) -> CheckResult:
     """Check that the ranking of the entities stays the same when the entities are shuffled.
 
-    The rankings are computed from the subject's scores, and from random scores with many ties.
+    The check ranks entities by two kinds of scores: the scores of the patients in `subject`, and random scores with
+    many ties.
 
     Parameters
     ----------
@@ -155,7 +156,7 @@ def by_position(scores: Floats, names: Sequence[str], *, tie: float = 0.0) -> li
 def _matrices(subject: Subject, draw: np.random.Generator) -> Iterator[tuple[str, Floats, float]]:
     """Yield (name, matrix of duel scores, largest magnitude that counts as a tie).
 
-    Some matrices contain the score `wald` or `linearity` after no feature, half of the features or all features are
+    Some matrices contain the score `wald` or `linearity` of one patient with none, half or all of the features
     observed. The other matrices contain random scores with many ties.
     """
     m, n = len(subject.bundle.features), len(subject.bundle.entities)
@@ -174,8 +175,8 @@ def _matrices(subject: Subject, draw: np.random.Generator) -> Iterator[tuple[str
 def check_gauge(subject: Subject, *, share: tuple[float, float] = WHOLE_SHARES, everywhere: bool = True) -> CheckResult:
     """Check that decisions stay the same after two changes of the models.
 
-    The first change adds a gauge G (the same model) to both classes of each binary task. The second change adds a
-    constant to every S_v.
+    The first change adds a random model G (the gauge) to both class models of each binary task. The second change adds
+    a constant to the score S_v of every entity v.
 
     Parameters
     ----------
@@ -193,18 +194,23 @@ def check_gauge(subject: Subject, *, share: tuple[float, float] = WHOLE_SHARES, 
 def gauge_differences(
     subject: Subject, share: tuple[float, float] = WHOLE_SHARES
 ) -> list[tuple[StateSamples, StateSamples]]:
-    """Return inference results of each binary task without and with a random gauge, for some patients and rounds."""
+    """Return the inference results of each binary task before and after a random gauge is added.
+
+    A gauge is a model that is added to both class models of a binary task. Only some patients and rounds are used.
+    """
     return [(_read(subject, closed), _read(subject, with_gauge(closed, share))) for closed in subject.closures]
 
 
 def gauge_change(subject: Subject) -> pd.DataFrame:
-    """Return the changes of `two_elbo`, `stack_a` and the Hanson-Wright interval if a gauge is added, for each t.
+    """Return a table of the changes that a gauge causes in `two_elbo`, `stack_a` and the Hanson-Wright interval.
 
-    `states` is the number of pairs of a patient and a binary task. `changed` is the number of pairs whose decision
-    changes. For a score, the decision is the sign of the score. For an interval, the decision is the sign of the
-    numbers in the interval, or 0 if the interval contains 0. `mean_change` and `max_change` are the mean and the
-    largest change of the score, in nats for `two_elbo`. The change of an interval is the larger of the changes of its
-    two ends.
+    A gauge is a random model that is added to both class models of a binary task. For each t, the table has one row for
+    each of the two scores and one row for the interval. `states` is the number of pairs of a patient and a binary task.
+    `changed` is the number of pairs whose decision changes. For a score, the decision is the sign of the score. For an
+    interval, the decision is the sign of the numbers in the interval, or 0 if the interval contains 0. A change of a
+    score is the absolute difference between its values without and with the gauge. `mean_change` and `max_change` are
+    the mean and the largest change of a score over all pairs of a patient and a task. The changes of `two_elbo` are in
+    nats. The change of an interval is the larger of the changes of its two ends.
     """
     compared = subject.once(gauge_differences)
     tables = []
@@ -267,8 +273,8 @@ def _read(subject: Subject, bundle: Bundle) -> StateSamples:
 def _same_decisions(subject: Subject, plain: StateSamples, other: StateSamples, names: Sequence[str]) -> CheckResult:
     """Check that decisions are the same before and after a change of the models.
 
-    At every round, `wald`, `l1` and the decisions of brackets are compared. At full observation, the signs of all
-    scores are compared.
+    At every round, the score `wald`, two sums in the `l1` bounds, and the decisions made from the bounds `l1_tight` and
+    `l1_paper` must stay the same. At full observation, the signs of all scores must stay the same.
     """
     tie = 4 * max(plain.packed.tie, other.packed.tie) + ROUNDING
     alike = partial(_alike, subject, names, plain.rounds)
@@ -291,7 +297,8 @@ def _same_decisions(subject: Subject, plain: StateSamples, other: StateSamples, 
 def _constant_added(subject: Subject, *, everywhere: bool) -> CheckResult:
     """Check how decisions change if a constant larger than any |S| is added to every S_v.
 
-    The decisions of duels must stay the same, and the decision of every binary task must become 1.
+    The decisions in duels must stay the same. With the added constant, every binary task must be decided for the entity
+    (decision 1) at full observation.
     """
     bundle = subject.bundle
     added = np.zeros(len(bundle.entities))
