@@ -2,10 +2,11 @@
 
 The code of a job consists of the functions that the job calls and all code of afa that these functions use.
 
-Snakemake runs a job again if its rule has changed, but not if an imported module has changed. Each rule has two
-parameters for the code that it runs: the digest of the functions that its command calls, and the versions of the
-packages that affect the numbers (`versions`). The digest of a function covers the function and everything in its module
-that the function uses. The digest also covers all code of every module that is imported before the function runs.
+Snakemake runs a job again if its rule has changed, but not if an imported module has changed. For this reason, each
+rule has a parameter that describes the code of its jobs. The parameter contains the digest of the functions that the
+rule's command calls, and the versions of the packages that affect the numbers (`versions`). The digest of a function
+covers the function and everything in its module that the function uses. The digest also covers all code of every module
+that is imported before the function runs.
 
 Digests exclude comments, docstrings and messages to the user: help texts of options (`help=`) and the arguments of
 `Fault(...)` (see `_words_of_errors`). Imports under `if TYPE_CHECKING:` are ignored, because Python does not run these
@@ -36,7 +37,7 @@ from afa.paper.sources import PACKAGE
 DIGEST_LENGTH = 16
 """Number of hexadecimal digits of a code digest."""
 NUMERICS = ("numpy", "scipy", "numba", "pandas")
-"""Packages whose versions are a parameter of every job. If a version changes, all jobs run again."""
+"""Packages whose versions are in a parameter of every job. If one of these versions changes, all jobs run again."""
 MOST_SOURCES = 2_000
 """Largest number of sources in the cache file. If there are more, only the latest are kept."""
 

@@ -38,7 +38,7 @@ the model is asked at each turn, and the prompt lists the earlier turns.
 PLANNER = "planner"
 CONTROL = "control"
 BASELINE_TABLES = ("turns", "faults", "calls", "readouts", "targets", "protocol")
-"""Tables of `afa experiment baselines`."""
+"""Names of the tables that `afa experiment baselines` writes."""
 CONSTANT_ANSWER = "fixed_top_k"
 """Name of a constant answer: the k entities that are most often in the top k at full observation."""
 
@@ -51,7 +51,8 @@ class Protocol:
     ----------
     asked : settings of the section `baselines`
     k : number of entities in a top-k answer
-    answers : largest number of answers to a turn. A turn is asked again while its answer breaks a rule
+    answers : largest number of answers in one turn. While the answer breaks a rule, the question of the turn is
+        repeated
 
     Raises
     ------

@@ -62,7 +62,8 @@ class ModelAnswer:
     pick_fault, label_fault : keys of `FAULT_TEXTS`, or "" if the part of the answer is valid
     decision : +1 for the condition, -1 for a control. It is None for the top k, or if there is no valid label
     labels : the valid labels, in the answer's order
-    done : True if the model ends measuring. Only an answer with valid labels can end it
+    done : True if the language model wants no more measurements. An answer with invalid labels does not end the
+        dialogue
 
     """
 
@@ -76,7 +77,10 @@ class ModelAnswer:
 
 
 STANDS = "stands"
-"""Outcome of a turn that was not asked, because the model had ended measuring. The model's last decision is used."""
+"""Outcome of a turn without a question, because the language model wanted no more measurements.
+
+The last decision of the language model is also its decision in such a turn.
+"""
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,7 @@ class Turn:
 
     Parameters
     ----------
-    asked : number of times that the turn was asked
+    asked : number of questions in the turn
     measured : the feature measured next, or "" at checkpoints and at the end
     by_rule : True if the measured feature is not the model's choice
 

@@ -143,7 +143,7 @@ def compare(reader: Reader, printed: Mapping[str, pd.DataFrame]) -> pd.DataFrame
 
     Parameters
     ----------
-    reader : reader of all rows of the run
+    reader : `Reader` of the run's summary
     printed : file name -> the paper's table, with all values as text. The key `claims` has the claims
 
     """
@@ -184,7 +184,7 @@ def write_comparison(comparison: pd.DataFrame, folder: Path, screen: pd.DataFram
 
     Parameters
     ----------
-    screen : the effects of the first screen (`afa.paper.report.screen.screen_table`)
+    screen : the paper's main effects in this run (`afa.paper.report.screen.screen_table`)
     voters : the same effects with the answers of each voter alone (`afa.paper.report.screen.of_voters`)
 
     """

@@ -41,7 +41,7 @@ METRIC_NAMES = {
     "by_class": "first place, mean over conditions",
 }
 LADDER_ROUND = 5
-"""The ladder is drawn at this number of observed features, or at all features if there are fewer."""
+"""The figure on labelled patients shows the metric after this number of observed features, or after all features."""
 RUNGS = {
     HEADLINE: ("#0072B2", "--", "bundle alone"),
     LABELS_ALONE: ("#555555", ":", "labels alone, the same model"),
@@ -67,10 +67,12 @@ def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     -------
     planner, random, fixed : metric along the planner's order, along random orders, and along one fixed order
     lead : metric along the planner's order minus metric along random orders, and its interval from `low` to `high`
-    null : mean metric with shuffled knowledge, and the upper end `high` of its interval
+    null : mean metric of bundles whose potentials are shuffled among the features, and the upper end `high` of its
+        interval
     labels_needed : result of `labels_needed`
-    labels_pass_bundle : number of labelled patients from which labels alone exceed the bundle
-    labels_pass_both : number of labelled patients from which labels alone exceed the bundle updated with labels
+    labels_pass_bundle : number of labelled patients with which a model trained on labels alone exceeds the bundle
+    labels_pass_both : number of labelled patients with which a model trained on labels alone exceeds the bundle updated
+        with the same labels
 
     """
     rows = []

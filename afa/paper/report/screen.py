@@ -34,9 +34,9 @@ VALUE_COLUMNS = ("unit", "paper", "ours", "low", "high", "constant", "verdict", 
 COLUMNS = [*EFFECT_KEYS[:3], "said", *VALUE_COLUMNS, "cause", "because", "alone"]
 VOTER_COLUMNS = ["id", "voter", "ours", "low", "high", "came"]
 EFFECT_STAGES = ("sign", "chaos", "binary", "gauge", "allocation", "layer0_synthetic")
-"""The stages that compute the effects. A stored run is valid only if the settings of these stages are the same."""
+"""Stages that compute the paper's main effects. A stored run is valid only if these stages had the same settings."""
 EFFECT_ROUNDING = 0.015
-"""Largest difference, in points, between a stored effect and a recomputed effect. Stored values have two decimals."""
+"""Largest allowed difference, in points, between a stored and a recomputed effect. Stored values have two decimals."""
 
 
 class Statement(Strict):

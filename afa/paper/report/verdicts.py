@@ -49,11 +49,17 @@ WITHIN_2_POINTS, WITHIN_5_POINTS = "within 2 points", "within 5 points"
 WITHIN_FACTOR_1_25, WITHIN_FACTOR_2, OTHER_SIZE = "within a factor of 1.25", "within a factor of 2", "another size"
 SIZE_VERDICTS = (WITHIN_2_POINTS, WITHIN_5_POINTS, WITHIN_FACTOR_1_25, WITHIN_FACTOR_2, OTHER_SIZE)
 LARGEST_DISTANCES = {WITHIN_2_POINTS: 2.0, WITHIN_5_POINTS: 5.0}
-"""Size -> largest distance. The distance is in percentage points for a share, else in per cent of the printed value."""
+"""Verdict on the size of a number -> largest difference from the printed number.
+
+The difference is in percentage points for a share, else in per cent of the printed number.
+"""
 SMALL_RATE = 10.0
 """A printed share below this many per cent is judged by its ratio, because five points are a large distance for it."""
 LARGEST_FACTORS = {WITHIN_FACTOR_1_25: 1.25, WITHIN_FACTOR_2: 2.0}
-"""Size -> largest ratio of two effects (differences of shares), where the larger effect is divided by the smaller."""
+"""Verdict on the size of an effect -> largest ratio of this run's effect and the printed effect.
+
+The larger of the two effects is divided by the smaller one.
+"""
 REPRODUCED = "reproduced"
 OUTCOMES = (REPRODUCED, OTHER_SIZE, NONE_HERE, ONLY_HERE, REVERSES, NO_BETTER, UNCLEAR)
 """Possible outcomes. Each judged effect or statement has exactly one outcome."""
@@ -65,9 +71,9 @@ HUNDREDTHS = ("percent", DIFFERENCE)
 """Units in which shares and their differences are shown."""
 OPERATORS = ("=", ">", "<")
 LARGEST_PRINTED_ZERO = 0.5
-"""Largest distance from 0, in points, of an interval whose effect would be printed as 0."""
+"""Differences of at most this many percentage points count as 0, because they would be printed as 0."""
 EQUAL_WITHIN = 1e-9
-"""Largest difference of two equal numbers, due to rounding."""
+"""Two numbers count as equal if they differ by at most this number, which allows for rounding errors."""
 
 
 @dataclass(frozen=True)
@@ -244,7 +250,7 @@ def verdict_words(row: Mapping[Any, Any]) -> str:
 
 
 def size_of(printed: Printed, difference: float) -> str:
-    """Describe, in words, the distance of this run's number from the printed number.
+    """Describe, in words, the difference between this run's number and the printed number.
 
     This function is used for all numbers except differences of two shares.
 
@@ -353,8 +359,9 @@ def judge_statement(relations: Sequence[Relation]) -> Verdict:
 
 AnswerKind = Literal["row", "paired", "erratum", "decision", "background", "not_comparable", "not_run"]
 COMPARED_KINDS: tuple[AnswerKind, ...] = ("row", "paired", "erratum")
-"""Kinds of answers that are judged by a number of this run. Answers of other kinds have a reason why they are not
-judged.
+"""Values of `ClaimAnswer.answer` for claims that are compared with a number of this run.
+
+For claims with another value of `ClaimAnswer.answer`, `ClaimAnswer.why` is the reason why they get no verdict.
 """
 END = "M"
 

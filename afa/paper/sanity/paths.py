@@ -69,7 +69,8 @@ def check_calls(subject: Subject, *, budget_share: float = 1.0) -> CheckResult:
 
     Parameters
     ----------
-    budget_share : share of its budget that each bracket uses. The correct value is 1
+    budget_share : factor by which the budget of every score bound is multiplied. The budget is the largest change that
+        unobserved features can still make. The correct factor is 1
 
     """
     calls = subject.once(all_calls) if budget_share == 1.0 else all_calls(subject, budget_share)

@@ -1,11 +1,11 @@
 """Three acceptance tests of scores: at full observation, after changes of the models, and for shuffled entities.
 
-At full observation, every score equals the energy S(x), however the score is computed (eq:diff-decomposition). A gauge
-is a model G that is added to both class models: p_1 ~ exp(S/2 + G) and p_0 ~ exp(-S/2 + G). G cancels in the log-ratio
-of the class models. For this reason, `wald`, `l1` and every decision at full observation do not depend on G. Before
-full observation, scores that use inference do depend on G (decisions.md B5, in contrast to supp:sanity). The stage
-reports how much G changes these scores, but no test checks this change. Entities are ranked by Copeland's rule, so that
-ranks and top k do not depend on the order of the entities.
+At full observation, a score must equal the energy S(x) or the sign of S(x), however the score is computed
+(eq:diff-decomposition). A gauge is a model G that is added to both class models, so that p_1 ~ exp(S/2 + G) and p_0 ~
+exp(-S/2 + G). G cancels in the log-ratio of the class models. For this reason, `wald`, `l1` and every decision at full
+observation do not depend on G. Before full observation, scores that use inference do depend on G (decisions.md B5, in
+contrast to supp:sanity). The stage reports how much G changes these scores, but no test checks this change. Entities
+are ranked by Copeland's rule, so that ranks and top k do not depend on the order of the entities.
 """
 
 from __future__ import annotations
