@@ -311,8 +311,8 @@ class AnswerSource:
     def answers(self, requests: Sequence[Request]) -> list[Entry]:
         """Return the answer to each request.
 
-        If all attempts at a request have failed, the last failed attempt is returned. The setting `manner.answers` is
-        the largest number of attempts at a request.
+        If all attempts at a request have failed, the last failed attempt is returned. A request is repeated until a
+        reply is valid or `manner.answers` replies are invalid.
 
         Raises
         ------
