@@ -40,12 +40,13 @@ HEAD = """\
 
 This page lists where the equations of the paper (arXiv 2606.18933) are computed. Do not edit this page: `python
 tools/equations.py` writes it from the docstrings, which name the paper's LaTeX labels, and from
-[equations.csv](equations.csv), which describes each label in our words. A test fails if a label has neither a place nor
-a reason for having none, if a docstring names a label that the paper does not have, if no test leads to a place, and if
-this page is out of date.
+[equations.csv](equations.csv), which describes each label in our words. A test fails in each of four cases: a label of
+an equation, proposition or remark is neither in the code nor explained as missing; a docstring names a label that the
+paper does not have; no test uses a definition that names a label; this page is out of date.
 
-The column on tests names files: first the file of the module, then others that name the function or class. If no test
-names it, *through* introduces the files that import from its module, or from the nearest module that imports it.
+The column on tests names files: first the test file of the module, then other files that name the function or class. If
+no test names the function or class, the column begins with *through*, and names files that import from the function's
+module, or from the nearest module that imports this module.
 `afa.engine` is the compiled form of the readable definitions, and tests compare the two.
 """
 
