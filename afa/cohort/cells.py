@@ -240,8 +240,9 @@ def nearest_column(name: str, columns: Sequence[str]) -> str:
 def check_alike(columns: Iterable[object], names: Sequence[str], bundle: Bundle, where: str | Path) -> None:
     """Raise a `CohortError` if a column name is a variant of the name of a missing feature or entity.
 
-    A variant is the name in other case or with other blanks, or is the display name or an alias of the feature or
-    entity. Without this check, the values of a misnamed column would be ignored silently.
+    A column name is a variant if, apart from case, blanks and underscores, it equals the name, the display name or an
+    alias of the missing feature or entity. Without this check, the values of a misnamed column would be ignored
+    silently.
 
     Parameters
     ----------
@@ -289,9 +290,9 @@ def read_names(path: Path) -> list[str]:
 def _doubt_of_names(path: Path, cells: Cells) -> str:
     """Return a warning if the first column probably does not contain the patients' names, else an empty text.
 
-    The first column is doubtful if it contains numbers and its name does not look like an identifier. A doubtful first
-    column raises a `CohortError` if its numbers have decimals or if another column has a name like `id`. A first column
-    that has no name or contains consecutive numbers gives no warning.
+    The first column is doubtful if all its cells are numbers and its name does not look like an identifier. If the
+    first column is doubtful and contains decimal fractions, or if another column has a name like `id`, a `CohortError`
+    is raised. If the first column has no name or contains consecutive numbers, there is no warning.
     """
     numbers = np.array([parse_number(text) for text in cells.names])
     nameless = not cells.first.strip() or cells.first.startswith(("__index_level_", "Unnamed: "))
@@ -434,7 +435,7 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
 
 
 def read_labels(path: Path, given: GivenTable) -> GivenTable:
-    """Return a copy of `given` with the labels in a table.
+    """Return a copy of `given` to which the patients' labels from the file `path` are added.
 
     The first column of the table contains the patients' names, and each other column contains the labels of one entity.
     Each label is 0, 1 or an empty cell. Columns that are not named after entities are ignored. A patient without a row

@@ -86,8 +86,9 @@ def looks_like_code(values: npt.ArrayLike) -> Bools:
 def repeated_outside(values: Floats, span: Span, *, closed: bool) -> tuple[Bools, Bools]:
     """Classify each number outside a feature's range `span` as a code for *not measured* or as a measurement.
 
-    If `closed` is True, every number outside `span` is a code. If `closed` is False, a number outside `span` is a code
-    only if `looks_like_code` is True or the number occurs at least `LEAST_REPEATS` times.
+    If `closed` is True, every number outside `span` is classified as a code for *not measured*. If `closed` is False, a
+    number outside `span` is classified as a code if it looks like a common code (`looks_like_code`) or is frequent (at
+    least `LEAST_REPEATS` cells).
 
     Parameters
     ----------
@@ -110,11 +111,11 @@ def repeated_outside(values: Floats, span: Span, *, closed: bool) -> tuple[Bools
 def apart(values: Floats, span: Span | None = None) -> list[Apart]:
     """Return the groups of extreme values in a column that may be codes for *not measured*.
 
-    Negative numbers are reported if all of them look like codes. Very small or very large numbers are reported if the
-    gap between them and the other numbers is wider than the range of the other numbers. If these small or large numbers
-    look like codes and are repeated, a gap wider than half that range is sufficient. Zeros and values at a detection
-    limit are not reported, because they are close to other values. Extreme values are never reported if one of them
-    equals the lower or the upper end of `span`, the feature's range.
+    Negative numbers are reported if all of them look like codes. The smallest or the largest numbers of the column are
+    reported if they look like codes or are a single frequent number, and if a wide gap separates them from all other
+    numbers. Zeros and values at a detection limit are not reported, because no wide gap separates them from the other
+    values. Extreme values are never reported if one of them equals the lower or the upper end of `span`, the feature's
+    range.
 
     Parameters
     ----------
@@ -137,8 +138,8 @@ def _below_zero(found: Floats, counts: npt.NDArray[np.intp]) -> int:
     """Return the number of distinct values below 0 if all of them look like codes, else 0.
 
     The result is also 0 if there are more than `MOST_CODES` distinct values below 0, or if there are fewer than
-    `LEAST_OTHERS` distinct values of 0 or above. If only one cell is below 0, the result is 0 unless the cell's value
-    is -99 or lower.
+    `LEAST_OTHERS` distinct values of 0 or above. The result is also 0 if the column has only one negative cell and the
+    value of this cell is above -99.
     """
     size = int((found < 0).sum())
     coded = size and size <= MOST_CODES and looks_like_code(found[:size]).all()
@@ -149,7 +150,11 @@ def _below_zero(found: Floats, counts: npt.NDArray[np.intp]) -> int:
 def _beyond_gap(found: Floats, counts: npt.NDArray[np.intp]) -> int:
     """Return how many values at the start of `found` are separated from the other values by a wide gap.
 
-    `found` is sorted in ascending or descending order.
+    `found` is sorted in ascending or descending order. A gap is wide if it exceeds the range of the other values. If
+    the separated values look like codes and occur more than once, a gap of more than half that range is wide. Values
+    that look like codes are counted only if their absolute values are above 9, or above 99 if there is only one cell.
+    If a value does not look like a code, it is counted only if it is the first value and occurs at least
+    `LEAST_REPEATS` times.
     """
     for size in range(1, min(MOST_CODES, len(found) - LEAST_OTHERS) + 1):
         tail, rest, often = found[:size], found[size:], counts[:size]

@@ -137,7 +137,7 @@ def write_codes(codes: Mapping[float, pd.DataFrame], path: str | Path) -> None:
 
 
 def with_code(cohort: Cohort, path: str | Path, threshold: float) -> Cohort:
-    """Return a copy of the cohort with the ternary codes of another encoding threshold.
+    """Return a copy of the cohort whose ternary codes were computed with another encoding threshold.
 
     The codes are read from a table that `write_codes` wrote. If the table and the cohort do not have the same patients
     and features, a `CohortError` is raised.

@@ -93,8 +93,9 @@ class Derived(Strict):
 class OnePer(Strict):
     """Rule that keeps one sample for each value of the characteristic `key`.
 
-    The samples with the same value of `key` are ranked by `prefer`, and ties are broken by the smallest number in the
-    characteristic `then`. The sample with the highest rank is kept.
+    Samples with the same value of `key` are ranked by the lists of values in `prefer`. If two of these samples have
+    equal rank, the sample with the smaller number ranks first; the field `then` names the characteristic that contains
+    this number. The sample that ranks first is kept.
     """
 
     key: str

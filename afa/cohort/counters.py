@@ -34,7 +34,7 @@ class Counter(NamedTuple):
 
 
 STAR_COLUMNS = ("gene", "unstranded", "forward", "reverse")
-"""Names for the columns of STAR_COLUMNS's `ReadsPerGene.out.tab`, which has no header.
+"""Names for the columns of STAR's file `ReadsPerGene.out.tab`, which has no header.
 
 The last three columns correspond to the options `-s no`, `-s yes` and `-s reverse` of htseq-count.
 """
@@ -81,7 +81,7 @@ _WORD_OF_IDS = re.compile(
 
 
 def counter_of(names: Collection[str]) -> Counter | None:
-    """Return the format of the read-counting program whose columns are all in `names`, or None if no program fits."""
+    """Return the first format in `COUNTERS` whose columns are all in `names`, or None if there is no such format."""
     for counter in COUNTERS:
         if {counter.gene, *filter(None, counter.values.values()), *counter.others} <= set(names):
             return counter
@@ -89,7 +89,7 @@ def counter_of(names: Collection[str]) -> Counter | None:
 
 
 def is_gene(row_id: str) -> bool:
-    """Return False if a row id is known not to be the id of a gene, else True.
+    """Return False for a known id of a row without a gene, such as a summary row, and True for any other row id.
 
     The result is False, for example, for `__no_feature` (a summary row) and `ERCC-00002` (RNA added by the laboratory).
     """
@@ -142,7 +142,7 @@ def is_header(fields: Sequence[str]) -> bool:
     """Return True if the first line of a table is a header.
 
     A line is a header if its first cell is a usual name for a column of gene ids. A line is also a header if neither
-    the second nor the last cell of the line is a number or a text for a missing value, such as `NA`. The first cell is
-    checked because samples may be named 1, 2 and 3, so that the header contains numbers.
+    the second nor the last cell of the line is a number or a text for a missing value, such as `NA`. Without the check
+    of the first cell, a header with sample names such as 1, 2 and 3 would be mistaken for a row of values.
     """
     return names_ids(fields[0]) or not (_VALUE.fullmatch(fields[1]) or (fields[-1] and _VALUE.fullmatch(fields[-1])))

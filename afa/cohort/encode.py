@@ -76,8 +76,9 @@ def symbol_candidates(features: Iterable[str], aliases: Names) -> dict[str, tupl
     """Return the candidate row ids of each feature, as lists in order of preference.
 
     The first list contains the feature's symbol. The next lists contain one alias each. The last lists contain dates,
-    because spreadsheets convert some gene symbols to dates (MARCH1 becomes 3/1/2018). A list is used only if the file
-    has no row for any earlier list, because a gene's former symbol can be the present symbol of another gene.
+    because spreadsheets convert some gene symbols to dates (MARCH1 becomes 3/1/2018). If an expression file contains an
+    id from one list, all later lists are ignored, because a gene's former symbol can be the present symbol of another
+    gene.
     """
     tiers: dict[str, tuple[tuple[str, ...], ...]] = {}
     for feature in features:
@@ -289,11 +290,12 @@ def encode_controls(
 ) -> tuple[pd.DataFrame, Test]:
     """Return the ternary code of every control, and the test that was used (decision F9).
 
-    Each control is tested against the mean, spread and ranks of the other controls. Because the tested control is left
-    out, the test `empirical` needs one control more for encoding controls than for encoding patients. If there are too
-    few controls for `empirical`, the test `t` is used instead. For a gene that has the same value in all other
-    controls, the test is always `empirical`, and the code is 0 if there are too few controls for `p < level`. If there
-    are fewer than three controls, the returned code has no columns.
+    Each control is tested against the mean, spread and ranks of the other controls. The test `empirical` needs one
+    control more than in `encode_by_controls`, because the tested control is not compared with itself. If there are too
+    few controls for `empirical`, the test `t` is used instead. If all other controls have the same value of a gene, the
+    test `empirical` is used for this gene whatever `test` is. The code of such a gene is 0 if there are too few
+    controls for `empirical` to give `p < level`. If there are fewer than three controls, the returned table of codes
+    has no columns.
 
     Parameters
     ----------

@@ -261,10 +261,9 @@ def _records(head: Sequence[str], separator: str) -> _Records:
 
 
 def _fits(records: _Records) -> bool:
-    """Return True if the first two rows have compatible numbers of fields.
+    """Return True if the first row has as many fields as the second row, or one field fewer.
 
-    The second row must have at least two fields. The first row must have as many fields as the second row, or one
-    fewer.
+    The result is False if the second row has fewer than two fields, or if the rows cannot be parsed.
     """
     widths = [*map(len, records.rows)]
     return not records.fault and widths[-1:] > [1] and widths[-1] - widths[0] in {0, 1}
@@ -819,7 +818,8 @@ def _check_strands(where: str, reads: Floats) -> None:
 def _in_order(where: str, own: pd.Index[str], column: Floats, ids: pd.Index[str]) -> Floats:
     """Return the values of a sample's file in the order of `ids`.
 
-    If the row ids differ from `ids`, or if the order differs and a row id is repeated, a `CohortError` is raised.
+    If the file and `ids` do not contain the same row ids, a `CohortError` is raised. If a row id is repeated, the rows
+    cannot be sorted without ambiguity, and a `CohortError` is raised.
     """
     others = own.symmetric_difference(ids)
     if len(others):

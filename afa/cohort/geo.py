@@ -109,7 +109,8 @@ class FilePlace(NamedTuple):
 def mirror_places(config: CohortConfig) -> tuple[list[FilePlace], list[FilePlace]]:
     """Return the possible paths of the sample descriptions and of the expression values in a mirror.
 
-    Paths of copies of GEO's files precede paths of tables that the mirror made from GEO's files.
+    Each list begins with the path of GEO's original file. If the config names a table that was joined from GEO's files,
+    the path of this table comes second.
     """
     kind, values = "soft" if config.metadata_file.endswith(SOFT) else "matrix", config.expression
     of_samples = [FilePlace(f"{kind}/{config.metadata_file}", None, "mirror")]
@@ -131,9 +132,9 @@ def fetch(
 ) -> Source:
     """Fetch the two files of a series from a bundled `extract`, from `mirror`, or from GEO.
 
-    If a mirror contains both a copy of GEO's file and a table that the mirror made from GEO's files, the copy is used.
-    Files from GEO are saved in `cache`, in the same folders as on GEO. An incomplete file in `cache` is fetched again.
-    If a family SOFT file lists supplementary files, the expression file must be among them. Every file must be
+    If a mirror contains both GEO's original file and a table that was joined from GEO's files, the original file is
+    used. Files from GEO are saved in `cache`, in the same folders as on GEO. An incomplete file in `cache` is fetched
+    again. If a family SOFT file lists supplementary files, the expression file must be among them. Every file must be
     complete, and must have the SHA-256 in the config if the config contains one.
 
     Raises
@@ -205,7 +206,8 @@ def read_expression(
     transcripts = read_transcripts(path.parent / str(config.transcripts)) if of_transcripts else {}
     if config.layout == "sample_files" and not joined:
         return read_sample_files(path, list(samples.index), wanted, config, transcripts)
-    # In a table that a mirror made, columns are named by accession, even if GEO's own matrix uses other names.
+    # The columns of joined tables and of extracts are named by accession, even if GEO's own matrix has other column
+    # names.
     by_accession = joined or config.sample_column == "accession"
     names = samples.index if by_accession else samples["title"].str.split(",", n=1).str[0].str.strip()
     columns, gene_column = dict(zip(samples.index, names, strict=True)), None if joined else config.gene_column
@@ -372,7 +374,7 @@ def write_extract(
 
 
 def check_keys(folder: Path, config: CohortConfig, samples: pd.DataFrame) -> None:
-    """Raise a `CohortError` if the extract lacks characteristics that the cohort's file reads."""
+    """Raise a `CohortError` if the extract lacks a sample characteristic that the cohort's config uses."""
     if lost := [key for key in keys_read(config) if key not in samples.columns]:
         found = f"no characteristic {', '.join(map(visible, lost))}"
         expected = "those that the cohort's file reads"
@@ -382,8 +384,8 @@ def check_keys(folder: Path, config: CohortConfig, samples: pd.DataFrame) -> Non
 def check_genes(folder: Path, rows: Iterable[str], tiers: Tiers) -> None:
     """Raise a `CohortError` if the extract does not cover all features.
 
-    An extract covers a feature if the extract contains the row that would be read from the series, or if `extract.yaml`
-    lists the feature's row ids as absent from the series.
+    A feature is covered if the extract and the complete series give the same row for the feature. A feature is also
+    covered if the complete series has no row for the feature; `extract.yaml` lists the row ids that the series lacks.
 
     Parameters
     ----------

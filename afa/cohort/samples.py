@@ -452,8 +452,8 @@ def _derive(samples: pd.DataFrame, derive: Mapping[str, Derived], where: str) ->
 def _one_per(samples: pd.DataFrame, rule: OnePer, where: str) -> pd.DataFrame:
     """Return one sample for each value of `rule.key`.
 
-    Samples are sorted by `prefer`, then by the number in `then`, then by name. For each value of `rule.key`, the first
-    sample is kept.
+    Samples are sorted first by the lists in `rule.prefer`, second by the numeric characteristic that `rule.then` names,
+    and last by sample name. For each value of `rule.key`, the first sample is kept.
     """
     place = f"{where}, key select.one_per"
     owner = column(samples, rule.key, place)
@@ -493,7 +493,7 @@ def _group(samples: pd.DataFrame, group: SampleGroup, where: str) -> tuple[str, 
 def _refuse_other_spellings(values: pd.Series[str], listed: Sequence[str], where: str) -> None:
     """Raise a `CohortError` if an unlisted value differs from a listed value only in case or blanks.
 
-    Without this check, a value that is spelled differently from the list would silently be ignored.
+    Without this check, the value `uc` would silently be ignored if the config lists only `UC`.
     """
     if near := other_spelling(values.unique(), listed):
         count = int((values == near[0]).sum())
@@ -504,8 +504,8 @@ def _refuse_other_spellings(values: pd.Series[str], listed: Sequence[str], where
 def other_spelling(values: Iterable[str], listed: Collection[str]) -> tuple[str, str] | None:
     """Return the first unlisted value that is another spelling of a listed value, and the listed value.
 
-    Another spelling differs from the listed value only in case or blanks. If no value is another spelling of a listed
-    value, return None.
+    A value is another spelling of a listed value if the two differ only in case or blanks. If there is no such value,
+    the result is None.
 
     >>> other_spelling(["UC", "healthy ", "CD"], ["Healthy"])
     ('healthy ', 'Healthy')
@@ -569,7 +569,8 @@ def describe_labels(
 ) -> dict[str, dict[str, object]]:
     """Return, for each label rule, its text, its reason, and the number of patients with label 1, label 0 and no label.
 
-    For a rule that is switched off, return quantiles of the rule's characteristic instead of label counts.
+    If a label rule is switched off in the config, the result contains quantiles of the sample characteristic `rule.key`
+    instead of label counts.
     """
     described: dict[str, dict[str, object]] = {}
     for entity, rule in rules.items():

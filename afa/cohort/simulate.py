@@ -159,10 +159,11 @@ def _effects(config: SimulationConfig, bundle: Bundle) -> pd.DataFrame:
 def _genes(config: SimulationConfig, bundle: Bundle, effects: pd.DataFrame) -> pd.DataFrame:
     """Return baselines, loadings and dispersions of all genes.
 
-    The bundle's genes come first, in the bundle's order. Background genes follow. The inflammation loading of a bundle
-    gene has the sign of the sum of the gene's true effects, because inflammation is a common cause of the phenotypes.
-    If the loading had the sign of the bundle's potentials instead, inflammation would compensate for the simulated
-    elicitation errors.
+    The bundle's genes come first, in the bundle's order. Background genes follow. The column `inflammation` contains
+    the change of each gene's log2 abundance per unit of inflammation severity. For a gene of the bundle, this change
+    has the sign of the sum of the gene's true effects. If this sign were taken from the bundle's potentials, gene
+    expression in inflamed patients would agree with wrong potentials, and the simulated elicitation errors would partly
+    disappear.
     """
     named = _gene_group(config, "bundle", bundle.features, config.inflamed_share_bundle, config.inflamed_sd_bundle)
     net = np.sign(effects.groupby("feature")["effect"].sum()).reindex(named.index, fill_value=0.0)
@@ -227,7 +228,7 @@ def _mean_counts(
 
 
 def _samples(config: SimulationConfig, people: pd.DataFrame, phenotypes: pd.DataFrame) -> pd.DataFrame:
-    """Return the table of samples in random accession order, with all values as text."""
+    """Return the table of samples, shuffled and indexed by accession, with all values as text."""
     age = _stream(config, "age").normal(45, 14, len(people)).clip(19, 82).astype(int)
     female = _stream(config, "sex").random(len(people)) < 0.5
     is_patient = people["diagnosis"] == "IBD"
