@@ -290,9 +290,9 @@ def read_names(path: Path) -> list[str]:
 def _doubt_of_names(path: Path, cells: Cells) -> str:
     """Return a warning if the first column probably does not contain the patients' names, else an empty text.
 
-    The first column is doubtful if all its cells are numbers and its name does not look like an identifier. If the
-    first column is doubtful and contains decimal fractions, or if another column has a name like `id`, a `CohortError`
-    is raised. If the first column has no name or contains consecutive numbers, there is no warning.
+    The first column is doubtful if all its cells are numbers and its name does not look like an identifier. If a
+    doubtful column contains decimal fractions, or if another column has a name like `id`, a `CohortError` is raised. If
+    a doubtful column has no name or contains consecutive numbers, there is no warning.
     """
     numbers = np.array([parse_number(text) for text in cells.names])
     nameless = not cells.first.strip() or cells.first.startswith(("__index_level_", "Unnamed: "))
