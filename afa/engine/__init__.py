@@ -6,14 +6,14 @@ each feature. In `follow`, the caller gives the order of the features. Both func
 `afa.engine.walk.walk` in parallel threads. Patients with the same observations so far form a group, and each group has
 one `PathState`. For each observation, `_walk_on` takes these steps for a group of patients:
 
-1. Observe the feature `order[t - 1]`: update the votes of each duel (entity pair), which count the observations in
-   favour of each entity, by `duels.vote`, the state by `state.condition`, and the bounds on each duel's log-odds by
-   `budgets.update_budgets`. Mark each entity whose model contains the feature as changed.
+1. Observe the feature `order[t - 1]`. In each duel (entity pair), count a vote for the entity that the observation
+   favours (`duels.vote`). Update the state (`state.condition`) and the bounds on each duel's log-odds
+   (`budgets.update_budgets`). Mark each entity whose model contains the feature as changed.
 2. If the rule is `clustered` or `priority_clusters`, form clusters of entities again after every `CLUSTER_EVERY`
    observations.
-3. If the caller requested results after this observation, or the rule ranks the features now, run mean-field on the
-   models of the changed entities (`_solve_changed`, `state.solve_entity`), and compute the expected scores of these
-   entities (`state.cross_of`).
+3. Run mean-field on the models of the changed entities (`_solve_changed`, `state.solve_entity`), and compute the
+   expected scores of these entities (`state.cross_of`). Skip this step if the caller did not request results after this
+   observation and the rule does not rank the features now.
 4. Rank the entities by the score `linearity` (`ranks.score_table`, `ranks.ranks_of`). Mark each duel (entity pair)
    whose winner no further observation can change (`budgets.resolved_sign`).
 5. Compute the weight that the rule gives each duel (`rules.weigh`). If a duel has a positive weight and one of its

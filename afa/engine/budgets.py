@@ -65,9 +65,10 @@ class DuelEdges(NamedTuple):
 class Budgets(NamedTuple):
     """Bounds on how far unobserved features can still move the log-odds D of each entity pair, for one patient.
 
-    In `coupled` and `whole`, row 0 bounds how far D can fall below the part of D from the observed features, and row 1
-    bounds how far D can rise above this part. In the paper's models, the bounds on the fall and on the rise of D are
-    equal, and therefore kernels update only row 0 of `coupled`. Kernels change the arrays in place.
+    In the arrays `coupled` and `whole`, row 0 bounds how far D can fall, and row 1 bounds how far D can rise. A fall or
+    rise is measured from the part of D that comes from the observed features. In the paper's models, the bounds on the
+    fall and on the rise of D are equal, and therefore kernels update only row 0 of `coupled`. Kernels change the arrays
+    in place.
 
     Attributes
     ----------
@@ -199,9 +200,9 @@ def _reach(low: float, middle: float, high: float) -> tuple[float, float]:
 
 @kernel(borrows=True)
 def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> None:
-    """Write the bounds `Budgets.whole` of all entity pairs that include one entity.
+    """Write bounds on how far the log-odds of one entity against each other entity can still move (`Budgets.whole`).
 
-    The bound of a pair is the sum of the largest possible changes of the two entities' scores. If both models contain a
+    The bound for two entities is the sum of the largest possible changes of their two scores. If both models contain a
     feature, the range of the difference between the feature's two unary terms replaces the ranges of the two terms.
     """
     overlaps, coupled, whole, norm = packed.overlaps, budgets.coupled, budgets.whole, budgets.norm
@@ -310,9 +311,10 @@ def _most_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> float:
 
     P_a and P_b are the probabilities of the observations under the models of the entities a and b. For one group
     member, `m[a]` and `m[b]` are the probabilities of +1 under the two models. The number `best` is the largest P_a /
-    P_b so far. Each pass of the first loop computes P_a / P_b for the case that all members with `m[a] / m[b]` below
-    `best` are observed as 0. The first loop ends when a pass does not increase `best`. The second loop covers the cases
-    that one member is observed as +1: it compares `best` with `m[a] / m[b]` of each member.
+    P_b found so far. The first loop searches the observations in which no member is +1. Each pass of this loop assumes
+    that exactly the members with `m[a] / m[b]` below `best` have been observed as 0. The first loop ends when a pass
+    does not increase `best`. The second loop searches the observations in which one member is +1. In such an
+    observation, P_a / P_b equals `m[a] / m[b]` of this member.
     """
     best, better = 1.0, True
     while better:
@@ -367,10 +369,10 @@ UNIFORM_SECOND = 2.0 / 3.0
 def moments_at(packed: Packed, state: State, slot: int, other: int) -> tuple[float, float]:
     """Return the first and second moment of a feature under the model of one entity.
 
-    If `slot` is -1, the feature is outside the entity's support. In the paper's models, features outside the support
-    have the moments of the uniform distribution. In models with class-conditional probabilities, features outside the
-    support have the moments of their background probabilities. These moments are stored at the index `other`, which
-    belongs to the same feature in the model of another entity.
+    If `slot` is -1, the model of the entity does not contain the feature. In the paper's models, the function then
+    returns the moments of the uniform distribution. In models with class-conditional probabilities, the function then
+    returns the moments of the feature's distribution among all people. These moments are stored at the index `other`,
+    which belongs to the same feature in the model of another entity.
     """
     if slot >= 0:
         return state.m[slot], state.q[slot]

@@ -128,7 +128,7 @@ def _digests(folder: Path) -> dict[str, str]:
 
 
 def _is_damaged(folder: Path, listed: dict[str, str]) -> bool:
-    """Return True if a listed file is missing, or if a file older than the list does not match its digest.
+    """Return True if a listed file is missing, or if a listed file has changed and therefore has another digest.
 
     A file newer than the list is not checked, because another process compiled it after the list was written.
     """
@@ -278,7 +278,7 @@ def _tell_of_compiling() -> None:
                 self.since = time.monotonic()
 
         def on_end(self, event: Any) -> None:
-            """Do nothing: `on_start` counts the kernels."""
+            """Do nothing when a compilation ends, because `on_start` has already counted the kernel."""
 
     register: Any = event.register
     register("numba:compile", CompileCounter())

@@ -100,13 +100,14 @@ def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
 
 @kernel(inline=True)
 def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) -> tuple[float, float, float, float]:
-    """Return four sums over the couplings of one feature in the log-odds D of the entities a and b.
+    """Return four sums over the couplings between one feature and all other features.
 
-    A coupling in D is the coupling of two features in the model of a minus the coupling in the model of b. The sums
-    `below` and `above` bound how far the couplings to unobserved features can lower and raise D. The third result,
-    `seen`, is the sum of the absolute couplings to observed features (0 in models with class-conditional
-    probabilities). The fourth result, `square`, is the sum of (width / 2)^2 over the couplings to unobserved features.
-    The width of a coupling is the largest minus the smallest contribution that the coupling can make to D.
+    The log-odds D compare two entities a and b. A coupling in D is the coupling of two features in the model of a minus
+    the coupling in the model of b. The sums `below` and `above` bound how far the couplings to unobserved features can
+    lower and raise D. The third result, `seen`, is the sum of the absolute couplings to observed features (0 in models
+    with class-conditional probabilities). The fourth result, `square`, is the sum of (width / 2)^2 over the couplings
+    to unobserved features. The width of a coupling is the largest minus the smallest contribution that the coupling can
+    make to D.
 
     The numbers `slot_a` and `slot_b` are the array positions of the feature in the models of a and b, or -1 if the
     model does not contain the feature. If the argument `without` is not -1, it is the index of an unobserved feature,

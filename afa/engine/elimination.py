@@ -121,9 +121,11 @@ def _distinct(codes: Codes) -> tuple[Codes, NDArray[np.intp]]:
 
 
 def _by_logarithms(mrf: PairwiseMRF, plan: Plan, state: Codes, factors: Sequence[float]) -> Floats:
-    """Return the log-partitions of one state, one for each factor of the energy, computed by `exact`.
+    """Return the logarithm of the partition function for each given factor, computed by `exact`.
 
-    The result excludes the prior and the features outside the support.
+    The energy of the model is multiplied by the factor. In `state`, some features are observed, and the partition
+    function is a sum over the values of the unobserved features. The result excludes the prior and the features outside
+    the support.
     """
     seen = plan.feature[state != UNOBSERVED]
     observations = dict(zip([mrf.features[j] for j in seen], state[state != UNOBSERVED].tolist(), strict=True))

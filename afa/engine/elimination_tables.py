@@ -25,8 +25,8 @@ STRONGEST = 500.0
 class EliminationTables(NamedTuple):
     """Working memory of the elimination: all messages, and one block of the present table.
 
-    The last `LOW_AXES` axes of a message are called *low* axes, and all earlier axes are called *high* axes. A message
-    with at most `LOW_AXES` axes has no high axes.
+    The last `LOW_AXES` axes of a message are called *low* axes, and all earlier axes are called *high* axes. If a
+    message has at most `LOW_AXES` axes, all of them are low axes.
 
     Attributes
     ----------
@@ -329,7 +329,7 @@ def _mark_incoming(clamped: Clamped, v: int) -> None:
 def message_size(clamped: Clamped, n_free: int) -> tuple[float, int]:
     """Return the total number of entries of all messages, and the largest number of axes of a message.
 
-    The tables contain three times as many entries as the messages.
+    Each message is a sum over a table that has three times as many entries as the message.
     """
     total, width = 0.0, 0
     for v in range(n_free):

@@ -289,7 +289,7 @@ def _walk(
     if missing.any():
         patterns, of_patient = np.unique(missing, axis=0, return_inverse=True)
     pattern = np.repeat(of_patient.ravel(), len(order) // max(len(values), 1))
-    jobs = np.argsort(pattern, kind="stable")  # process paths with the same missing features together
+    jobs = np.argsort(pattern, kind="stable")  # sort the paths by their missing features
     if rounds is not None:
         results.t[:, 1:] = rounds
 

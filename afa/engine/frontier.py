@@ -269,7 +269,7 @@ def _rank(scores: _Scores, work: _Work, mean: Floats) -> None:
 
 @kernel(borrows=True)
 def _share(scores: _Scores, work: _Work, k: int) -> None:
-    """Write the variance of each entity's score, and the covariance of each two scores if one of them is in the top k.
+    """Write the variance of each score, and the covariances between the scores of the top-k entities and all scores.
 
     The function `_share_pairs` adds the contributions of coupled pairs of features. The plain Python definition is
     `Belief.covariance`.

@@ -139,7 +139,7 @@ def _cmi(packed: Packed, state: State, gains: Gains, p: int, odds: float) -> Non
 
 @kernel(borrows=True)
 def _f_target(packed: Packed, state: State, lookahead: Lookahead, gains: Gains, p: int, odds: float, kind: int) -> None:
-    """Write the expected absolute change of the score F by the observation of each feature (eq:smart_delta)."""
+    """Write for each feature f the expected absolute change of the score F if f is observed (eq:smart_delta)."""
     a, b, n, n_slots = gains.pairs[p, 0], gains.pairs[p, 1], len(packed.prior), len(packed.feature)
     weight_a, weight_b, now = _expit(odds), _expit(-odds), 0.0
     for i in range(gains.first[p] - 1, gains.first[p + 1]):
@@ -216,16 +216,16 @@ def add_up(gains: Gains, weights: Floats, total: Floats) -> None:
 
 
 class Lookahead(NamedTuple):
-    """Mean-field solutions of each entity's model, as if one more feature had been observed.
+    """Results of mean-field runs on each entity's model after one more hypothetical observation.
 
-    At index 3 s + i, the arrays contain the solution for slot s (a pair of an entity and a feature), as if the feature
-    had the value i - 1. At index 3 K + v, where K is the number of slots, the arrays contain the solution for entity v
-    with the present observations only. The solutions of an entity are cached until an observation changes the entity's
-    model.
+    A slot is a pair of an entity and a feature. Index 3 s + i of each array belongs to the mean-field run in which the
+    feature of slot s is assumed to have the value i - 1. Index 3 K + v, where K is the number of slots, belongs to the
+    run on the model of entity v with the present observations only. The results for an entity are cached until an
+    observation changes the entity's model.
 
     Attributes
     ----------
-    start : (3 K + N,) int64, position of each solution's first entry in `field`, `m` and `q`
+    start : (3 K + N,) int64, position of each run's first entry in `field`, `m` and `q`
     field, m, q : (n_entries,) float64, effective unary potentials (nats), first and second moments
     constant : (3 K + N,) float64, prior plus energy of the observed features, nats
     bound : (3 K + N,) float64, ELBO minus log 3 for each unobserved feature, nats (the logarithms cancel in a duel)

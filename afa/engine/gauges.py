@@ -1,9 +1,9 @@
 """Compute the scores of all duels of many patients in two *gauges* (ways to construct the class models).
 
 A duel (entity pair a, b) compares two class models with the energy difference D = S_a - S_b. A gauge is a way to
-construct the two class models from the entities a and b (supp:maxent-vs-truegauge). In the gauge `true`, the class
-models are the models of the entities a and b. In the gauge `maxent`, the class models have the energies +D/2 and -D/2
-(eq:half-potential). Tests compare the kernels with the plain Python definitions in `afa.model.closure` and
+construct the two class models from the entities a and b (supp:maxent-vs-truegauge). The construction `true` uses the
+models of the entities a and b as class models. The construction `maxent` gives the class models the energies +D/2 and
+-D/2 (eq:half-potential). Tests compare the kernels with the plain Python definitions in `afa.model.closure` and
 `afa.scores.preference`.
 """
 
@@ -159,7 +159,7 @@ def _follow(
     first: int,
     last: int,
 ) -> None:
-    """Observe the features along the paths with the indices `first` to `last - 1`, and write the results.
+    """Observe the features of each path with an index from `first` to `last - 1`, and write the results.
 
     A path is one patient with one order of observations.
 

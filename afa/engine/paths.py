@@ -196,7 +196,7 @@ def _kinds(found: WalkResults, longest: float) -> list[NDArray[Any]]:
 
 
 class StateSamples(NamedTuple):
-    """States of P patients at R steps, each of which is given by its number of observations.
+    """States of P patients after R given numbers of observations.
 
     The bundle has N entities, Q entity pairs and K slots (entity, feature).
 

@@ -214,8 +214,7 @@ class Patient(PatientState):
     def resolved(self, duels: Ints | None = None) -> Bools:
         """Return True for each given duel (entity pair) whose winner no further observation can change.
 
-        A duel is resolved if the absolute part of D from observed features exceeds the largest change of D that
-        unobserved features can still cause.
+        A duel counts as resolved if bounds show that the unobserved features cannot change the sign of the log-odds D.
 
         Parameters
         ----------

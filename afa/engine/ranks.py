@@ -162,7 +162,7 @@ def is_certified(pairs: Ints, order: Ints, k: int, lead: Floats, resolved: Bools
     The result is True if each entity inside the top k wins against each entity outside the top k, for all values of the
     unobserved features.
 
-    The method `TopKPlanner.certified` defines the same result in plain Python.
+    The method `TopKPlanner.certified` computes the same result in plain Python.
 
     Parameters
     ----------

@@ -216,8 +216,8 @@ class CallPaths(NamedTuple):
     open : (P, S, Q, 5, 2) bool, two entries for each duel: True if the duel is undecided at every t < M, and True if
         the duel is undecided while a feature in the union of the two supports is unobserved
     first : (P, S, 4) int64, first wrong decision of a rigorous method as (t, duel, method, decision), or t = -1 if
-        there is none. If each duel has its own order of observations, `first` belongs to the duel with the lowest index
-        among all duels with a wrong decision
+        there is none. If each duel has its own order of observations, the duels are searched in the order of their
+        indices, and the first wrong decision found is written
 
     """
 
@@ -262,7 +262,7 @@ def own_order_calls(
     winners: Codes,
     **settings: Any,
 ) -> CallPaths:
-    """Compare all early decisions with the winners at full observation, with a separate order for each entity pair.
+    """Compare early decisions with the winners at full observation, if each entity pair has its own order of features.
 
     Early decisions on the winner of an entity pair are made by the methods in `BRACKETS`.
 
@@ -324,7 +324,7 @@ def _judge_all(
 ) -> None:
     """Observe the features of all patients, and write the counts of early decisions into `found`.
 
-    In the arrays of `found`, the entity pairs of `bundle` begin at the index `number`.
+    The entity pair with the index p in `bundle` has the index `number + p` in `found`.
     """
     read = follow(bundle, values, orders, CALLS, only_changes=True, threads=threads, **settings)
     given = read, laid_out(orders), laid_out(winners), unions, number, found
@@ -344,7 +344,7 @@ def _judge(
 ) -> None:
     """Write the counts of early decisions into `found`, for the paths with the indices `first` to `last - 1`.
 
-    In the arrays of `found`, the entity pairs of `read` begin at the index `number`.
+    The entity pair with the index p in `read` has the index `number + p` in `found`.
 
     If an observed feature is outside all supports, `read` has no row for this observation. Such an observation can
     change only the decisions of the method `kl_written`, because this method also counts observations of features

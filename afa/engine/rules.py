@@ -102,10 +102,10 @@ def weigh(rule: int, packed: Packed, state: State, labels: Ints, view: RoundView
 
 @kernel()
 def _weigh_registry(packed: Packed, view: RoundView, labels: Ints, rank: Ints) -> None:
-    """Write the weight of one entity pair in each cluster: the first-ranked and the last-ranked entity.
+    """Write the weight of one entity pair for each cluster (eq:active_registry).
 
-    These pairs are the active pairs of eq:active_registry. If no further observation can change the winner of an entity
-    pair, the weight of the pair is 0.
+    The pair compares the first-ranked entity of the cluster with the last-ranked entity. If no further observation can
+    change the winner of an entity pair, the weight of the pair is 0.
     """
     for label in range(len(rank)):
         members = np.flatnonzero(labels == label)
@@ -174,9 +174,9 @@ def _between_champions(packed: Packed, view: RoundView, labels: Ints, rank: Ints
     """Return the index of the entity pair that the rule Cluster-LUCB selects, or `NONE`.
 
     The rule considers only the best ranked entity of each cluster. Among these entities, the rule selects the lowest
-    ranked entity inside the top k and the highest ranked entity outside the top k. If the best ranked entities of all
-    clusters are on the same side of the top k, or if no further observation can change the winner of the selected pair,
-    the result is `NONE`.
+    ranked entity inside the top k and the highest ranked entity outside the top k. The result is `NONE` if the best
+    ranked entities of all clusters are inside the top k, or if all of them are outside. The result is also `NONE` if no
+    further observation can change the winner of the selected pair.
     """
     n = len(rank)
     inside, outside = NONE, NONE
@@ -227,7 +227,7 @@ def total_unary(packed: Packed, state: State) -> Floats:
 def information_of(packed: Packed, state: State, empty: Floats) -> Floats:
     """Return the mutual information between each feature and the entity that the patient has.
 
-    The model for the mutual information is that the patient has exactly one of the N entities.
+    The mutual information is computed under the assumption that the patient has exactly one of the N entities.
 
     The plain Python definition is `afa.scores.gain.information` (docs/decisions.md, F15).
 
@@ -383,7 +383,7 @@ def _nearest_pair(apart: Floats, nearest: Floats, exact: Bools, equal: float) ->
 
     If several pairs of clusters are equally close, return the pair with the first names in sorted order.
 
-    If `nearest` contains only a lower bound, the exact distance is computed, but only if it could change the result.
+    A lower bound in `nearest` is replaced by the exact distance only if the exact distance could change the result.
 
     Parameters
     ----------

@@ -270,7 +270,7 @@ def model_distances(packed: Packed, sharing: FeatureMajorModel, values: Floats, 
     for u in range(n):
         for v in range(u + 1, n):
             apart[u, v] = max(size[u] + size[v] + apart[u, v], 0.0)
-    for begin in range(0, n, MODELS_PER_BLOCK):  # in blocks, because each entry of a column is in another memory page
+    for begin in range(0, n, MODELS_PER_BLOCK):  # in blocks: the entries of a column are far apart in memory
         for v in range(begin + 1, n):
             for u in range(begin, min(begin + MODELS_PER_BLOCK, v)):
                 apart[v, u] = apart[u, v]
@@ -296,10 +296,11 @@ def _fields_left(packed: Packed, sharing: FeatureMajorModel, values: Floats, obs
 
 @kernel(inline=True)
 def _add_links(packed: Packed, sharing: FeatureMajorModel, observed: Bools, apart: Floats) -> Floats:
-    """Correct the distances in `apart` for couplings between the same two features in the models of both entities.
+    """Subtract from the distances in `apart` the corrections for couplings of the same two features in two models.
 
-    For each such pair of couplings, the amount that cancels in the distance (`_common`) is subtracted. Only the entries
-    above the diagonal of `apart` are changed.
+    Without correction, the distance of two models is the sum of all their absolute couplings. The correction
+    (`_common`) replaces |one| + |other| by |one - other|, where `one` and `other` are the couplings of the same two
+    features in the two models. Only the entries above the diagonal of `apart` are changed.
 
     Return the sum of the absolute couplings of each entity, nats.
     """
@@ -320,7 +321,7 @@ def _add_links(packed: Packed, sharing: FeatureMajorModel, observed: Bools, apar
 
 @kernel(inline=True)
 def _common(one: float, other: float) -> float:
-    """Return |one| + |other| - |one - other|, the amount that cancels in an l1 distance."""
+    """Return |one| + |other| - |one - other|, where `one` and `other` are potentials of two models."""
     return (abs(one) + abs(other)) - abs(one - other)
 
 

@@ -94,8 +94,8 @@ def term(packed: Packed, state: State, slot: int, value: int) -> float:
     """Return how much the observation of a feature with the given value increases an entity's score, nats.
 
     In models with class-conditional probabilities, the result is log(p / p_0), where p is the probability of the value
-    under the entity, and p_0 is its background probability. Unobserved features that are coupled to this feature enter
-    the formula with their means before any observation (`CENTRE`).
+    under the entity, and p_0 is its background probability. In this computation, each unobserved feature that is
+    coupled to this feature is replaced by the mean that it has without observations (`CENTRE`).
     """
     if not packed.class_conditional:
         return float(state.field[slot] * value)
@@ -149,10 +149,11 @@ def _narrow(packed: Packed, state: State, slot: int, value: int) -> None:
 
 @kernel(inline=True)
 def _group_terms(packed: Packed, state: State, entity: int) -> float:
-    """Write `State.pull` for the members of exclusive groups, and return the number that the caller adds to `origin`.
+    """Write `State.pull` for the members of exclusive groups, and return the groups' contribution to `State.origin`.
 
-    The number is a sum with one term for each group: the logarithm of the probability that no unobserved member of the
-    group is +1. The kernels that compute `State.cross` from `pull` and `origin` then treat each group as one variable.
+    The contribution is a sum with one term for each group: the logarithm of the probability that no unobserved member
+    of the group is +1. The kernels that compute `State.cross` from `pull` and `origin` then treat each group as one
+    variable.
     """
     site, m, total = packed.site, state.m, 0.0
     for last in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
@@ -204,8 +205,8 @@ def free_part(packed: Packed, state: State, entity: int) -> tuple[Ints, Floats]:
 def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration) -> None:
     """Run mean-field on the unobserved features in one entity's support (eq:mf-update). The caller updates `cross`.
 
-    Members of exclusive groups have no couplings and need no mean-field. The function `condition` sets the moments of
-    these features.
+    Members of exclusive groups have no couplings, so they are not part of the mean-field run. The function `condition`
+    sets the moments of these members.
     """
     # reading these fields of the tuples inside the loops would take longer than the additions
     field, m, q, site = state.field, state.m, state.q, packed.site

@@ -187,7 +187,7 @@ def _steps(task: ClassTask, found: WalkResults) -> TaskPaths:
 
 @dataclass(frozen=True)
 class ElboDifferences:
-    """Mean-field estimates F_1 - F_0 of the log-odds of a binary task, for R sets of observations.
+    """ELBO differences F_1 - F_0, which approximate the log-odds of a binary task, for R sets of observations.
 
     Attributes
     ----------

@@ -114,10 +114,11 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
     t: int,
     row: int,
 ) -> tuple[int, int, bool]:
-    """Observe features in a group of equal paths, until two paths have different next observations, or the paths end.
+    """Observe features for a group of paths with the same observations so far, until their next observations differ.
 
-    Paths are equal if their observations so far have the same effect on the models of all entities. Return the number
-    of observations, the number of written rows, and True if two paths of the group have different next observations.
+    The function also stops at the end of the paths. Observations count as the same if they have the same effect on the
+    models of all entities. Return the number of observations, the number of written rows, and True if two paths of the
+    group have different next observations.
     """
     packed, state, path, order = run.packed, path_state.state, members[0], results.order
     n_rounds, n_rows = order.shape[1], results.t.shape[1]
