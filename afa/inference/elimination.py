@@ -242,9 +242,8 @@ class Eliminated:
         """Return E[x_j x_l] for all pairs of features. The diagonal contains E[x_j^2].
 
         The cliques form a tree, and each clique passes E[x_j | separator] of all features j below it to the next clique
-        on the path to the root of the tree. If the path from the clique of j to the root passes through the clique of
-        l, E[x_j x_l] is computed in the clique of l. If the clique of neither feature is on the path of the other
-        feature, E[x_j x_l] is computed in the first clique that both paths contain.
+        on the path to the root of the tree. The expectation E[x_j x_l] is computed in the first clique that is on both
+        of two paths: the path from the clique of j to the root, and the path from the clique of l to the root.
 
         Returns
         -------
@@ -373,7 +372,10 @@ def _project(table: Floats, clique: tuple[int, ...], axes: tuple[int, ...]) -> F
 
 
 def _flat_index(values: Codes, axes: tuple[int, ...]) -> NDArray[np.intp]:
-    """Return for each row of `values` the position of its entry in a flattened table whose axes are `axes`."""
+    """Return the index in a flattened table for each row of feature values.
+
+    The table has one axis of length 3 for each feature in `axes`. These features are columns of `values`.
+    """
     index = np.zeros(len(values), dtype=np.intp)
     for axis in axes:
         index = 3 * index + values[:, axis] + 1

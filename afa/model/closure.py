@@ -10,13 +10,14 @@ methods that compare two entities can also compare the two class models of one e
 derives the closure `differential` from the principle of maximum entropy, but this derivation is wrong (docs/errata.md),
 so the closure is an assumption without proof.
 
-The closure `shared` is not in the paper. The closure `shared` assumes that coupled features vary together in both
-classes: p_1 ~ exp(+alpha.x/2 + x'Psi x/2) and p_0 ~ exp(-alpha.x/2 + x'Psi x/2). Because p_0(x) = p_1(-x), the
-partition functions Z_0 and Z_1 are exactly equal, and the expectation E_Q[sign S] is exactly 0 before any observation.
-Under the closure `shared`, the score S is alpha.x, and the couplings serve only to predict unobserved features.
+The paper does not contain the second assumption, the closure `shared`. The closure `shared` assumes that coupled
+features vary together in both classes: p_1 ~ exp(+alpha.x/2 + x'Psi x/2) and p_0 ~ exp(-alpha.x/2 + x'Psi x/2). Because
+p_0(x) = p_1(-x), the partition functions Z_0 and Z_1 are exactly equal, and the expectation E_Q[sign S] is exactly 0
+before any observation. Under the closure `shared`, the score S is alpha.x, and the couplings serve only to predict
+unobserved features.
 
-Under the closures `differential` and `shared`, the prior of class 1 is +1/2 times the prior log-odds, and the prior of
-class 0 is -1/2 times the prior log-odds.
+The closures `differential` and `shared` add half the prior log-odds to the energy of p_1, and subtract half the prior
+log-odds from the energy of p_0.
 
 If a bundle has class-conditional probabilities, no assumption is needed. With the closure `explicit`, the two class
 models are made from these probabilities (`afa.model.bundle.rates`).
@@ -78,9 +79,10 @@ def shared_factor(mrf: PairwiseMRF, strength: float = STRENGTH) -> float:
 def class_models(
     mrf: PairwiseMRF, coupling: Coupling = "differential", strength: float = STRENGTH
 ) -> tuple[PairwiseMRF, PairwiseMRF]:
-    """Return the models of class 1 and class 0 under the closure that `coupling` names.
+    """Return the model of patients with the entity, and the model of patients without the entity.
 
-    Only the closure `shared` uses `strength`.
+    The argument `coupling` is the name of the assumption (closure) from which the two models are made. The argument
+    `strength` has an effect only if `coupling` is `shared`.
     """
     return half_potentials(mrf) if known_coupling(coupling) == "differential" else shared_potentials(mrf, strength)
 
@@ -148,9 +150,9 @@ def contraction(mrf: PairwiseMRF, evidence: Evidence | None = None) -> float:
     """Return beta L^2, the largest row sum of absolute couplings between unobserved features (eq:mf-contraction).
 
     The paper requires beta L^2 < 1, so that mean-field inference has one fixed point. For ternary features, beta L^2 <
-    3/2 is enough for one fixed point, because the mean of a feature changes by at most 2/3 per unit of its field. If a
-    model with the energy S has the value beta L^2, the class models with the energies +S/2 and -S/2 have the value beta
-    L^2 / 2 (prop:halved). In class models made by the closure `shared`, beta L^2 is at most `strength`.
+    3/2 is enough for one fixed point, because the mean of a feature changes by at most 2/3 per unit of its field. For
+    the class models with the energies +S/2 and -S/2, beta L^2 is half as large as for the model with the energy S
+    (prop:halved). In class models made by the closure `shared`, beta L^2 is at most `strength`.
     """
     strength = abs(mrf.couplings)
     if evidence is not None:

@@ -279,7 +279,7 @@ def features_of(features: str | Path | pd.DataFrame | Features) -> Features:
 
 
 def checked_features(table: CsvTable) -> Features:
-    """Return the features in a table of texts.
+    """Return the features that a table describes. All cells of the table are texts.
 
     If the table has errors, raise a `CohortError` that lists all of them.
     """

@@ -402,7 +402,10 @@ class Evidence:
         return np.where(self.observed[:, None], 0.0, self.mrf.terms + self.shift[:, None] * about)
 
     def uncentred(self) -> tuple[float, Floats]:
-        """Return the constant and the terms of the same energy in its form without `mu` (the model's `centre`).
+        """Return the constant and the terms of the energy, written without deviations from the mean.
+
+        The energy of the model contains products of the deviations x_j - mu_j, where mu is the model's `centre`. Here,
+        the same energy is written with products of the values x_j.
 
         Returns
         -------

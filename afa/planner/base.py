@@ -268,7 +268,7 @@ class Planner(ABC):
     def nothing_unusual(self) -> bool:
         """Return True if at least one feature has been measured and every measured value is usual (0).
 
-        With the score `background`, always return False, because usual values change this score.
+        With the score `background`, the result is always False.
         """
         return self.guide != BACKGROUND and bool(self._log.observed) and not any(self._log.observed.values())
 
@@ -507,7 +507,7 @@ class Planner(ABC):
         """Return the quantity by which entities are ordered: `probability` or `score`."""
 
     def lead(self) -> float:
-        """Return the smallest score of an entity in the answer over an entity outside the answer.
+        """Return the smallest preference score of any entity in the answer against any entity outside the answer.
 
         If entities are ordered by probability, there is no such score, and the result is 0.
         """
@@ -547,7 +547,11 @@ class Planner(ABC):
         return other
 
     def _open_duels(self) -> Ints:
-        """Return the indices of the unresolved duels (comparisons of two entities) that `explain` includes."""
+        """Return the indices of the unresolved duels (comparisons of two entities).
+
+        If there are more than `ALL_DUELS_UP_TO` entities, only duels of an entity in the top k with an entity outside
+        the top k are included.
+        """
         if len(self.bundle.entities) > ALL_DUELS_UP_TO:
             return self._view().contested
         return np.flatnonzero(~self._state.resolved())
@@ -577,7 +581,7 @@ class Planner(ABC):
         return chosen_item(self.rule, view, self._menu, self._offer().price, offered)
 
     def _to_begin_with(self) -> int | None:
-        """Return the index of the first item of the option `first` that the budget allows, or None if there is none."""
+        """Return the index of the first affordable item in the list `first`, or None if no item is affordable."""
         offered = self._menu.item_of[self._offer().affordable]
         return next((item for item in self._first if item in offered), None)
 

@@ -158,7 +158,9 @@ class ExplicitPatient(PatientState):
         return solution.elbo, solution.marginals
 
     def _solve_group(self, v: int, group: Ints, classes: Floats) -> float:
-        """Set the predictive probabilities and terms of the features of an exclusive group, for one hypothesis.
+        """Write the probabilities of the features of an exclusive group, and the log-ratios of these probabilities.
+
+        A log-ratio compares the two models of the hypothesis with the index v.
 
         Return the log-odds that the observed features of the group add (docs/decisions.md, F13).
         """
@@ -387,11 +389,10 @@ class ExplicitPatient(PatientState):
         """Return the features and probabilities of each exclusive group whose features are all measured at once.
 
         For each such group, the result contains the indices of the g unobserved features and two arrays of shape (q, g
-        + 1), one for hypothesis a and one for hypothesis b. The first g columns are the probabilities that each feature
-        is +1. The last column is the probability that no feature is +1. The array for hypothesis a contains
-        probabilities in patients with entity a. If at most one hypothesis can be true, the array for hypothesis b
-        contains probabilities in patients with entity b. If several hypotheses can be true at once, the array for
-        hypothesis b contains probabilities in patients without entity b.
+        + 1) with probabilities. The first g columns are the probabilities that each feature is +1. The last column is
+        the probability that no feature is +1. The first array applies to patients with entity a. If a patient can have
+        at most one entity, the second array applies to patients with entity b. If a patient can have several entities,
+        the second array applies to patients without entity b.
         """
         found = []
         for group, together in zip(self.packed.groups, self.packed.measured_at_once, strict=True):

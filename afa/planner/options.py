@@ -308,8 +308,9 @@ def bundle_given(bundle: Bundle | str | Path) -> Bundle:
 def gauge_of(bundle: Bundle, asked: Closure | None) -> Closure:
     """Return the requested closure, or the default closure if None is requested.
 
-    A closure determines the models with and without an entity. The default is `explicit` if the bundle has
-    probabilities or if some feature cannot take all three values, else `differential`.
+    A closure is a method that makes two models: the model of patients with an entity, and the model of patients without
+    it. The default is `explicit` if the bundle has probabilities or if some feature cannot take all three values, else
+    `differential`.
     """
     if asked is None:
         return "explicit" if bundle.has_probabilities or not bundle.ternary else "differential"
@@ -325,15 +326,15 @@ def patients_of(
 ) -> tuple[NewPatient, dict[str, Any]]:
     """Return a function that makes the state of a new patient, and a dict of settings.
 
-    If the closure is `explicit`, the dict contains `tau` and, for the top k, `coupling` and `holds`. With other
-    closures, the dict is empty.
+    If `gauge` is `explicit`, the dict contains `tau` and, for the top k, `coupling` and `holds`. If `gauge` has another
+    value, the dict is empty.
 
-    Raise a `PlannerError` if an option is not supported under the closure.
+    Raise a `PlannerError` if an option cannot be combined with `gauge`.
 
     Parameters
     ----------
-    models : the bundle whose entities are compared in duels under the other closures
-    gauge : name of the closure
+    models : the bundle whose entities are compared in duels if `gauge` is not `explicit`
+    gauge : name of the closure, the method that makes the models of patients with and without an entity
     entity : the entity of a binary question; None for the top k
     holds : how many entities can be present; the bundle's setting by default. The option `tau` is a number, 1 by
         default, or `EFFECTIVE` (docs/decisions.md, F16)

@@ -8,9 +8,10 @@ from afa.planner.topk import TopKPlanner
 
 
 def posterior_is_of(planner: Planner) -> str:
-    """Return a text that explains the result of `Planner.probabilities`: how many entities can be present at once.
+    """Return a text with the assumption behind `Planner.probabilities`, such as `if exactly one of them holds`.
 
-    For a binary question, the text names the entity and its absence instead.
+    The assumption is how many entities a patient can have. For a binary question, the text names the entity and its
+    absence instead.
     """
     if isinstance(planner, BinaryPlanner):
         return " and ".join(f"of {planner.question_bundle.shown(name)}" for name in planner.bundle.entities)

@@ -1,11 +1,11 @@
-"""Models of the hypotheses that duels compare under the `explicit` closure, in arrays that all patients share.
+"""Store the models of all hypotheses, for bundles with class-conditional probabilities.
 
-A hypothesis states that an entity is present. A side contains the two models of one hypothesis. The first model
-describes patients with the entity. The score S_v of the hypothesis is the energy of the first model minus the energy of
-the second model. If a patient can have several entities, or if the question is binary, the second model describes
-patients without the entity. If a patient can have at most one entity, the second model describes all people (the
-background). The background then cancels in the difference of two scores (docs/decisions.md, F3 and F6). A duel compares
-the scores S_a and S_b of two hypotheses a and b.
+The models are stored once for all patients. A hypothesis states that an entity is present. A side contains the two
+models of one hypothesis. The first model describes patients with the entity. The score S_v of the hypothesis is the
+energy of the first model minus the energy of the second model. If a patient can have several entities, or if the
+question is binary, the second model describes patients without the entity. If a patient can have at most one entity,
+the second model describes all people (the background). The background then cancels in the difference of two scores
+(docs/decisions.md, F3 and F6). A duel compares the scores S_a and S_b of two hypotheses a and b.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Side(NamedTuple):
 
 
 class Fixed(NamedTuple):
-    """Data on all hypotheses. The data do not depend on observations, so they are the same for all patients.
+    """Models and constants of all hypotheses, which are the same for all patients.
 
     Attributes
     ----------
@@ -108,13 +108,13 @@ class Fixed(NamedTuple):
         return len(self.background)
 
     def links_of(self, *sides: int) -> tuple[Ints, Floats]:
-        """Return the coupled pairs of features in one or two hypotheses, and bounds on their contributions to a score.
+        """Return all pairs of coupled features, and bounds on the contribution of each pair to a score.
 
-        If two hypotheses a and b are given, the bounds are bounds on contributions to the score difference S_a - S_b.
-        The first result has the shape (p, 2): the feature indices of each of the p pairs. The second result has the
-        shape (2, p): the lower bounds, then the upper bounds. No lower bound is above 0 and no upper bound is below 0,
-        because a pair of features contributes 0 to a score if one of its features remains unmeasured
-        (docs/decisions.md, F12).
+        For one hypothesis a, the score is S_a. For two hypotheses a and b, the score is S_a - S_b. A pair of features
+        is included if it is coupled in a model of a given hypothesis. The first result has the shape (p, 2): the
+        feature indices of each of the p pairs. The second result has the shape (2, p): the lower bounds, then the upper
+        bounds. The lower bounds are at most 0 and the upper bounds are at least 0, because a pair of features
+        contributes 0 if one of the two features remains unmeasured (docs/decisions.md, F12).
         """
         if sides not in self.ranges:
             if len(self.ranges) >= N_CACHED_DUELS:
@@ -139,7 +139,7 @@ FIXED_OF_BUNDLE: WeakKeyDictionary[Bundle, dict[tuple[str, bool, str | None, boo
 def sides_for(
     bundle: Bundle, holds: str, *, exactly: bool, entity: str | None = None, discounted: bool = False
 ) -> Fixed:
-    """Return the data of all hypotheses that duels compare.
+    """Return the models and constants of all hypotheses.
 
     There is one hypothesis for each entity. For a binary question, the hypotheses are that the entity is present and
     that it is absent. The result is computed once for each bundle and set of options.
@@ -252,5 +252,5 @@ def _repeats(one: PairwiseMRF, zero: PairwiseMRF) -> Repeats:
 
 
 def _again(model: PairwiseMRF, couplings: sp.csr_array, by: float) -> PairwiseMRF:
-    """Return a copy of a model in which the couplings are replaced, and `by` is added to the prior."""
+    """Return a copy of a model with the given couplings, and with a prior that is larger by `by`."""
     return PairwiseMRF.from_probabilities(np.exp(model.terms), couplings, model.prior + by, model.features)

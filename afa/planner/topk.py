@@ -181,13 +181,13 @@ class TopKPlanner(Planner):
         If the option `coupling` is `explicit` and the score is `two_elbo`, entities are ordered by `posterior`. These
         two settings are the defaults if the bundle has probabilities. With other settings, entities are ordered by
         duels (comparisons of two entities) with the preference score, as in the paper. The order by duels can differ
-        from the order by `posterior`, because `posterior` also depends on usual values and on the normaliser of each
-        entity's model (docs/decisions.md, S7).
+        from the order by `posterior`, because only `posterior` depends on the normaliser of each entity's model
+        (docs/decisions.md, S7).
         """
         return "probability" if self.holds is not None and self.guide == "two_elbo" else "score"
 
     def lead(self) -> float:
-        """Return the smallest preference score of an entity in `top_k` over an entity outside `top_k`.
+        """Return the smallest preference score of any entity in `top_k` against any entity outside `top_k`.
 
         If entities are ordered by probability, return 0.
         """
@@ -229,8 +229,8 @@ class TopKPlanner(Planner):
         """Return the names of the entities that are tied for the last places of `top_k`, most probable first.
 
         Entities with equal scores are tied. If entities are ordered by probability, two entities are also tied if their
-        posterior probabilities differ by less than 0.005. Before the first measurement, the threshold of 0.005 also
-        applies to entities that are ordered by score. Only the score `background` is an exception.
+        posterior probabilities differ by less than 0.005. Before the first measurement, entities with such close
+        posterior probabilities are also tied if entities are ordered by score. The score `background` is an exception.
         """
         tied = self._tied_by_score()
         by_posterior = self.guide != BACKGROUND and not self._log.observed  # a background gives unequal scores
@@ -284,13 +284,15 @@ class TopKPlanner(Planner):
 
         The probabilities are the softmax of the prior log-odds plus log P(x_obs | v), the log-likelihood of the
         observations under the model of entity v. This formula extends eq:clamped-marginal to more than two entities,
-        and uses a separate normaliser for the model of each entity (docs/decisions.md, S7). Without class-conditional
-        probabilities, exactly one entity is assumed to be present, so the posterior probabilities sum to 1. A usual
-        value (0) counts against entities that predict another value; this is not so in the ranking by score.
+        and uses a separate normaliser for the model of each entity (docs/decisions.md, S7). A usual value (0) of a
+        feature lowers the probability of entities that predict another value.
 
-        With class-conditional probabilities (the closure `explicit`), a patient can also have several entities or none.
-        If several entities can be present, the probability of each entity is computed separately. If one entity or none
-        can be present, the probabilities sum to less than 1.
+        If the option `coupling` is `differential`, exactly one entity is assumed to be present, so the posterior
+        probabilities sum to 1.
+
+        If the option `coupling` is `explicit`, a patient can also have several entities or none. If several entities
+        can be present, the probability of each entity is computed separately. If one entity or none can be present, the
+        probabilities sum to less than 1.
         """
         log = self._state.log_evidence()
         if self.holds == "several":
@@ -314,7 +316,7 @@ class TopKPlanner(Planner):
         """Return a lower and an upper bound on the probability that no entity is present (docs/decisions.md, F6).
 
         If at most one entity can be present, both bounds are equal to this probability. If exactly one entity is
-        present, both bounds are 0. If the closure is not `explicit`, this probability is undefined, and a
+        present, both bounds are 0. If the option `coupling` is not `explicit`, this probability is undefined, and a
         `PlannerError` is raised.
         """
         if self.holds is None:
@@ -361,12 +363,13 @@ class TopKPlanner(Planner):
         further observation can change `top_k`. The k best entities are the first k in the ranking by the scores S_v at
         full observation. At full observation, every score except `kl_nonzero` gives the same ranking as S_v. If the
         score is `linearity`, `wald` or `stack_a` and the result is True, `top_k` also stays the same at every step
-        until full observation. The reason is as follows. If entity a is certain to beat entity b, two numbers are
-        already positive: the score `wald`, Lambda_ab, and the mean of S_a - S_b under any distribution of the
-        unobserved features.
+        until full observation. The reason is as follows. If entity a is certain to beat entity b, the score `wald` of a
+        against b is already positive. The mean of S_a - S_b is also positive for every distribution of the unobserved
+        features.
 
-        If the option `layer0` is set, entities are excluded before any observation, and `top_k` is certain only among
-        the remaining entities. An excluded entity can be among the k best, unless `layer0` is `sound`.
+        If the option `layer0` is set, some entities are excluded before any observation, and `top_k` is certain only
+        among the remaining entities. If `layer0` is `f1` or `f2`, this exclusion can be wrong: one of the k best
+        entities may be excluded.
         """
         return self._view().certified
 
@@ -381,9 +384,9 @@ class TopKPlanner(Planner):
         `stack_a`, the result can be below 1/2, because these scores can rank a above b although the mean of S_a - S_b
         is negative.
 
-        With class-conditional probabilities (the closure `explicit`), the method uses another probability for each
-        pair: the probability that a is present, given that exactly one of a and b is present. With the score
-        `background`, return the result of `top_probability` instead.
+        If the option `coupling` is `explicit`, the method uses another probability for each pair: the probability that
+        a is present, given that exactly one of a and b is present. With the score `background`, return the result of
+        `top_probability` instead.
         """
         if self.guide == BACKGROUND:
             return self.top_probability()

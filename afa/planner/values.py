@@ -122,7 +122,7 @@ def grades_of(bundle: Bundle, feature: str) -> str:
 def meanings_of(bundle: Bundle, feature: str) -> tuple[str, str] | None:
     """Return the two words in features.csv that replace `no` and `yes` for a binary feature.
 
-    An example is `good` and `poor`. If features.csv has no such words, return None.
+    An example is the pair `good` and `poor`. If features.csv has no such words, return None.
     """
     table = None if bundle.rates is None else bundle.rates.table
     return None if table is None or feature not in table.names else table.meanings(feature)
@@ -158,7 +158,7 @@ def code_of(bundle: Bundle, feature: Any, value: Any) -> int:
     code = _word(bundle, feature, value) if isinstance(value, str) else value
     if isinstance(code, bool) or not isinstance(code, Real) or code not in VALUES:
         step = f"give one of these, or {', '.join(code_words(bundle, feature))}"
-        if scale_of(bundle, feature).has_range:  # the example is 7.2, because 1 could be mistaken for a code
+        if scale_of(bundle, feature).has_range:  # the message shows 7.2, because 1 would look like a code
             measured = code if isinstance(code, Real) and not isinstance(code, bool) else 7.2
             step += f"; a measured number by its name, number={measured}"
         raise PlannerError(Fault(f"feature {feature}", repr(value), "-1, 0 or 1", step))

@@ -39,10 +39,9 @@ DUELS_AT_ONCE = 1_000
 def separated_entities(state: PatientState, entities: tuple[str, ...], features: list[int], over: DuelWeights) -> str:
     """Return a text that names the entities that the given features help to tell apart, such as `a from b and c`.
 
-    The first entity in the text, a in the example, is one of the two entities in the duel (comparison of two entities)
-    with the largest weighted gain. Of these two entities, the entity with the larger sum of gains over all its duels is
-    named first. The other entities in the text, b and c in the example, are compared with the first entity in duels
-    with a large gain. If no duel has a positive gain, return an empty text.
+    The function finds the duel (comparison of two entities) with the largest weighted gain. Of the two entities in this
+    duel, a is the entity with the larger sum of gains over all its duels. After `from`, the text names the entities
+    whose duels with a have a large gain. If no duel has a positive gain, return an empty text.
     """
     apart = separated(state, len(entities), features, over)
     return f"{entities[apart[0]]} from {listed([entities[v] for v in apart[1:]], MOST_NAMES)}" if apart else ""
@@ -51,8 +50,8 @@ def separated_entities(state: PatientState, entities: tuple[str, ...], features:
 def separated(state: PatientState, n_entities: int, features: list[int], over: DuelWeights) -> list[int]:
     """Return the indices of the entities that the given features help to tell apart.
 
-    In a text such as `a from b and c` (`separated_entities`), the first index is the index of a, and the other indices
-    are the indices of b and c. The result is empty if no duel (comparison of two entities) has a positive gain.
+    If the text of `separated_entities` is `a from b and c`, the result contains the indices of a, b and c. The result
+    is empty if no duel (comparison of two entities) has a positive gain.
     """
     heaviest = np.argsort(-np.abs(over.weights), kind="stable")[: max(NUMBERS_AT_ONCE // state.packed.n_features, 1)]
     chosen = np.sort(heaviest)

@@ -1,11 +1,11 @@
 """Compute the mean and covariance of one patient's scores S_v, and the gain of each measurement (docs/frontier.md).
 
-The background is the distribution of each feature among all patients, estimated without labels, and the covariance of
-the features. Features are correlated, because some patients are more severely ill than others. If features are
-correlated, an observation also changes the expected values of the other features (by linear regression). Given the
-observations, the scores at full observation are random. The mean and covariance of the scores are sums over features
-and over coupled pairs of features. These sums need no mean-field inference, and they are exact if features are
-independent.
+The background consists of the distribution of each feature among all patients and the covariance of the features.
+Labels are not needed to estimate the background. Features are correlated, because some patients are more severely ill
+than others. If features are correlated, an observation also changes the expected values of the other features (by
+linear regression). Given the observations, the scores at full observation are random. The mean and covariance of the
+scores are sums over features and over coupled pairs of features. These sums need no mean-field inference, and they are
+exact if features are independent.
 
 `Background` contains the distributions of the features. `ScoreTable` contains the arrays that define the scores of a
 bundle. `Belief` is the state of one patient. A planner calls the methods of `Belief` in this order: `order`,
@@ -241,11 +241,11 @@ class Background:
 
     @classmethod
     def mixture(cls, bundle: Bundle, values: Floats | Codes, *, prior: float = PRIOR_PATIENTS) -> Background:
-        """Average the shares of the values among few patients with the bundle's probabilities, and return the result.
+        """Return the mean of two distributions: the values among the given patients, and the bundle's probabilities.
 
-        The result is a weighted mean for each feature: the weight of the shares is the number of patients in whom the
-        feature was measured, and the weight of the bundle's probabilities is the number `prior`. If the bundle has no
-        probabilities, all possible values of a feature are equally probable.
+        The mean is weighted and is computed for each feature. The weight of the patients' distribution is the number of
+        patients in whom the feature was measured. The weight of the bundle's probabilities is `prior`. If the bundle
+        has no probabilities, the second distribution gives equal probability to all possible values.
 
         Parameters
         ----------
@@ -323,8 +323,8 @@ def intensity_covariance(probabilities: Floats) -> Floats | None:
     The result is None for more than 500 features. At intensity f, feature j has the probabilities b_j(s) exp(f theta_j
     s), scaled to sum 1, where theta_j is half the log ratio of b_j(+1) and b_j(-1). To first order, the mean of feature
     j then changes by theta_j s_j f, where s_j is its variance. The covariance of two features i and j is g_i g_j, where
-    g_j = `INTENSITY` theta_j s_j / sqrt(1 + `INTENSITY`^2 theta_j^2 s_j). The square root keeps the variance of feature
-    j at s_j.
+    g_j = `INTENSITY` theta_j s_j / sqrt(1 + `INTENSITY`^2 theta_j^2 s_j). Without the division by the square root, the
+    intensity would increase the variance of feature j above s_j.
 
     Parameters
     ----------
@@ -382,7 +382,7 @@ def shrunk_covariance(values: Floats, probabilities: Floats) -> Floats | None:
     loading = _loadings_of_intensity(probabilities)[varies] / scale
     expected = np.outer(loading, loading)
     np.fill_diagonal(expected, 1.0)
-    # in the coordinates `whitened`, the correlations `expected` are the identity matrix
+    # transform the values so that the correlation matrix `expected` becomes the identity matrix
     whitened = solve_triangular(np.linalg.cholesky(expected), z.T, lower=True).T
     part, total = np.arange(n) % FOLDS, np.zeros(len(SHRINKAGE))
     for fold in range(FOLDS):
@@ -466,8 +466,8 @@ class ScoreTable:
     def of_bundle(cls, bundle: Bundle) -> ScoreTable:
         """Return the `ScoreTable` of a bundle.
 
-        A coupling that is in both classes (patients with and without the entity) is omitted, because it cancels in the
-        score.
+        A coupling with the scope `shared` is omitted, because it is equal for patients with and without the entity, and
+        therefore cancels in the score.
 
         Raises
         ------
@@ -691,7 +691,9 @@ class Differences(NamedTuple):
 
 
 class Belief:
-    """Mean and covariance of the scores of one patient at full observation, given the observed features.
+    """Mean and covariance of one patient's final scores, predicted from the features observed so far.
+
+    The final scores are the scores after the observation of all features.
 
     Parameters
     ----------
@@ -743,7 +745,7 @@ class Belief:
         self._add_up()
 
     def _add_up(self) -> None:
-        """Compute the expected scores `mean`, and how much couplings contribute to the derivatives `slope`."""
+        """Compute the expected scores (`mean`), and the contribution of the couplings to each slope (`slope`)."""
         self._products: Floats | None = None
         table, (first, second) = self.table, self.table.pair_features
         self._pull = np.zeros(len(table.feature))
@@ -796,7 +798,7 @@ class Belief:
             self.observed[j] = value == 1
 
     def _observe_jointly(self, feature: int, value: int) -> None:
-        """Update the belief with one observed value if the features have a covariance (the attribute `joint`).
+        """Update the belief with one observed value, including the means of all correlated features.
 
         All scores must be linear in x.
         """
@@ -1080,13 +1082,13 @@ class Belief:
     def top_probability(self, k: int) -> float:
         """Return the probability that the current top k is also the top k at full observation.
 
-        The probability is estimated from 4,096 samples of the normal distribution with the mean and covariance of the
-        scores. The seed is fixed. The risk of an entity outside the top k is the largest probability that its score
-        exceeds the score of an entity inside the top k. Outside the top k, only the 100 entities with the largest risk
-        are sampled. If an entity outside the top k is not sampled, its risk (its largest probability of exceeding an
-        entity in the top k) is subtracted from the estimate. In a sample, the current top k is correct if every score
-        inside is at least as large as every score outside. If all scores are whole numbers, a score inside may also be
-        smaller by up to 1/2 (continuity correction).
+        All scores are sampled 4,096 times from a normal distribution with their mean and covariance. The seed is fixed.
+        The result is the share of samples in which no score outside the top k exceeds a score in the top k. If all
+        scores are whole numbers, differences up to 1/2 do not count (continuity correction).
+
+        If there are more than 100 entities outside the top k, only the 100 entities that are most likely to exceed an
+        entity in the top k are sampled. For each of the other entities, its largest probability of exceeding an entity
+        in the top k is subtracted from the result.
         """
         half = max(self.table.step / 2, self.table.tie)
         of = self.differences(k)

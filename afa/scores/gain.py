@@ -23,7 +23,7 @@ TARGETS = ("linearity", "two_elbo", "stack_a")
 
 
 def wald_magnitude(a: Evidence, b: Evidence) -> Floats:
-    """Return for each feature f half the range of the term u_f of the log-odds D (eq:wald_mag).
+    """Return half the range of each feature's term u_f in the log-odds D (eq:wald_mag).
 
     For the paper's models, the result is |delta_f^eff|: if f is observed, the part of the log-odds D that depends on
     observed features changes by at most this amount. The computation needs no mean-field inference.

@@ -1,10 +1,11 @@
 """Compute preference scores V_ab between entities a and b (sec:pref_scores).
 
-If V_ab > 0, a is preferred. V_ab = 0 is a tie. The functions take the evidence of one patient under the model of each
-entity, in the order of the bundle, and return the matrix (N, N) of the scores of all entity pairs. The matrix is
-antisymmetric, except for the score `kl`. A binary task is a comparison of two class models with the energies +S/2 and
--S/2 (`afa.model.closure`). The compiled kernels for many patients are in `afa.engine`. The page docs/decisions.md gives
-the reasons for these definitions.
+If V_ab > 0, a is preferred. V_ab = 0 is a tie. Most functions take one `Evidence` for each entity: the model of the
+entity, and the values that were observed in one patient. The functions return the matrix (N, N) of the scores of all
+entity pairs. Its rows and columns have the order of the given entities. The matrix is antisymmetric, except for the
+score `kl`. A binary task is a comparison of two class models with the energies +S/2 and -S/2 (`afa.model.closure`). The
+compiled kernels for many patients are in `afa.engine`. The page docs/decisions.md gives the reasons for these
+definitions.
 """
 
 from __future__ import annotations
@@ -197,8 +198,8 @@ def kl(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -
     """Return 2 N_+ / |B| - 1 for each pair (a, b): N_+ of the |B| observations vote for entity a (supp:KL_sign_vote).
 
     If an observation votes for neither entity, it counts like a vote against entity a. The vote of an observation can
-    depend on earlier observations, because couplings transfer their effect to the observed feature. The matrix is not
-    antisymmetric, because entry (a, b) counts the votes for a, and entry (b, a) counts the votes for b. Without
+    depend on earlier observations, because these change the effective unary potentials of coupled features. The matrix
+    is not antisymmetric, because entry (a, b) counts the votes for a, and entry (b, a) counts the votes for b. Without
     observations, all entries are 0. If all features are observed, the score equals eq:kl-fullobs.
 
     Parameters

@@ -358,10 +358,11 @@ class Bundle:
     def background(self) -> Floats:
         """Return the probabilities of each feature's values among all people.
 
-        The background probabilities are read from features.csv. If features.csv does not give the background of a
-        feature, the background is computed from the probabilities of the feature in patients without entity v: it is
-        the normalised geometric mean of these probabilities over all entities v for which unary.csv gives them. If
-        neither file gives probabilities of a feature, all possible values have equal probability.
+        The background probabilities are read from features.csv. If features.csv does not contain the background of a
+        feature, the background is computed from unary.csv. For each entity, unary.csv can contain the probabilities of
+        the feature in patients without the entity. The background is the normalised geometric mean of these
+        probabilities over the entities. If neither file gives probabilities of a feature, all possible values have
+        equal probability.
 
         Returns
         -------

@@ -30,12 +30,12 @@ def prior_rows(table: CsvTable, entity: Ints, n_entities: int, holds: Holds) -> 
 
     If a patient can have several entities, the prior of an entity is the log-odds that the entity is present. If a
     patient can have at most one entity, the prior of an entity is the logarithm of its weight, and the probability of
-    an entity is proportional to its weight. The case that no entity is present, if possible, has weight 1.
+    an entity is proportional to its weight. If a patient can also have no entity, this case has weight 1.
 
     If the file contains log-odds, an entity without a row has log-odds 0. If the file contains probabilities and a
     patient can have several entities, an entity without a row has probability 1/2. If the file contains probabilities
-    and a patient can have at most one entity, the remaining probability is divided equally among the entities without a
-    row and, if possible, the case that no entity is present.
+    and a patient can have at most one entity, the entities without a row receive equal parts of the remaining
+    probability. If a patient can also have no entity, this case receives an equal part, too.
 
     Parameters
     ----------

@@ -208,11 +208,12 @@ class Rates:
     def background(self) -> Floats:
         """Return the background: the probabilities of each feature's values among all people (docs/decisions.md, F5).
 
-        The background of a feature is read from features.csv. If features.csv does not give the background of a
-        feature, the background is computed from the probabilities of the feature in patients without entity v: it is
-        the normalised geometric mean (`pool`) of these probabilities over all entities v for which unary.csv gives
-        them. If neither file gives probabilities of the feature, all possible values have equal probability.
-        Probabilities from the files that are below `floor` are replaced by `floor`, and the distribution is normalised.
+        The background of a feature is read from features.csv. If features.csv does not contain the background of a
+        feature, the background is computed from unary.csv. For each entity, unary.csv can contain the probabilities of
+        the feature in patients without the entity. The background is the normalised geometric mean (`pool`) of these
+        probabilities over the entities. If neither file gives probabilities of the feature, all possible values have
+        equal probability. Probabilities from the files that are below `floor` are replaced by `floor`, and the
+        distribution is normalised.
 
         Returns
         -------
@@ -236,9 +237,11 @@ class Rates:
     ) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
         """Return the class-conditional probabilities of one entity, and the features that its model covers (F10).
 
-        P_1 contains the probabilities with the entity, and P_0 the probabilities without it. For features that the
-        model does not cover, P_1 and P_0 are the background. If a model covers one feature of an exclusive group, it
-        covers all features of the group, because the value of one feature limits the values of the others.
+        The first result, P_1, contains the probabilities of each feature's values in patients with the entity. The
+        second result, P_0, contains the probabilities in patients without the entity. If the model does not cover a
+        feature, P_1 and P_0 contain the probabilities of the feature's values among all people. If a model covers one
+        feature of an exclusive group, it covers all features of the group, because the value of one feature limits the
+        values of the others.
 
         Parameters
         ----------
@@ -284,9 +287,8 @@ class Rates:
         if self.table is not None:
             numbers += [self.table.possible.astype(np.float64), self.table.p_low, self.table.p_high]
         integers = [probability_rows.entity, probability_rows.feature, probability_rows.directed.astype(np.int64)]
-        # In version 0.2, a bundle could also contain implications between features, and `words` contained them in this
-        # place. The empty tuple stands for no implications, so that the digest of a bundle is the same as in version
-        # 0.2.
+        # In version 0.2, a bundle could also contain implications between features, and `words` contained a tuple of
+        # them. An empty tuple is written in this place, so that a bundle has the same digest as in version 0.2.
         words = repr((self.measurements, self.exclusive, (), self.holds)).encode()
         return [
             *(array.astype("<i8").tobytes() for array in integers),
@@ -461,12 +463,12 @@ def hypotheses_of(bundle: Bundle) -> list[tuple[PairwiseMRF, npt.NDArray[np.intp
     features of all exclusive groups. As in the models of `bundle_models`, features of exclusive groups have their
     background distribution.
 
-    A coupling with the scope `shared` is in both classes of an entity, the patients with the entity and the patients
-    without it. If any entity has such a coupling of two features, the model of every entity that covers both features
-    contains a coupling of the two features. If pairwise.csv has a row for this entity and the two features, the
-    coupling is the potential in the row. If pairwise.csv has no such row, the coupling is the mean of the couplings
-    with the scope `shared` that other entities have for the two features. All couplings of the bundle are multiplied by
-    the same factor.
+    A coupling with the scope `shared` is in two models: the model of patients with the entity, and the model of
+    patients without the entity. If any entity has such a coupling of two features, the model of every entity that
+    covers both features contains a coupling of the two features. If pairwise.csv has a row for this entity and the two
+    features, the coupling is the potential in the row. If pairwise.csv has no such row, the coupling is the mean of the
+    couplings with the scope `shared` that other entities have for the two features. All couplings of the bundle are
+    multiplied by the same factor.
 
     The `prior` of a model is the entity's element of `Bundle.priors`.
     """

@@ -469,6 +469,6 @@ def _much_alike(names: Sequence[str], uses: NDArray[np.intp]) -> Iterator[tuple[
         others = {name.casefold(): name for name in alike}
         for close in difflib.get_close_matches(once.casefold(), list(others), n=1, cutoff=SIMILAR_NAMES):
             other = others[close]
-            # if both names occur only once in the bundle, the pair is found in both orders: yield one of them
+            # if each name occurs only once, the loop finds the pair twice, in both orders: yield it only once
             if uses[names.index(other)] > 1 or other > once:
                 yield once, other

@@ -28,7 +28,7 @@ N_CHECKED_ROUNDS = 8
 def rule_of(name: str) -> Callable[[], Rule]:
     """Return the rule class with the name `module:Class`.
 
-    The module is first searched in the working directory.
+    Python first looks for the module in the working directory.
     """
     module_name, _, class_name = name.partition(":")
     where, expected = f"allocation rule {name!r}", "module:Class with a method choose(view), as in afa.planner.rules"

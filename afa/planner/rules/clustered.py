@@ -12,10 +12,9 @@ class Clustered:
     """Choose the feature with the largest gain for comparing the best entities of two clusters (eq:clustered-alloc).
 
     The champion of a cluster is the entity with the most Copeland wins (won comparisons) within the cluster. The rule
-    compares two champions (best entities of clusters): the lowest-ranked champion in the top k, and the highest-ranked
-    champion outside the top k. If all champions (best entities of clusters) are in the top k, or all are outside, the
-    rule compares the two entities of the rule `lucb` instead. If unobserved features can no longer change which of the
-    two champions wins, the rule also compares the two entities of the rule `lucb`.
+    compares two champions: the lowest-ranked champion in the top k, and the highest-ranked champion outside the top k.
+    In two cases, the rule `lucb` chooses the feature instead. In the first case, all champions are in the top k, or all
+    champions are outside. In the second case, unobserved features can no longer change the winner of the comparison.
     """
 
     def choose(self, view: View) -> Choice:
@@ -28,8 +27,8 @@ class Clustered:
 def between_champions(view: View) -> int | None:
     """Return the index in `view.pairs` of the duel (comparison) between the two champions of `Clustered`.
 
-    Return None if all champions (best entities of clusters) are in the top k, or if all are outside. Return None also
-    if the comparison of the two champions is resolved (its winner is certain).
+    Return None if all champions (best entities of clusters) are in the top k, or if all are outside. Also return None
+    if the unobserved features cannot change the winner of the duel.
     """
     champions = [view.ranked(cluster)[0] for cluster in view.clusters]
     inside = [v for v in champions if view.rank[v] <= view.k]

@@ -22,9 +22,10 @@ class PriorityAll:
 
 
 class PriorityClusters:
-    """Choose the feature with the largest weighted sum of gains over one duel for each cluster (eq:active_registry).
+    """Choose the feature with the largest weighted sum of gains in certain duels (comparisons of two entities).
 
-    The duel of a cluster compares its best entity with its worst entity. Resolved duels are not included.
+    Each cluster of entities contributes one duel, which compares the best entity of the cluster with the worst entity
+    (eq:active_registry). Resolved duels are not included.
     """
 
     def choose(self, view: View) -> Choice:
