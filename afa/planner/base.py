@@ -252,9 +252,9 @@ class Planner(ABC):
         """Return the current answer as a text, which the terminal, the page and the JSON lines show.
 
         Examples are `fever (probability 0.81)`, `undecided between a and b` and, if entities are ordered by score,
-        `fever (ahead by 0.85)`. If no measured value is unusual and the closure is not `explicit`, the text starts with
-        `none of these`. If no further measurement can change the answer, the text contains `nothing left to measure can
-        change this`. The probability in the text is `answer_probability`.
+        `fever (ahead by 0.85)`. If no measured value is unusual and the option `coupling` is not `explicit`, the text
+        starts with `none of these`. If no further measurement can change the answer, the text contains `nothing left to
+        measure can change this`. The probability in the text is `answer_probability`.
         """
         return in_words(self)
 

@@ -1,4 +1,4 @@
-"""Compute one patient's scores and gains under the `explicit` closure (docs/decisions.md, F1-F13).
+"""Compute one patient's scores and gains from class-conditional probabilities (docs/decisions.md, F1-F13).
 
 `ExplicitPatient` has the same interface as `afa.engine.patient.Patient`, but does not use compiled kernels. A
 hypothesis is the statement that an entity is present, or that it is absent. Duels compare two hypotheses. A side
@@ -31,7 +31,7 @@ DUELS_PER_PART = 500
 
 
 class ExplicitPatient(PatientState):
-    """Compute and store the state of one patient under the `explicit` closure.
+    """Compute and store the state of one patient from class-conditional probabilities.
 
     In the shapes of arrays, N is the number of hypotheses, Q = N (N - 1) / 2 the number of duels (comparisons of two
     hypotheses), and M the number of features.
@@ -128,7 +128,7 @@ class ExplicitPatient(PatientState):
         self._stale[:] = False
 
     def _solve(self, v: int) -> None:
-        """Compute the log-odds, predictive probabilities and terms of one hypothesis.
+        """Compute the log-odds of one hypothesis, and the probabilities and energy differences of its features.
 
         The computation uses all observations so far (docs/decisions.md, F2c, F3 and F11).
         """

@@ -47,13 +47,12 @@ class TopKPlanner(Planner):
     bundle : the entities and their models, or the folder of a bundle.
     k : size of the answer, 1 <= k < N.
     score : the preference score that ranks entities and guides the rule: `linearity` (the default), `wald`, `two_elbo`,
-        `stack_a` or `kl_nonzero`. With class-conditional probabilities (closure `explicit`), the score is `two_elbo`
-        (the default) or `wald`. `background` is the expected score if unobserved features have the frequencies of
-        patients at large (docs/frontier.md), the default if the models state only directions (higher or lower) and a
-        background is given.
+        `stack_a` or `kl_nonzero`. If `coupling` is `explicit`, the score is `two_elbo` (the default) or `wald`.
+        `background` is the expected score if unobserved features have the frequencies of patients at large
+        (docs/frontier.md), the default if the models state only directions (higher or lower) and a background is given.
     gain : the expected effect of a feature on a duel: `cmi`, `f_target` or `wald_magnitude`; or `information`, the
         mutual information of a feature and the entity that is present, over all entities (docs/decisions.md, F15). The
-        default is `information` if at most one entity can be present, k = 1, the closure is `explicit`, and neither a
+        default is `information` if at most one entity can be present, k = 1, `coupling` is `explicit`, and neither a
         rule nor a background is given; else `cmi`.
     target : the score whose change `f_target` computes; by default the guiding score, if it can be a target.
     allocation : the rule that chooses features: a name in `afa.planner.rules.RULES`, or an object with the method
@@ -77,8 +76,8 @@ class TopKPlanner(Planner):
     seed, patient : seed the random order of `allocation="random"`.
     coupling : `explicit`, with class-conditional probabilities, the default if the bundle has any; or `differential`,
         the paper's models, which state only directions (higher or lower).
-    holds : how many entities can be present, under the `explicit` closure: `several`, `one` or `one or none`; by
-        default as in the bundle (docs/decisions.md, F6).
+    holds : how many entities can be present, if `coupling` is `explicit`: `several`, `one` or `one or none`; by default
+        as in the bundle (docs/decisions.md, F6).
     tau : factor, above 0 and at most 1, that shrinks log-odds towards the prior; or `effective`, which computes the
         factor from how much observations repeat each other; 1 by default (docs/decisions.md, F16).
     background : frequencies of the values among patients at large, for the score `background` and the rule `frontier`:

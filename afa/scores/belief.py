@@ -879,9 +879,9 @@ class Belief:
         """Return the covariance of each score with the score of each given entity.
 
         For independent features, the covariance of S_v and S_w is sum_j c_vj c_wj s_j + sum_{j<l} psi_vjl psi_wjl s_j
-        s_l, plus terms for exclusive groups and for the non-linear scores of the closure `explicit`. This result is
-        exact. If features have a covariance Sigma, the first sum is replaced by c_v Sigma c_w, and the second sum is an
-        approximation.
+        s_l, plus terms for exclusive groups and for scores that are not linear in a feature (bundles with
+        probabilities). This result is exact. If features have a covariance Sigma, the first sum is replaced by c_v
+        Sigma c_w, and the second sum is an approximation.
 
         Parameters
         ----------
