@@ -146,7 +146,7 @@ class Code:
         return self._modules[module]
 
     def _function(self, module: str, name: str) -> tuple[dict[str, str], set[str]]:
-        """Return the digest of one function (as a dictionary), and the modules imported before the function runs.
+        """Return two results: a dictionary with one function's digest, and the modules that must be imported first.
 
         If the module only imports the function (`from afa.module import run`), the digest is computed in the module
         that defines the function.
@@ -368,9 +368,9 @@ def _words_of_errors(statement: ast.stmt, nodes: Sequence[ast.AST]) -> set[int]:
 
     Messages to the user are the arguments of `Fault(...)`, the argument `help=` of any call, and the return value of
     `Fault.__str__`. Strings inside f-strings, conditionals and sums in these places also count as parts of a message.
-    If a function uses a variable only in messages to the user, a string that is assigned to the variable counts as part
-    of a message. If a function uses one of its parameters only in messages to the user, the parameter's default value
-    counts as part of a message.
+    The code digest ignores all these strings. A string that is assigned to a variable is also ignored if the function
+    uses the variable only in messages to the user. A parameter's default value is also ignored if the function uses the
+    parameter only in messages to the user.
 
     The digest covers the texts of all other exceptions, because such a text can influence a result: if an answer of a
     language model is invalid, the next prompt quotes the text of the `ValueError`.
@@ -407,9 +407,11 @@ def _leaves(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _values_of_names(function: ast.FunctionDef | ast.AsyncFunctionDef, in_place: set[int]) -> Iterator[ast.expr]:
-    """Yield the values of variables, and the defaults of parameters, that a function uses only in messages to the user.
+    """Yield the values that a function uses only in messages to the user.
 
-    `in_place` contains the `id` of every syntax node (name or string) in a message to the user.
+    Such a value is assigned to a variable, or is the default value of a parameter.
+
+    `in_place` contains the Python `id` of each name and each string that is part of a message to the user.
     """
     nodes = list(ast.walk(function))
     used = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]

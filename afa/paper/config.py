@@ -46,7 +46,7 @@ class LiveCalls(Section):
 
     @property
     def terms(self) -> str:
-        """Return the command-line options that set the caps and prices of a live run, or "" if no model is asked."""
+        """Return command-line options for the limits and prices of requests to a model, or "" if `live` is False."""
         given = {name: getattr(self, name) for name in LiveCalls.model_fields if name != "live"}
         words = [f"--{name.replace('_', '-')} {value}" for name, value in given.items() if value is not None]
         return " ".join(words) if self.live else ""

@@ -207,7 +207,7 @@ def briefings(
 def _knowledge(
     bundle: Bundle, method: str, about: Sequence[str], abstracts: AbstractsOfPhenotype | None
 ) -> dict[str, Any]:
-    """Return the facts for a prompt on the entities `about`: potentials (method `mrf_llm`) or abstracts (`rag_llm`)."""
+    """Return facts about some entities for a prompt: potentials (method `mrf_llm`) or abstracts (method `rag_llm`)."""
     if method != "mrf_llm":
         return {"abstracts": _literature(about, abstracts) if method == "rag_llm" else []}
     tables = []

@@ -200,7 +200,7 @@ def _beside(targets: pd.DataFrame, resampled: Resampled, patients: Sequence[str]
 
 
 def _ends(turns: pd.DataFrame, faults: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Yield counts for each task and model: turns by outcome, and broken rules by kind."""
+    """Yield, for each task and model, the number of turns with each outcome, and how often each rule was broken."""
     for (method, task), rows in turns.groupby(["method", "task"], sort=False):
         asked = rows[rows["outcome"] != STANDS]
         counts = {"turns": len(asked), "done": int((asked["done"]).sum()), "stands": len(rows) - len(asked)}

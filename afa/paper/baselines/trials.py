@@ -7,7 +7,8 @@ names the wrong patient, both parts of the answer are invalid (app. llm-planning
 If an answer breaks a rule, the question is asked again, and the new prompt states the broken rule (decision N2). A
 question is asked at most `Protocol.answers` times. The dialogue uses the valid parts of the last answer to a question.
 If the choice of a feature is invalid or missing, the first unobserved feature in alphabetical order is measured. A
-missing decision counts as wrong. The tables count the replaced choices of features and the missing decisions.
+missing decision counts as wrong. The tables count two failures of a language model: no valid choice of a feature, and
+no decision.
 
 Many dialogues run at once: all unfinished dialogues ask their next questions together. Each answer is read from the
 recorded answers, or requested from a live model. The number of requests to a live model is limited, and is estimated
@@ -311,8 +312,8 @@ class AnswerSource:
     def answers(self, requests: Sequence[Request]) -> list[Entry]:
         """Return the answer to each request.
 
-        If all attempts at a request have failed, the last failed attempt is returned. A request is repeated until a
-        reply is valid or `manner.answers` replies are invalid.
+        If all attempts at a request have failed, the last failed attempt is returned. If a reply is invalid, the
+        request is repeated. The setting `manner.answers` is the largest number of replies to a request.
 
         Raises
         ------
@@ -392,7 +393,7 @@ def trials_usage_estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Pr
 def _stand_in(trial: Trial, briefing: Briefing) -> str:
     """Return an invented answer of a language model, from which the number of tokens is estimated.
 
-    The invented answer contains the longest labels and chooses no feature.
+    The answer names the longest possible labels, and no feature to measure next.
     """
     labels = sorted(briefing.labels, key=len)[-briefing.size :]
     answer: dict[str, Any] = {"patient_id": trial.alias, "next_gene_to_measure": None, "top_k_labels": labels}

@@ -63,7 +63,7 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Decide about a sample of patients with mean-field and with exact inference, and return tables of the decisions.
+    """Compute scores for a sample of patients twice: with mean-field inference and with exact inference.
 
     The score `linearity` is computed only for the first `linearity_patients` patients. Each table except `left_out` has
     one row for each combination of patient, t and the further keys below. The number t of observed features is 0, one
@@ -326,7 +326,7 @@ def _best(bundle: Bundle, pairs: Pairs, scores: Floats, k: int) -> Bools:
 def _tasks(
     bundle: Bundle, states: States, limit: float, strength: float, solver: Solver, threads: int | None
 ) -> tuple[pd.DataFrame, list[pd.DataFrame]]:
-    """Return a table with the log-odds of class 1 in all binary tasks, and tables that count the excluded states."""
+    """Return the log-odds in all binary tasks, and tables that count the states too expensive for exact inference."""
     observed, values = states.rows
     tables, lacking = [], []
     for coupling in COUPLINGS:
@@ -438,7 +438,7 @@ def _decision_rows(table: pd.DataFrame, bootstrap: Bootstrap, keys: list[str]) -
 
 
 def _set_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFrame]:
-    """Yield the share of states in which mean-field and exact inference give different top k, and both precisions."""
+    """Yield how often mean-field and exact inference choose different top-k sets, and the precision of both sets."""
     table = table.assign(one=1, changed=table["shared"] < table["k"])
     yield from _shares(table, bootstrap, ("changed", "one", {"metric": "rate", "stratum": "top_k"}))
     yield from _against_full_observation(table, bootstrap, "k", "p_at_k", stratum="top_k")

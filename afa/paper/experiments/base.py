@@ -20,8 +20,8 @@ returns one data frame for each table. The columns of a data frame may be in any
 - `threads`: number of threads that `run` may use; results do not depend on it.
 
 `summarise(tables, ...)` computes the rows of the summary (`afa.evaluate.summary.summary_rows`) from the tables of all
-shards. The other parameters of `summarise` have the names of the stages in `Stage.beside` and of the sections in
-`Stage.summary`.
+shards. Further parameters of `summarise` are named after stages (listed in `Stage.beside`) or sections of the
+configuration (listed in `Stage.summary`).
 
 In a folder, `run` and `summarise` may be in separate files, imported as `from afa.paper.experiments.NAME.tables import
 run as run`. The digest of a job's code covers either `run` or `summarise`, whichever the job calls, even if one file
@@ -29,11 +29,11 @@ contains both functions.
 
 Adding a stage
     1. Write `afa/paper/experiments/NAME.py` with the functions `run` and `summarise`, and declare the stage as a
-       `Stage` in `declared.py`. Explain each new column in a line of `columns.csv`. If a column with the same name has
-       another meaning in other tables, fill in `table` on this line. List the tables of the summary in the field `rows`
-       of the `Stage`. If the stage has settings, define them and their defaults as a class in `settings.py`. Add a
-       field NAME of this class to `StageSettings`. The field becomes the section NAME of `config.yaml`. Write the
-       meaning of each setting as a string below the setting.
+       `Stage` in `declared.py`. Explain each new column in a line of `columns.csv`. If another table has a column with
+       the same name but another meaning, write the name of your table into the field `table` of the line. List the
+       tables of the summary in the field `rows` of the `Stage`. If the stage has settings, define them and their
+       defaults as a class in `settings.py`. Add a field NAME of this class to `StageSettings`. The field becomes the
+       section NAME of `config.yaml`. Write the meaning of each setting as a string below the setting.
     2. If the stage has a figure, write `notebooks/NAME.ipynb`, and begin with a copy of the first cells of an existing
        notebook. Below the figure, add a cell with the tag `caption` that calls `show_caption("...", run, patients)`.
        Name the figure in the field `figure` of the `Stage`. If the figure needs several stages, name it in `NOTEBOOKS`

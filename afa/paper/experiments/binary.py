@@ -62,12 +62,12 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Compute the scores of all patients in the binary tasks of all entities, along every order of observation.
 
-    Each patient has one random order of all M features for each seed. The rules `greedy`, `largest_unary` and
-    `static_unary` choose informed orders. `greedy` is run with the gain `cmi`, and also with the gain `f_target` for
-    each of the scores `two_elbo` and `stack_a`. If the class models are made from probabilities (`explicit`), the gain
-    `f_target` is not used. In each round, `largest_unary` chooses the feature whose effective unary potential has the
-    largest magnitude. `static_unary` sorts features by absolute unary potential, largest first, and uses this order for
-    all patients.
+    Each patient has one random order of all M features for each seed. The rule `greedy` chooses features by expected
+    information. The rules `largest_unary` and `static_unary` choose features by unary potentials. `greedy` is run with
+    the gain `cmi`, and also with the gain `f_target` for each of the scores `two_elbo` and `stack_a`. If the class
+    models are made from probabilities (`explicit`), the gain `f_target` is not used. In each round, `largest_unary`
+    chooses the feature whose effective unary potential has the largest magnitude. `static_unary` sorts features by
+    absolute unary potential, largest first, and uses this order for all patients.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def run(
     targets : one row for each (patient, entity). `likelihood` is the sign of S(x), or 0 for a tie. `clinical` is 0, 1
         or missing. `score` is S(x) in nats
     tasks : one row for each entity. `features` is the number of features. `support` is the number of features in the
-        entity's model. `shift` is F_1 - F_0 without observations minus the prior, in nats
+        entity's model. `shift` is the value of F_1 - F_0 before any observation, minus the prior log-odds, in nats
 
     """
     return run_along(TASK_ORDERS, bundle, cohort, random_order, inference, closure, threads)
@@ -269,7 +269,10 @@ def _parts(cube: Cube, method: str, truth: Codes) -> dict[str, list[Part]]:
 def _accuracies(
     parts: dict[str, list[Part]], random: dict[str, list[Part]], resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
-    """Yield the accuracies named in `WAYS_OF_COUNTING`, and the differences from the accuracies in random order."""
+    """Yield accuracies for one order of features, and the differences from the accuracies for random orders.
+
+    Each of `WAYS_OF_COUNTING` gives one accuracy. Differences are given only for the ways `accuracy` and `support`.
+    """
     for cut, keys in WAYS_OF_COUNTING.items():
         yield by_t(resampled.mean(parts[cut])).assign(**keys)
     for cut, variant in (("accuracy", None), ("support", "support")) if parts is not random else ():

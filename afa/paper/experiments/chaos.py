@@ -1,12 +1,12 @@
 """Test the claim that inference helps most for chaotic patients, whose scores often change sign (supp:chaos).
 
-A duel (a comparison of two entities) *flips* when a further observation changes the sign of its score. If the score of
-a duel is 0, the duel keeps its previous sign. A patient is *chaotic* if the duel scores of the patient change sign
-often and are large at full observation. Patients are classified as chaotic or not by the score `wald` along a first set
-of random orders of features. Accuracies on the first set of orders are unfair to `wald`, because chaotic patients are
-selected for sign changes of `wald` on these orders. To avoid this bias, the accuracy of `linearity` minus the accuracy
-of `wald` is also measured on a second set of random orders (decisions.md A10). Patients are classified by `summarise`,
-not by `run`, because the classification needs the whole cohort.
+A duel (a comparison of two entities) *flips* when a further observation changes the sign of its score. A score of 0 is
+ignored: the next nonzero sign is compared with the last nonzero sign. A patient is *chaotic* if the duel scores of the
+patient change sign often and are large at full observation. The score `wald`, computed for a first set of random orders
+of features, determines which patients are chaotic. On the first set of orders, a comparison of accuracies is biased
+against `wald`, because chaotic patients are patients for whom `wald` often changed its sign. To avoid this bias, the
+accuracy of `linearity` minus the accuracy of `wald` is also measured on a second set of random orders (decisions.md
+A10). Patients are classified by `summarise`, not by `run`, because the classification needs the whole cohort.
 """
 
 from __future__ import annotations
@@ -96,7 +96,9 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Count sign changes of scores and correct decisions, along one random order for each chosen patient and seed.
+    """Count sign changes of scores and correct decisions, for features observed in random order.
+
+    Each chosen patient has one random order for each seed.
 
     The column `seed_set` is `selecting` for the random orders that determine which patients are chaotic, and
     `measuring` for all other random orders.
@@ -146,7 +148,8 @@ def run(
 def count_flips(signs: Codes) -> Ints:
     """Return the number of sign changes of duel scores (a duel compares two entities), for each patient and order.
 
-    A duel with sign 0 keeps its previous sign. The change from 0 to the first nonzero sign is not counted.
+    A score of 0 is ignored: the next nonzero sign is compared with the last nonzero sign. The change from 0 to the
+    first nonzero sign is not counted.
 
     Parameters
     ----------
@@ -258,8 +261,7 @@ def chaos_strata(flips: pd.DataFrame) -> pd.DataFrame:
 def chaotic_patients(flips: pd.DataFrame, patients: Sequence[str]) -> Bools:
     """Return a mask of the chaotic patients.
 
-    Patients are classified by the paper's definition (decisions.md A10), along the random orders with the `seed_set`
-    `selecting`.
+    The paper's definition (decisions.md A10) is applied to the first set of random orders (`selecting`).
 
     Parameters
     ----------
@@ -275,14 +277,14 @@ def chaotic_patients(flips: pd.DataFrame, patients: Sequence[str]) -> Bools:
 
 
 def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
-    """Compare pairs of classifications into chaotic and other patients, and return summary rows for all `COMPARISONS`.
+    """Compare two classifications of patients as chaotic or not, for each item of `COMPARISONS`.
 
-    Each pair consists of a first and a second classification of the patients. The first classification uses the
-    definition in the column `variant` and the `seed_set` `selecting`. The second classification uses the definition
-    `wald` if the column `reference` is `plain`, and the definition in `variant` if `reference` is `itself`. The second
-    classification uses the `seed_set` `measuring` in the stratum `other_orders`, and the `seed_set` `selecting` in all
-    other rows. Each pair of classifications has one row for each `quantity`. Groups and ranks of patients are the same
-    in all resamples.
+    The result has one summary row for each pair of classifications and each `quantity`. The first classification uses
+    the definition in the column `variant`, and the first set of random orders (`selecting`). If the column `reference`
+    is `itself`, both classifications use the same definition. If the column `reference` is `plain`, the second
+    classification uses the definition `wald`. The second classification also uses the first set of random orders,
+    except in the stratum `other_orders`. In the stratum `other_orders`, the second classification uses the second set
+    of random orders (`measuring`). Groups and ranks of patients are the same in all resamples.
 
     Returns
     -------
@@ -335,7 +337,7 @@ def _cell(strata: pd.DataFrame, definition: str, seed_set: str, patients: Sequen
 
 
 def _rank_correlation(first: pd.Series, second: pd.Series, resampled: Resampled) -> pd.DataFrame:
-    """Return Spearman's rank correlation of two numbers over patients.
+    """Return Spearman's rank correlation between two series that have one number for each patient.
 
     The ranks of patients are the same in all resamples.
     """
@@ -363,7 +365,7 @@ def _groups(strata: pd.DataFrame, patients: Sequence[str]) -> Groups:
 def _by_round(rounds: pd.DataFrame, groups: Groups, resampled: Resampled) -> Iterator[pd.DataFrame]:
     """Yield the accuracies of `linearity` and `wald` and their differences, for each group of patients and each t.
 
-    Both sets of random orders (`selecting` and `measuring`) have rows.
+    Accuracies are computed separately for the two sets of random orders (`selecting` and `measuring`).
     """
     for seed_set, quantity in ((MEASURING, None), (SELECTING, SELECTING)):
         tables = rounds[rounds["seed_set"] == seed_set].groupby("method", sort=False)
@@ -387,7 +389,7 @@ def _by_round(rounds: pd.DataFrame, groups: Groups, resampled: Resampled) -> Ite
 
 
 def _of(members: Bools, part: Part) -> Part:
-    """Return the counts of `part`, with 0 for patients outside the group."""
+    """Return the counts of correct and of all decisions in `part`, with 0 for patients who are not in `members`."""
     right, total = part
     return right * members[:, None], total * members[:, None]
 

@@ -142,9 +142,8 @@ def clinical_winners(bundle: Bundle, cohort: Cohort) -> Floats:
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return the rows of the tables `gauge_agreement`, `gauge_correlation` and `gauge_accuracy` in `summary.csv`.
 
-    Rows with the target `clinical` are computed only from pairs of entities whose column `conclusive` in the table
-    `targets` is True. If no pair of entities is conclusive, all rows with the target `clinical` have the metric
-    `count`.
+    For the target `clinical`, only pairs of entities with enough labels are evaluated (column `conclusive` of the table
+    `targets`). If no pair has enough labels, only counts are given for the target `clinical`.
 
     Returns
     -------

@@ -219,8 +219,8 @@ def in_random_order(
 ) -> tuple[Floats, float]:
     """Return the log-odds F_1 - F_0 along a random order of features, and the shift to subtract from the log-odds.
 
-    Only the features of the entity's model are observed. The shift is F_1 - F_0 without observations minus the prior
-    log-odds.
+    Only the features of the entity's model are observed. To compute the shift, the prior log-odds are subtracted from
+    the value of F_1 - F_0 before any observation.
 
     If several patients have the same state, inference runs once for this state.
 
@@ -340,15 +340,15 @@ def label_null(
 ) -> list[pd.DataFrame]:
     """Return the metrics of bundles with shuffled genes, one table for each task.
 
-    In a shuffled bundle, the potentials and couplings of the real bundle are assigned to permuted genes. An elicited
-    bundle should be more accurate than shuffled bundles, which contain no knowledge about genes. The code permutes the
-    values of the genes, which is equivalent to permuting the potentials.
+    A shuffled bundle is the real bundle after genes were exchanged at random: a gene gets the potentials and couplings
+    of another gene. An elicited bundle should be more accurate than shuffled bundles, which contain no knowledge about
+    genes. The code permutes the values of the genes, which is equivalent to permuting the potentials.
 
-    At each percentage in `percents`, the number of evaluated shuffled bundles is `permutations`. Features are observed
-    in the random order of the first seed, and again in the order that `greedy` chooses. At full observation, the order
-    does not matter, and the number of evaluated shuffled bundles is `whole_permutations`. For `balanced_accuracy`, the
-    sign of the raw score is the decision about a patient. For `balanced_accuracy_calibrated`, the shift (the raw score
-    without observations minus the prior log-odds) is first subtracted from the score.
+    For each percentage of observed features in `percents`, metrics are computed for `permutations` shuffled bundles.
+    Features are observed in the random order of the first seed, and again in the order that `greedy` chooses. At full
+    observation, the order does not matter, and the number of evaluated shuffled bundles is `whole_permutations`. For
+    `balanced_accuracy`, the sign of the raw score is the decision about a patient. For `balanced_accuracy_calibrated`,
+    the shift (the raw score without observations minus the prior log-odds) is first subtracted from the score.
     """
 
     def follow(own: Sequence[LabelTask]) -> list[pd.DataFrame]:
@@ -385,9 +385,10 @@ def _whole(task: LabelTask, permutations: int, shift: float) -> pd.DataFrame:
 
 
 def _score_of(task: LabelTask) -> Callable[[Floats], Floats]:
-    """Return a function that computes S in nats from the values of the support.
+    """Return a function that computes the score S at full observation, in nats.
 
-    The values have the shape (P, n), and S has the shape (P,).
+    The function's argument has the shape (P, n): the values of the n features in the support. Its result has the shape
+    (P,).
     """
     support = task.support
     if task.setting.coupling == "explicit":

@@ -190,7 +190,7 @@ def _beside(labels: pd.DataFrame, sample: Resampled) -> list[Labelled]:
 
 
 def _named(variant: str) -> tuple[str, float]:
-    """Return `variant` and `level` of the summary rows about a changed threshold or strength.
+    """Return the values of the summary columns `variant` and `level` for a changed threshold or strength.
 
     >>> _named("threshold=1 strength=0.5")
     ('threshold_at_strength_0.5', 1.0)
@@ -295,7 +295,9 @@ def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Resampled) -
 
 
 def _null(null: pd.DataFrame, scores: pd.DataFrame, confidence: float) -> pd.DataFrame:
-    """Return the metrics of shuffled bundles, and p-values of the real bundle along the same order of features.
+    """Return metrics of shuffled bundles, and p-values that compare the real bundle with the shuffled bundles.
+
+    The same order of features is used for the real bundle and the shuffled bundles.
 
     In rows with a metric other than `p_value`, `value` is the mean over shuffled bundles, and `low` and `high` are
     quantiles over shuffled bundles. In rows with the metric `p_value`, `quantity` names the tested metric. The p-value

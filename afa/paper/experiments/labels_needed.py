@@ -1,11 +1,11 @@
 """How many labelled patients a classifier needs in training to be as accurate as the zero-shot scores.
 
-The zero-shot scores come from the stage `labels`: scores with the paper's encoding and class models, and scores in
-which both are replaced by alternatives. The classifiers are trained on the same encoded values from which the scores
-are computed, and are evaluated on patients whose labels were not used in training. If a bootstrap resample contains a
-patient, it contains all scores and all classifier predictions for this patient. For classifiers trained on shuffled
-labels, the resamples are drawn from these classifiers, not from the patients. The reason is that the accuracy depends
-far more on the shuffle than on the patients.
+The zero-shot scores come from the stage `labels`. Some scores use the paper's encoding and class models. Other scores
+use an alternative encoding together with alternative class models. The classifiers are trained on the same encoded
+values from which the scores are computed, and are evaluated on patients whose labels were not used in training. If a
+bootstrap resample contains a patient, it contains all scores and all classifier predictions for this patient. For
+classifiers trained on shuffled labels, the resamples are drawn from these classifiers, not from the patients. The
+reason is that the accuracy depends far more on the shuffle than on the patients.
 """
 
 from __future__ import annotations
@@ -211,10 +211,11 @@ def predicted(
     seen = task.seen(percents, seed)[~labelled].reshape(-1, support.shape[1])
     known_values = np.repeat(support[~labelled], len(percents), axis=0)
     for method in CLASSIFIERS:
-        # Train on the features of the entity's model, and predict from the features observed for the zero-shot score.
+        # Train on the features of the entity's model. Predict from the same observed features as the zero-shot score.
         known = train(method, support[labelled], answers == 1, generator_of(*names, "support"))
         along = known.log_odds(known_values, seen)
-        # Train on all features. The classifier chooses which features to observe, as many as for the zero-shot score.
+        # Train on all features. The classifier chooses which features to observe. The zero-shot score has the same
+        # number of observed features.
         own = trained(method, panel, 1 - answers, task.bundle.features, generator_of(*names, "panel"))
         chosen = own.planned(others, task.counts(near))[..., 0]
         for allocation, shown, log_odds in ((RANDOM, percents, along), (GREEDY, near, chosen)):
@@ -243,8 +244,8 @@ class RepeatedTests:
     def auroc(self, scores: Floats) -> Floats:
         """Return the AUROC in each resample: the share of correctly ordered pairs of patients.
 
-        A pair with equal scores counts one half. Both patients of a pair are evaluated in the same repeat. If a
-        resample has no pair, its AUROC is NaN.
+        A pair is a positive and a negative patient who are evaluated in the same repeat. A pair with equal scores
+        counts one half. If a resample contains no pair of a positive and a negative patient, its AUROC is NaN.
 
         Parameters
         ----------

@@ -1,9 +1,9 @@
 """Numbers of entities that Layer 0 removes before any observation, and shares of wrong removals.
 
 A removal is wrong if the removed entity is in at least one patient's top k at full observation. The stage also measures
-whether the rule `greedy` chooses better first features after entities have been removed. `greedy` chooses features once
-for all entities, and once for only the entities that Layer 0 does not remove. For both choices of features, the stage
-counts how many duels (comparisons of two entities) the score `linearity` decides correctly.
+whether the rule `greedy` chooses better first features after entities have been removed. For this comparison, `greedy`
+chooses features twice: first with all entities, then only with the entities that Layer 0 keeps. For both choices of
+features, the stage counts how many duels (comparisons of two entities) the score `linearity` decides correctly.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def run(bundle: Bundle, cohort: Cohort, *, layer0: Layer0, top_k: int, inference
     exceed the number of entities are skipped. A variant of Layer 0 is a pair (criterion, rule). The criteria `f1` and
     `f2` use the paper's centroid score. With the rule `n_minus_k`, an entity is removed if at least n - k of the n
     entities are certified to be better. With the rule `k`, an entity is removed if at least k entities are certified to
-    be better. The criterion `sound` has only the rule `k`.
+    be better. The criterion `sound` is combined only with the rule `k`.
 
     Returns
     -------
@@ -297,7 +297,7 @@ def removal(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> Iterato
 
 
 def geometry(clusters: pd.DataFrame) -> pd.DataFrame:
-    """Return summary rows about the clusters of entities: contractions, and distances within and between clusters."""
+    """Return summary rows about the clusters of entities, such as the largest contraction constant and radius."""
     rows = [
         ("rate", "f2_eligible", clusters["eligible_f2"].mean()),
         ("contraction", None, clusters["contraction"].max()),

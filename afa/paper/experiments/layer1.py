@@ -49,9 +49,10 @@ SHOWN_FAULTS = 5
 
 
 class Runs(NamedTuple):
-    """The decisions by all score bounds, for one kind of order in which features are observed (`allocation`).
+    """Decisions made from score bounds, if features are observed in one kind of order.
 
-    If the kind is random orders, `seeds` contains their seeds. Otherwise, `seeds` is [None].
+    `allocation` is the kind of order. For random orders, `seeds` contains their seeds. For all other orders, `seeds` is
+    [None].
     """
 
     allocation: str
@@ -68,10 +69,11 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Count the chosen patients' duels that score bounds decide, along random and informed orders of features.
+    """Count the duels (comparisons of two entities) that are decided by score bounds, after each observed feature.
 
-    Each patient has one random order for each seed. The order `informed` is the same for all pairs of entities. The
-    order `informed_pair` is chosen separately for each pair of entities.
+    Each patient has one random order for each seed. In two further orders, features with large differences between the
+    potentials of entities come first. The order `informed` is the same for all pairs of entities. The order
+    `informed_pair` is chosen separately for each pair of entities.
 
     Returns
     -------
@@ -272,9 +274,9 @@ def _by_order(table: pd.DataFrame) -> Orders:
 
 
 def _rates(rounds: Orders, steps: Orders, allocation: str, bracket: str, sample: Resampled) -> Iterator[pd.DataFrame]:
-    """Yield the rates at each t, their differences from the rates along random orders, and counts of wrong decisions.
+    """Yield the share of decided duels at each t, its difference from random orders, and shares of wrong decisions.
 
-    Counts are given only for rigorous score bounds.
+    The number of wrong decisions is given only for rigorous score bounds.
     """
     for tables, time, variant in ((rounds, "t", None), (steps, "step", "support")):
         own, by_chance = (sample.part(tables[of, bracket], "called", "duels", by=time) for of in (allocation, "random"))
@@ -312,7 +314,9 @@ def _open_rows(table: pd.DataFrame, sample: Resampled) -> Iterator[pd.DataFrame]
 
 
 def quantile(counts: Floats, levels: Floats, share: float) -> Floats:
-    """Return a quantile for each row of `counts`, which says how many cases have each level.
+    """Return a quantile of each distribution in `counts`.
+
+    A row of `counts` is a distribution: the number of cases with each value in `levels`.
 
     The probability of the quantile is `share`. For a row without cases, the quantile is NaN.
 

@@ -216,15 +216,15 @@ class _Question:
         return self.rows(lines, len(values), model="shuffled", allocation=PLANNER_ORDER)
 
     def trained(self, own: Mapping[str, Floats]) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return two tables: metrics for each model and sample of labelled patients, and the table `ladder`.
+        """Return two tables: metrics in each sample of labelled patients, and averages over samples (`ladder`).
 
-        The table `ladder` contains the means of the metrics over samples.
+        The table `ladder` contains the main metric averaged over samples, for each model and sample size.
 
         The models are classifiers, the bundle alone, and models updated with the labelled patients (`updated`). All
         models use the same samples of labelled patients, and are evaluated on patients outside the sample. For each
         pair of models in `MODEL_COMPARISONS`, the table `ladder` also contains the difference between the metrics of
-        the two models. For the intervals in the table `ladder`, each resample draws both from the samples of labelled
-        patients and from the evaluated patients.
+        the two models. The intervals in the table `ladder` are computed by resampling both the samples of labelled
+        patients and the evaluated patients.
 
         Parameters
         ----------

@@ -1,6 +1,7 @@
 """Pydantic models of the configuration sections that stages read.
 
-Each setting has a default. The string below a setting appears in `config.yaml` and `config/README.md` as its meaning.
+Each setting has a default. The string below each setting explains the setting. The explanation is copied to
+`config.yaml` and `config/README.md`.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Calibration(Section):
 
 
 class Layer0(Section):
-    """Certificates that remove clusters of entities before anything is measured (supp:layer0_lipschitz)."""
+    """Removal of clusters of entities before any measurement, by bounds on scores (supp:layer0_lipschitz)."""
 
     clusters: tuple[PositiveInt, ...] = (5, 8, 10, 12, 15, 20, 24)
     """numbers of clusters that are tried; numbers above the number of entities are skipped"""
@@ -99,8 +100,8 @@ class Allocation(Section):
     def parts(self) -> tuple[str, ...]:
         """Return the names of the parts of the allocation grid. A job computes one part for one shard of the patients.
 
-        Each gain is one part of the grid, with all rules that use a gain. All rules that use no gain are in the part
-        `none`.
+        For each gain, one part of the grid contains all rules that choose features by this gain. The part `none`
+        contains all rules that choose features without a gain.
         """
         without = [rule for rule in self.rules if rule in WITHOUT_GAIN]
         gains = self.gains if len(without) < len(self.rules) else ()

@@ -41,7 +41,9 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Count the duels that each score decides correctly, along one random order for each chosen patient and seed.
+    """Count the duels (comparisons of two entities) that each score decides correctly, for random orders of features.
+
+    Each chosen patient has one random order for each seed.
 
     The setting `starts` lists starting points of mean-field inference (decisions.md M6). All scores are computed with
     the first starting point in the list. Scores that need mean-field inference are also computed with each further

@@ -65,8 +65,9 @@ def run(
     The top-k task uses the orders that the stage `allocation` chose, and a random order. Binary tasks use the order
     that `greedy` chooses and a random order. The setting `closure` determines how class models are made. The top-k task
     is run only with these class models. If the bundle's probabilities fit the cohort's encoding, binary tasks are also
-    run with class models made in all other ways that the bundle allows. If the setting is `explicit`, planners choose
-    new orders for the top-k task, because the stage `allocation` does not use probabilities when it chooses features.
+    run with class models made in all other ways that the bundle allows. If class models are made from probabilities
+    (`explicit`), planners choose new orders for the top-k task. The orders of the stage `allocation` are then not used,
+    because they do not depend on probabilities.
 
     Parameters
     ----------

@@ -1,11 +1,12 @@
 """Sensitivity of results to the elicited answers: the main results are recomputed with the answers of single voters.
 
 A voter is one of several independent runs of the elicitation. All other stages use the consensus of all voters, and the
-intervals of these stages account for variation between patients, but not between voters. This stage makes a bundle from
-the answers of each voter alone (`afa.elicit.stages.of_one_voter`), and runs other stages with this bundle. Patients and
-measured genes (the genes of the consensus) are the same for all voters. The answers about pairs of genes are also the
-same for all voters, because these questions were asked only once, after the consensus. A coupling between two genes is
-in a voter's bundle only if both genes are in this bundle.
+intervals of these stages account for variation between patients, but not between voters. For each voter, this stage
+makes a bundle from the voter's answers alone (`afa.elicit.stages.of_one_voter`), and runs other stages with the bundle.
+The patients are the same for all voters. The bundle of a voter is restricted to the genes of the cohort, which are the
+genes of the consensus. The answers about pairs of genes are also the same for all voters, because these questions were
+asked only once, after the consensus. A coupling between two genes is in a voter's bundle only if both genes are in this
+bundle.
 
 Two of the paper's main results are not recomputed for single voters. Results of Layer 0 on synthetic entities do not
 depend on elicited answers. When language models choose features, their prompts contain the potentials of the bundle

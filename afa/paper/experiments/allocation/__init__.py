@@ -143,11 +143,12 @@ def _sign_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 def hardest_rows(grid: Grid, resampled: Resampled, chaotic: Bools) -> Iterator[Labelled]:
     """Yield the accuracy of the paper's rule, and its difference from the accuracy of each rule in `EXISTING_RULES`.
 
-    Each value is given for every gain, every schedule, and every number of observed features in the paper's tables.
-    Chaotic patients, whose scores often change sign, and all other patients have separate rows. `accuracy` is the share
-    of duels (comparisons of two entities) that the score `linearity` decides correctly if the rule `priority_clusters`
-    chooses the features. `gap` is the accuracy with `priority_clusters` minus the accuracy with the rule in
-    `reference`. The classification into chaotic and non-chaotic patients is the same in all resamples.
+    The numbers of observed features are those of the paper's tables. There are separate rows for each gain (measure of
+    a feature's expected information) and each schedule (rounds in which features are ranked again). Chaotic patients,
+    whose scores often change sign, and all other patients have separate rows. `accuracy` is the share of duels
+    (comparisons of two entities) that the score `linearity` decides correctly if the rule `priority_clusters` chooses
+    the features. `gap` is the accuracy with `priority_clusters` minus the accuracy with the rule in `reference`. The
+    classification into chaotic and non-chaotic patients is the same in all resamples.
 
     Parameters
     ----------
@@ -216,8 +217,8 @@ def certified_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
     the number of observed features after which the top k is certain in a quarter or in three quarters of all runs. If
     the top k becomes certain in too few runs, `count` is missing. With the quantity `never`, `rate` is the share of
     runs in which the top k is never certain. With the quantity `certified`, `rate` is the share of runs in which the
-    top k is certain after t features. `gap` is the share of certified runs of a strategy minus this share of the
-    strategy in `reference`.
+    top k is certain after t features. `gap` is the share of runs with a certain top k under one strategy, minus the
+    same share under the strategy in the column `reference`.
     """
     shown, weights = shown_rounds(grid.last_round), resampled.every
     for cell in grid.runs:
@@ -313,9 +314,10 @@ def frontier_rows(table: pd.DataFrame, grid: Grid, patients: Sequence[str], resa
 
 
 def _needed(part: Part, weights: Floats) -> Floats:
-    """Return the first round from which a mean stays at or above a given share of its value at the last round.
+    """Return the number of observed features after which a metric stays close to its final value.
 
-    The result has one round for each share in `LEVELS`.
+    `LEVELS` contains the required shares of the final value, such as 0.9. The result has one number of features for
+    each required share.
 
     The result has the shape (1 + R, number of shares), and is NaN if there are no cases.
     """
@@ -336,14 +338,14 @@ def shown_rounds(last_round: int) -> list[int]:
 
 
 def references(cell: GridCell) -> dict[str, GridCell]:
-    """Return the strategies with which the strategy `cell` is compared, by name.
+    """Return a dictionary from names to the strategies with which the strategy `cell` is compared.
 
     Some of these strategies may be missing in the grid.
 
     Every strategy except `random` is compared with the rule `random`, and with the rule `largest_unary` at the same
-    schedule. A strategy with a gain is also compared with the rules `greedy` and `clustered` at the same gain and
-    schedule. A strategy with the paper's schedule is also compared with the strategy `every`, which has the same rule
-    and gain, but computes scores at every round.
+    schedule. If a strategy uses an information gain, the strategy is also compared with the rules `greedy` and
+    `clustered` with the same gain and schedule. A strategy with the paper's schedule is also compared with the strategy
+    `every`, which has the same rule and gain, but computes scores at every round.
     """
     if cell == RANDOM_CELL:
         return {}
@@ -359,8 +361,8 @@ def references(cell: GridCell) -> dict[str, GridCell]:
 def gaps(grid: Grid, column: str, method: str, resampled: Resampled) -> Iterator[Labelled]:
     """Yield rows with the metric `gap`: a strategy's result minus the result of each strategy in `references`.
 
-    The difference from the rule `random` is given at every tenth t. The difference from any other strategy is given
-    only at the numbers t of observed features in the paper's tables.
+    The difference from the rule `random` is given after every tenth observed feature. Differences from other strategies
+    are given only for the numbers of observed features that the paper's tables contain.
     """
     shown, compared = shown_rounds(grid.last_round), rounds_up_to(PAPER_ROUNDS, grid.last_round)
     for cell in grid.runs:

@@ -32,7 +32,9 @@ SINGLE = 1e-6
 
 @dataclass(frozen=True)
 class Grid:
-    """Counts of each strategy (`GridCell`) for P patients and rounds 0 to M, summed over the strategy's runs (seeds).
+    """Results of all allocation strategies, such as numbers of correct decisions, for P patients in rounds 0 to M.
+
+    Numbers are summed over the runs of a strategy (`GridCell`), one run for each seed.
 
     Parameters
     ----------

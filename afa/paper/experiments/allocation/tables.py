@@ -198,7 +198,8 @@ def _ask(rule: Rule, looked: View, present: View) -> Choice:
     """Return the feature that a rule chooses for a patient.
 
     The rule uses the scores that were computed last (`looked`) and the current set of observed features. If no
-    candidate feature is left, the fallback rule of decisions.md A7 chooses a feature by the current data (`present`).
+    candidate feature is left, a feature is chosen from the current potentials in `present` (the fallback rule of
+    decisions.md A7).
     """
     where = f"allocation rule {type(rule).__name__}, patient {present.patient}, after {present.observed.sum()} features"
     choice = rule.choose(replace(looked, observed=present.observed))

@@ -15,7 +15,7 @@ from afa.evaluate.targets import Targets
 def truth_tables(
     entities: Sequence[str], patients: Sequence[str], truth: Outcomes, targets: Targets
 ) -> dict[str, pd.DataFrame]:
-    """Return the correct answers for the stage `allocation`: the winners of duels and the top k of all patients.
+    """Return the correct answers for the stage `allocation`: each patient's winners of duels and k best entities.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""Six synthetic scenarios for Layer 0, which simulate entities and patients. The paper calls a scenario a story.
+"""Six synthetic scenarios with simulated entities and patients, on which Layer 0 (removal of entities) is tested.
+
+The paper calls a scenario a story.
 
 In each scenario, the potentials of entities are generated at random. The entities form clusters in all scenarios except
 `composition`. The entities have no priors. Patients are exact samples from models with the generated potentials.
@@ -246,9 +248,9 @@ def drug_family(config: SharedBlocks, draw: np.random.Generator) -> PortfolioMod
     """Return a model whose entities are drugs, in families with separate targets and a common stress response.
 
     Each drug family has unary potentials on its own target features, whose number is `block`. Each of these potentials
-    has a random sign and a magnitude proportional to the family's potency. All families have the same potentials, of
-    magnitude `effect` / 2, on the stress features, whose number is `shared`. Each drug also has normally distributed
-    off-target effects on all features.
+    has a random sign and a magnitude proportional to the family's potency. The last `shared` features respond to
+    stress. On these features, all families have the same potentials, with the magnitude `effect` / 2 and random signs.
+    Each drug also has normally distributed off-target effects on all features.
     """
     centre = _own_blocks(config, draw, shared=config.shared)
     coherent = np.sign(centre)
@@ -272,8 +274,8 @@ def pathway_enrichment(config: Blocks, draw: np.random.Generator) -> PortfolioMo
 def strain_identification(config: StrainIdentification, draw: np.random.Generator) -> PortfolioModel:
     """Return a model whose entities are strains. Each cluster is a lineage of strains with the same alleles.
 
-    Markers are independent. For each strain, a number `private` of markers is drawn at random. At these markers, the
-    potentials of the strain differ from the potentials of its lineage.
+    Markers are independent. At some markers, the potentials of a strain differ from the potentials of its lineage.
+    These markers are drawn at random for each strain, and their number is `private`.
     """
     alleles = draw.choice([-1.0, 1.0], (len(config.sizes), config.markers))
     unary = (config.effect * config.potencies[:, None] * alleles)[config.home]
@@ -287,9 +289,9 @@ def hierarchy(config: SharedBlocks, draw: np.random.Generator) -> PortfolioModel
     """Return a model whose entities form families. The families form two groups, as in a taxonomy.
 
     The first half of the families (rounded up) is the first group, and all other families are the second group. Each
-    family has its own block of features. A number `shared` of further features is divided between the two groups of
-    families. All families of a group have the same potentials on the group's features. The potentials of entities of
-    the same family differ by normally distributed amounts.
+    family has its own block of features. The last `shared` features are divided between the two groups of families. All
+    families of a group have the same potentials on the group's features. The potentials of entities of the same family
+    differ by normally distributed amounts.
     """
     centre = _own_blocks(config, draw, shared=config.shared)
     coherent = np.sign(centre)
