@@ -147,7 +147,7 @@ class Need:
     longest_seconds: float
 
     def mem_mb(self, attempt: int) -> int:
-        """Return the memory to request for a job, in MB.
+        """Return the memory that is requested for a job, in MB.
 
         Each further attempt at the job doubles the requested memory. The first attempt has the number `attempt` = 1.
         """
@@ -155,7 +155,7 @@ class Need:
         return STEP_MB * math.ceil(asked / STEP_MB)
 
     def runtime(self, attempt: int) -> int:
-        """Return the time to request for a job, in minutes.
+        """Return the time limit that is requested for a job, in minutes.
 
         Each further attempt at the job doubles the requested time. The first attempt has the number `attempt` = 1.
         """

@@ -27,7 +27,7 @@ def located(path: str | Path) -> Path:
     """Return the folder of a run, which a notebook gives as a relative path such as `../results/demo`.
 
     Jupyter runs a notebook in the notebook's folder. Papermill and most editors run a notebook in the project's folder.
-    The path `../results/demo` is found from the notebook's folder and from the project's folder.
+    If the folder `../results/demo` does not exist, the folder `results/demo` is tried.
     """
     folder = Path(path)
     above = Path(*folder.parts[1:]) if folder.parts[:1] == ("..",) else folder

@@ -86,7 +86,10 @@ class Reader:
         return RunNumber(100 * value, unit="percent") if unit == "share" else RunNumber(value)
 
     def line(self, reading: str, *, complement: bool = False) -> RunNumber | None:
-        """Return the number in the summary line that `reading` names, or None if the number is missing."""
+        """Return one number of summary.csv, or None if the number is missing.
+
+        `reading` is a text such as `chaos t=10`, which names one line of summary.csv.
+        """
         line = self.summary.find(self._where(reading))
         if line is None or pd.isna(line["value"]):
             return None
@@ -97,7 +100,7 @@ class Reader:
         return found.scaled(100) if unit else found
 
     def missing(self, reading: str) -> str:
-        """Return the reason why summary.csv contains no number for the line that `reading` names."""
+        """Return the reason why summary.csv contains no number for a text such as `chaos t=10` (`reading`)."""
         table = self._where(reading)["table"]
         is_there = (self.summary.rows["table"] == table).any()
         return f"no number for {reading}" if is_there else f"no table {table} in this run"
@@ -122,7 +125,7 @@ class Reader:
         return Relation(found, operator, read, f"{text}: {found} against {read}", difference)
 
     def _scaled(self, side: str) -> RunNumber | str:
-        """Return the number on one side of a comparison by >, < or =.
+        """Return this run's number for one side of a comparison such as `a > 2 * b`.
 
         If this run lacks the number, return the reason as a text.
         """
@@ -277,7 +280,7 @@ def _claim(claim: Any, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -
 def printed_difference(first: Mapping[str, Any], second: Mapping[str, Any], reader: Reader) -> Printed:
     """Return the printed number in cell `first` minus the printed number in cell `second`, in percentage points.
 
-    The result has the number of patients of the printed table that contains the cell `first`.
+    The attribute `patients` of the result is the number of patients in the printed table with the cell `first`.
     """
     scale = 100.0 if first["unit"] == "share" else 1.0
     difference = scale * (float(first["paper"]) - float(second["paper"]))
@@ -287,8 +290,9 @@ def printed_difference(first: Mapping[str, Any], second: Mapping[str, Any], read
 def _statement(answer: ClaimAnswer, reader: Reader, unit: str, *, has_number: bool) -> tuple[Verdict, RunNumber | None]:
     """Return the verdict on a statement such as "a is ahead of b", and the number shown beside the verdict.
 
-    The shown number belongs to the first comparison in the statement. If the claim contains a number (`has_number`), or
-    if this run lacks a number that the statement needs, the shown number gets the claim's unit `unit`.
+    The shown number belongs to the first comparison in the statement. `unit` is the unit of the claim. The shown number
+    gets this unit if the claim contains a number (`has_number`). The shown number also gets this unit if another
+    comparison lacks a number.
     """
     relations = [reader.relation(text) for text in answer.holds]
     whole = [relation for relation in relations if not isinstance(relation, str)]

@@ -1,4 +1,4 @@
-"""Write the page that compares feature acquisition across fields (benchmark data sets with labels)."""
+"""Write the page that compares methods of feature acquisition on benchmark data sets with labels."""
 
 from __future__ import annotations
 
@@ -60,8 +60,9 @@ LINES = {
 def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return a table with one row for the main prediction task of each data set.
 
-    A row contains facts about the prediction task, such as the number of patients. A row also contains the main metric
-    when 3, 5 and all features are observed. Columns of metrics are named `<quantity>_<t>`, where t is 3, 5 or all.
+    A row contains facts about the prediction task, such as the number of patients. A row also contains three values of
+    the main metric: after 3 observed features, after 5 observed features, and after all features. Columns of metrics
+    are named `<quantity>_<t>`, where t is 3, 5 or all.
 
     Returns
     -------
@@ -113,7 +114,7 @@ def _reached(sizes: Sequence[int], reached: pd.Series) -> str:
     """Return how many labelled patients a model needs to match or exceed another model, as a text such as `10 to 20`.
 
     The array `reached` has one entry for each number of labelled patients in `sizes`. An entry of `reached` is True if
-    this number of labelled patients is sufficient.
+    the model matches or exceeds the other model with this number of labelled patients.
     """
     if not reached.any():
         return f"more than {sizes[-1]}"
@@ -137,9 +138,9 @@ def ladder_at(ladder: pd.DataFrame, t: int) -> pd.DataFrame:
 
 
 def passed(rungs: pd.DataFrame, rival: str) -> str:
-    """Return, as a text, how many labelled patients a model trained on labels alone needs to exceed model `rival`.
+    """Return, as a text, the number of labelled patients from which training on labels alone is better than `rival`.
 
-    `rungs` is a table returned by `ladder_at`.
+    `rival` is the name of a model. `rungs` is a table returned by `ladder_at`.
     """
     if rungs.empty:
         return "not measured"
@@ -377,7 +378,7 @@ def _models(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict
 
 
 def _one(table: pd.DataFrame, model: str, allocation: str, metric: str, t: int) -> Mapping[Any, Any]:
-    """Return the row of `table` with the given keys, or three missing numbers if there is no such row."""
+    """Return the row of `table` with the given keys, or NaN for each number if there is no such row."""
     keys = (table["model"] == model) & (table["allocation"] == allocation)
     own = table[keys & (table["metric"] == metric) & (table["t"] == t)]
     return own.iloc[0].to_dict() if len(own) else dict.fromkeys(("value", "low", "high"), np.nan)

@@ -138,8 +138,8 @@ def _figures(
 ) -> dict[str, Any]:
     """Return the figures of the report. Each figure is listed with all jobs on which it depends.
 
-    The argument `said` contains a sentence for each figure that is shown before the appendix. In the result, `main`
-    lists the figures before the appendix, and `chapters` lists the figures of each chapter of the appendix.
+    `said` maps the name of each figure before the appendix to a sentence about the figure. In the result, `main` lists
+    the figures before the appendix, and `chapters` lists the figures of each chapter of the appendix.
     """
     main: list[dict[str, Any]] = []
     chapters: dict[str, list[dict[str, Any]]] = {}

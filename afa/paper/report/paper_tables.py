@@ -128,8 +128,8 @@ def beside_paper(name: str, paper: str | Path, rows: pd.DataFrame, cohort: Cohor
     The printed table is read from the folder `paper`.
 
     In column names such as `t=216` (full observation), 216 is replaced by this cohort's number of features. If the
-    cohort was read from a table, the paper did not study this cohort. In this case, the columns `paper` and
-    `difference` are empty.
+    cohort was read from a table, the columns `paper` and `difference` are empty, because the paper has no results for
+    such a cohort.
     """
     printed = pd.read_csv(Path(paper) / f"{name}.csv")
     cells = paper_table(name, printed, SummaryLines(rows), n_features=len(cohort.features))
@@ -199,8 +199,8 @@ def _random_sign(row: str, _: str) -> PrintedCell | None:
         "allocation": "random",
     }
     # The paper says that a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle). Therefore the
-    # paper's row `kl` is compared with our method `kl_nonzero`, which ignores zero votes. The column `also` shows the
-    # accuracy of our method `kl`, which does not ignore zero votes.
+    # paper's row `kl` is compared with our method `kl_nonzero`. In `kl_nonzero`, features that vote for neither entity
+    # (zero votes) do not count. The column `also` shows the accuracy of our method `kl`, in which zero votes count.
     also = {"zero votes counted": {"method": "kl"}} if row == "kl" else {}
     return PrintedCell(keys | {"target": "likelihood"}, also=also)
 

@@ -269,7 +269,7 @@ def write_crate(run: Path, license_url: str) -> Path:
     def entity(path: str, digest: str) -> Entity:
         """Return the RO-Crate entity of a file or folder that a job read or wrote.
 
-        If the path is outside the crate, the entity contains only the path and the digest.
+        If the file is not in the run's folder, the RO-Crate entity contains only the file's path and digest.
         """
         if path in known:
             return known[path]

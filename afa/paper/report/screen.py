@@ -44,8 +44,8 @@ class Statement(Strict):
 
     If `claim` or `cell` is given, it names a row of the table `comparison`, which contains the paper's number and this
     run's number. If `less` is given, `less` names two cells of the paper's tables, and the paper's number is the
-    difference of the numbers in these two cells. If `less` is given, `line` names the line of summary.csv with this
-    run's number.
+    difference of the numbers in these two cells. The attribute `line` is given together with `less`: it names the line
+    of summary.csv from which the number of this run is read.
 
     Attributes
     ----------
@@ -114,7 +114,10 @@ def screen_table(statements: Sequence[Statement], comparison: pd.DataFrame, read
 
 
 def _row(statement: Statement, places: Mapping[str, Row], reader: Reader) -> dict[str, Any]:
-    """Return the row of `screen_table` for one effect. If a number in a text is missing, the text is empty."""
+    """Return the row of `screen_table` for one effect.
+
+    A sentence in the column `said` or `because` is empty if this run lacks a number of the sentence.
+    """
     row = statement.model_dump(include=set(EFFECT_KEYS)) | _numbers(statement, places, reader)
     constant = None if statement.constant is None else reader.line(statement.constant)
     best = None if statement.beats is None else reader.line(statement.beats)
@@ -195,9 +198,9 @@ def spoken(value: float) -> str:
 def _numbers(statement: Statement, places: Mapping[str, Row], reader: Reader) -> dict[str, Any]:
     """Return the paper's number, this run's number and the verdict for an effect. Shares are in per cent.
 
-    If `statement` names a claim or one printed cell, the verdict is copied from the table `comparison`. If `statement`
-    names two printed cells (`less`), the difference of the two printed shares is compared with this run's number in the
-    summary line `statement.line`.
+    If `statement` names a claim or one printed cell, the verdict is copied from the table `comparison`. If
+    `statement.less` names two printed cells, the difference of their numbers is compared with a difference that this
+    run computed (`statement.line`).
     """
     if statement.less is None or statement.line is None:
         row = places[statement.claim or statement.cell or ""]

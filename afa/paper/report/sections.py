@@ -153,7 +153,9 @@ NUMBER_WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "ei
 
 
 def tallies(table: pd.DataFrame) -> list[Tally]:
-    """Group the effects of the first screen by outcome, in the order of `OUTCOMES`. Skip effects without an outcome.
+    """Group the effects of the first screen by outcome, in the order of `OUTCOMES`.
+
+    Effects that could not be judged in this run have no outcome, and are skipped.
 
     Parameters
     ----------
@@ -182,7 +184,8 @@ def sentences(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
     """Return the paragraphs of the first screen. A paragraph is a first sentence and a list of further sentences.
 
     The first paragraph states how many of the paper's main effects are reproduced in this run. Each following paragraph
-    is about one group of effects (`tallies`). The last paragraph explains why effects differ from the paper.
+    is about one group of effects (`tallies`). If some effects are not reproduced, the last paragraph states the known
+    reasons.
     """
     groups = tallies(table)
     judged = [row for group in groups for row in group.rows]
@@ -219,7 +222,7 @@ def voter_ranges(voters: pd.DataFrame) -> dict[str, tuple[float, float]]:
 def voters_said(table: pd.DataFrame, voters: pd.DataFrame) -> tuple[str, list[str]] | None:
     """Return a paragraph on the effects whose outcome changes if only one voter's answers are used.
 
-    If no effect was judged from the answers of a single voter, return None.
+    If there are no outcomes for single voters, return None.
 
     Parameters
     ----------
@@ -350,7 +353,7 @@ def counted(verdicts: pd.DataFrame) -> Iterator[tuple[str, dict[str, int]]]:
 
 
 def errata_title(text: str) -> str:
-    r"""Return a title with the numbers of errata, remarks and withdrawn errata in the text of `errata.md`.
+    r"""Return a title that says how many errata, remarks and withdrawn errata the text of `errata.md` contains.
 
     >>> errata_title("# Errata\n\n**E1, A.** *Remark.* *Erratum.*\n\n**E2, B.** *Remark.*\n\n**E3, C.** *Withdrawn.*")
     '1 erratum of the paper, 1 remark, and 1 erratum that we withdrew'
@@ -444,7 +447,7 @@ def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def choosing(summary: pd.DataFrame) -> tuple[str, list[str]] | None:
-    """Return the first sentence and the other sentences of a paragraph on a language model that chooses features.
+    """Return a paragraph on a language model that chooses features: a first sentence and a list of further sentences.
 
     The model is compared with three alternatives: the planner with its own features, the planner with the features that
     the model chose, and the best constant answer. At each t above 0, the answer of each method is compared with the
@@ -519,7 +522,7 @@ def settings_beside(printed: pd.DataFrame, config: Mapping[str, Any], entities: 
 
 
 def complexity(summary: pd.DataFrame, bundle: Bundle, cases: int) -> list[Row]:
-    """Return the paper's statements on the computing cost of one step t, and the corresponding counts of this run.
+    """Compare the paper's statements on the computing cost of one step with numbers of operations in this run.
 
     The list is empty if the run has no counts. In each row, `what` is the operation, `paper` is the paper's statement,
     and `counted` is the number in this run.
@@ -620,7 +623,7 @@ def not_run(comparison: pd.DataFrame, cohort: str) -> list[str]:
 def findings(summary: pd.DataFrame) -> dict[str, str]:
     """Return a dictionary from the name of a figure to a sentence on its main numbers.
 
-    If the summary lacks a number that a figure's sentence needs, the dictionary does not contain this figure.
+    A figure has no entry in the dictionary if the summary lacks one of the figure's main numbers.
     """
     lines, said = SummaryLines(summary), {}
     for name, (words, readings) in SENTENCES.items():

@@ -1,6 +1,6 @@
 """Write the messages that are printed before the first job of a run: estimated time and memory, and possible obstacles.
 
-The estimate is taken from an earlier run on another machine, whose times and memory are stored in
+The estimated time and memory are taken from an earlier run on another machine, which is stored in
 `resources/benchmarks`. The estimate does not take differences in settings and bundle into account.
 """
 

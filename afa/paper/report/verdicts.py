@@ -3,19 +3,19 @@
 An effect is a difference of two shares. A verdict (class `Verdict`) has two parts, `direction` and `size`. The part
 `direction` says whether an effect, or a statement such as "a is ahead of b", holds in this run. The verdict on the
 direction depends on confidence intervals over patients. For an effect, the part `size` of a verdict describes the ratio
-of this run's effect to the printed effect. For a number that is not an effect, the part `size` of a verdict describes
-the difference between this run's number and the printed number. The error of a number in the paper is estimated from
-the interval of the same number in this run. The estimate takes into account how many patients the paper and this run
-have. The function `outcome` combines the two parts of a verdict into one word (see docs/comparison.md).
+of this run's effect to the printed effect. If a printed number is not a difference of two shares, `size` describes how
+far this run's number is from the printed number. The error of a number in the paper is estimated from the interval of
+the same number in this run. The estimate takes into account how many patients the paper and this run have. The function
+`outcome` combines the two parts of a verdict into one word (see docs/comparison.md).
 
 `resources/paper/answers.yaml` defines how a run is compared with each cell of the paper's tables and with each claim.
 In answers.yaml, a text such as `chaos t=10 stratum=chaotic`, called a *reading*, names one line of summary.csv. In a
 text such as `chaos t=10`, the first word `chaos` is an abbreviation for the values of several key columns. The section
-`lines` of answers.yaml defines these abbreviations. In a text such as `chaos t=10`, each further word sets one more key
-column, or replaces a value from the abbreviation. `t=M` means full observation. A *relation* is a comparison of two
-numbers by `>`, `<` or `=`, such as `chaos t=10 > 0`. In a relation, the text before the operator names a line of
-summary.csv. The text after the operator of a relation names another line of summary.csv, or is a constant. `2 * chaos
-t=10` means twice the number that `chaos t=10` names.
+`lines` of answers.yaml defines these abbreviations. In a text such as `chaos t=10`, each later word (here `t=10`) sets
+the value of one key column of summary.csv. A later word overrides the abbreviation. `t=M` means full observation. A
+*relation* is a comparison of two numbers by `>`, `<` or `=`, such as `chaos t=10 > 0`. In a relation, the text before
+the operator names a line of summary.csv. The text after the operator of a relation names another line of summary.csv,
+or is a constant. `2 * chaos t=10` means twice the number that `chaos t=10` names.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ class RunNumber:
     def in_unit(self, unit: str) -> RunNumber:
         """Return the number converted to the paper's unit.
 
-        A number of this run that is in per cent is divided by 100, unless the paper's unit is per cent or percentage
-        points.
+        The number is divided by 100 if it is in per cent or percentage points, and the paper's unit is neither of
+        these.
         """
         in_hundredths = self.unit in HUNDREDTHS and unit not in HUNDREDTHS
         return replace(self.scaled(0.01) if in_hundredths else self, unit=unit)
@@ -198,12 +198,11 @@ def _judge_effect(printed: float, ours: RunNumber, error: float) -> Verdict:
 
     An effect is present in this run (or in the paper) if its interval excludes 0. If the effect is present in this run
     and in the paper, the verdict depends on the signs and the ratio of the two numbers. If the effect is present only
-    in this run, and the two numbers differ by more than their combined error, the verdict is "effect only here". If the
-    effect is present only in this run, and the two numbers differ by at most their combined error, the verdict is
-    "holds". If the effect is present only in the paper, and this run's interval contains the printed number, the
+    in this run, the verdict is "holds" for two numbers that agree within their combined error, and otherwise "effect
+    only here". If the effect is present only in the paper, and this run's interval contains the printed number, the
     verdict is "unclear". If the effect is present only in the paper, and this run's interval does not contain the
-    printed number, the verdict is "no effect here". If the effect is present neither in this run nor in the paper, the
-    verdict is "holds".
+    printed number, the verdict is "no effect here". If neither this run nor the paper shows an effect, the two results
+    agree, and the verdict is "holds".
 
     Parameters
     ----------
@@ -306,10 +305,9 @@ class Relation:
     def holds(self) -> bool:
         """Return True if the statement about the two numbers holds.
 
-        If the operator is `>` or `<`, the statement holds only if the intervals of the two numbers do not overlap. If
-        the operator is `=` and `right` is a constant, the statement holds if the constant is in the interval of `left`.
-        If the operator is `=` and the number `right` has an interval, the statement holds if `left` and `right` are
-        equal.
+        If the operator is `>` or `<`, the statement holds only if the intervals of the two numbers do not overlap. A
+        statement `left = right` with a constant `right` holds if the interval of `left` contains the constant. A
+        statement `left = right` about two computed numbers holds only if the two numbers are equal.
         """
         (low, high), (other_low, other_high) = self.left.ends, self.right.ends
         if self.operator == ">":
@@ -325,7 +323,10 @@ class Relation:
 
     @property
     def reversed(self) -> bool:
-        """Return True if the opposite statement holds. The opposite of `=` is that the two numbers differ."""
+        """Return True if the opposite statement holds.
+
+        The opposite of `a > b` is `a < b`. The opposite of `a = b` holds whenever `a = b` does not hold.
+        """
         if self.operator == "=":
             return not self.holds
         turned = {">": "<", "<": ">"}[self.operator]
@@ -369,9 +370,9 @@ END = "M"
 class ClaimAnswer(Strict):
     """Source of this run's number for a claim, or the reason why the claim gets no verdict.
 
-    The source of this run's number is given by one of the attributes `cell`, `line`, `fact` and `holds`. If `less` is
-    given, `less` names two printed cells, and `line` names a summary line with a paired difference. In this case, the
-    difference of the numbers in the two printed cells is compared with the paired difference in this run.
+    One of the attributes `cell`, `line`, `fact` and `holds` says where the number computed by this run is found. If
+    `less` is given, `less` names two printed cells, and `line` names a summary line with a paired difference. In this
+    case, the difference of the numbers in the two printed cells is compared with the paired difference in this run.
     """
 
     answer: AnswerKind
@@ -392,9 +393,11 @@ class ClaimAnswer(Strict):
 
 
 class CellRule(Strict):
-    """A rule for all printed cells whose row and column match two patterns.
+    """A rule for the verdicts on some cells of a printed table.
 
-    If the rule excludes cells from a verdict, `why` is the reason. If the cells get a verdict, `why` is a note on the
+    The rule applies to all cells whose row matches the pattern `row` and whose column matches the pattern `column`.
+
+    If the cells are not judged, `why` is the reason. If the cells are judged, `why` is a note that is shown with each
     verdict.
     """
 

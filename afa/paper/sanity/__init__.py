@@ -242,9 +242,9 @@ class Gate:
 def run_gates(gates: Sequence[Gate], run: Subject, synthetic: Sequence[Subject]) -> pd.DataFrame:
     """Run acceptance tests, and return a table with one row for each test and kind of input (`run` or `synthetic`).
 
-    `cases` is the number of tested cases, and `failures` is the number of failed cases. `perturbed_failures` is the
-    smallest number of cases that fail under any perturbation. In rows with the input `run`, `perturbed_failures` is
-    missing, because only synthetic inputs are perturbed.
+    `cases` is the number of tested cases, and `failures` is the number of failed cases. Failed cases are counted
+    separately for each perturbation of the inputs, and `perturbed_failures` is the smallest of these counts. In rows
+    with the input `run`, `perturbed_failures` is missing, because only synthetic inputs are perturbed.
 
     Raises
     ------

@@ -1,14 +1,14 @@
-"""Two acceptance tests along orders of observation: a test of rigorous score bounds, and a test of mean-field runs.
+"""Two acceptance tests in which features are observed one by one: a test of score bounds and a test of inference.
 
 Rigorous score bounds must never be wrong.
 
 Score bounds (a bracket) decide a sign when they exclude 0 (column `called`). If score bounds decide for one sign, and
 the score has another sign at full observation, the decision is wrong. A mean-field run must end within tolerance, and
 the run's ELBO must not exceed the exact log Z. The tables count the decisions of all score bounds, including heuristic
-bounds (decisions.md B4). The tables also count sweeps, mean-field runs that reach the largest number of sweeps, and
-cases that do not converge (decisions.md M8). A further table contains the contraction constants. For each entity,
-mean-field inference is run on three models: the model of the entity, and the class models `class_1` and `class_0`,
-proportional to exp(S/2) and exp(-S/2).
+bounds (decisions.md B4). The tables also count sweeps, mean-field runs that reach the limit on sweeps, and cases that
+do not converge (decisions.md M8). A further table contains the contraction constants. For each entity, mean-field
+inference is run on three models: the model of the entity, and the class models `class_1` and `class_0`, proportional to
+exp(S/2) and exp(-S/2).
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class Called(NamedTuple):
 
 
 def check_calls(subject: Subject, *, budget_share: float = 1.0) -> CheckResult:
-    """Check every decision of `l1_tight` and `l1_paper` in duels and binary tasks, along the orders of all seeds.
+    """Check every decision by the score bounds `l1_tight` and `l1_paper` in duels and binary tasks.
 
-    A decided sign must equal the sign of the score at full observation. Cases that are tied at full observation must
-    stay undecided.
-    `l1_paper` must not decide a duel that `l1_tight` leaves undecided.
+    Features are observed in one random order for each patient and seed. A decided sign must equal the sign of the score
+    at full observation. Cases that are tied at full observation must stay undecided. `l1_paper` must not decide a duel
+    that `l1_tight` leaves undecided.
 
     Parameters
     ----------
@@ -121,8 +121,8 @@ def bracket_table(subject: Subject) -> pd.DataFrame:
 
     `decided` is the number of duels or tasks with a winner at full observation. `called` and `wrong` are the numbers of
     decisions and of wrong decisions in the duels or tasks with a winner. A decision is counted at every t at which the
-    score bounds exclude 0. `tied_called` is the number of decisions in duels that should stay undecided, because they
-    are tied at full observation.
+    score bounds exclude 0. `tied_called` is the number of decisions in cases that are tied at full observation. Tied
+    cases should stay undecided.
     """
     return _counted(subject, (0, 1), "t", range(len(subject.bundle.features) + 1))
 
@@ -184,7 +184,10 @@ def check_solves(subject: Subject, *, solver: Solver | None = None, entropies: f
 
 
 def _finished(subject: Subject, log: SolvePaths, solver: Solver) -> CheckResult:
-    """Check that all mean-field runs ended within tolerance, if necessary after coordinate ascent."""
+    """Check that all mean-field runs have converged.
+
+    If a run does not converge by damped sweeps, the run continues with coordinate ascent.
+    """
     unfinished, most = log.by_patient[..., UNFINISHED], ASCENT_FACTOR * solver.max_iterations
 
     def describe(i: int, p: int, s: int, v: int) -> Failure:
@@ -232,8 +235,8 @@ def convergence_table(subject: Subject) -> pd.DataFrame:
 
     Mean-field inference is run for a model at t = 0, and whenever a feature of the model's support is observed.
     `iterations` is the number of damped sweeps in all mean-field runs. `capped` is the number of runs that reached the
-    largest number of damped sweeps. `finished` is the number of runs that first reached the largest number of damped
-    sweeps, and then converged by coordinate ascent. Rounds without a mean-field run are excluded.
+    limit on damped sweeps. `finished` is the number of runs that first reached the limit on damped sweeps, and then
+    converged by coordinate ascent. Rounds without a mean-field run are excluded.
     """
     counts = subject.once(solve_log).by_round
     kinds = {"solves": N_SOLVES, "iterations": ITERATIONS, "capped": CAPPED}
@@ -244,11 +247,13 @@ def convergence_table(subject: Subject) -> pd.DataFrame:
 
 
 def nonconvergence_table(subject: Subject) -> pd.DataFrame:
-    """Return a row for each (model, patient, entity) with a mean-field run that reached the largest number of sweeps.
+    """Return the number of mean-field runs that reached the limit on sweeps, for each (model, patient, entity).
 
-    `solves` is the number of mean-field runs. `capped` is the number of runs that reached the largest number of damped
-    sweeps. `persistent` is True if, for every seed, at least half of the mean-field runs reached the largest number of
-    damped sweeps. In this case, mean-field results are not reliable (supp:sanity).
+    A (model, patient, entity) without such a run has no row.
+
+    `solves` is the number of mean-field runs. `capped` is the number of runs that reached the limit on damped sweeps.
+    `persistent` is True if, for every seed, at least half of the mean-field runs reached the limit on damped sweeps. In
+    this case, mean-field results are not reliable (supp:sanity).
     """
     by_patient = subject.once(solve_log).by_patient
     persistent = (2 * by_patient[..., CAPPED] >= by_patient[..., N_SOLVES]).all(axis=2)
@@ -264,10 +269,11 @@ def contraction_table(bundle: Bundle) -> pd.DataFrame:
 
     `contraction` is beta L^2, and `ternary` is 2/3 of `contraction`. The column `model` names the kind of model:
     `entity` (the model of one entity), `duel` (the difference of the models of two entities) or `closure` (the class
-    models of one entity). The two class models of an entity have the same contraction constant and share one row. The
-    column `opponent` contains the second entity of a duel. The paper's condition for convergence is `contraction` < 1
-    (eq:mf-contraction). The weaker condition `ternary` < 1 is also sufficient for convergence. The reason is that the
-    mean of a ternary feature changes by at most 2/3 per unit of the feature's field.
+    models of one entity). The two class models of an entity have the same contraction constant, so that the table has
+    only one row for both. The column `opponent` contains the second entity of a duel. The paper's condition for
+    convergence is `contraction` < 1 (eq:mf-contraction). The weaker condition `ternary` < 1 is also sufficient for
+    convergence. The reason is that the mean of a ternary feature changes by at most 2/3 per unit of the feature's
+    field.
     """
     models = {entity: bundle.mrf(entity) for entity in bundle.entities}
     rows = [("entity", entity, "", contraction(model)) for entity, model in models.items()]

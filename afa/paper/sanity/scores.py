@@ -1,11 +1,12 @@
 """Three acceptance tests of scores: at full observation, after changes of the models, and for shuffled entities.
 
-At full observation, a score must equal the energy S(x) or the sign of S(x), however the score is computed
-(eq:diff-decomposition). A gauge is a model G that is added to both class models, so that p_1 ~ exp(S/2 + G) and p_0 ~
-exp(-S/2 + G). G cancels in the log-ratio of the class models. For this reason, `wald`, `l1` and every decision at full
-observation do not depend on G. Before full observation, scores that use inference do depend on G (decisions.md B5, in
-contrast to supp:sanity). The stage reports how much G changes these scores, but no test checks this change. Entities
-are ranked by Copeland's rule, so that ranks and top k do not depend on the order of the entities.
+At full observation, the scores `linearity` and `two_elbo` must equal the energy S(x) (eq:diff-decomposition). The score
+`stack_a` must equal the sign of S(x). A gauge is a function G of the features that is added to the exponents of both
+class models: p_1 ~ exp(S/2 + G) and p_0 ~ exp(-S/2 + G). G cancels in the log-ratio of the class models. For this
+reason, `wald`, `l1` and every decision at full observation do not depend on G. Before full observation, scores that use
+inference do depend on G (decisions.md B5, in contrast to supp:sanity). The stage reports how much G changes these
+scores, but no test checks this change. Entities are ranked by Copeland's rule, so that ranks and top k do not depend on
+the order of the entities.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def check_energies(subject: Subject, *, altered: Callable[[Bundle], Bundle] | No
     """Check that all scores at full observation (|B| = M) equal the energy S or the difference D = S_a - S_b.
 
     The checked scores are the energy of the observed features, `linearity`, `stack_a` and, for binary tasks,
-    `two_elbo`. The score `stack_a` must equal the sign of S or D. S is computed directly from the potentials.
+    `two_elbo`. In duels, `stack_a` must equal the sign of D. In binary tasks, `stack_a` must equal the sign of S. S is
+    computed directly from the potentials.
 
     Parameters
     ----------
@@ -194,9 +196,10 @@ def check_gauge(subject: Subject, *, share: tuple[float, float] = WHOLE_SHARES, 
 def gauge_differences(
     subject: Subject, share: tuple[float, float] = WHOLE_SHARES
 ) -> list[tuple[StateSamples, StateSamples]]:
-    """Return the inference results of each binary task before and after a random gauge is added.
+    """Return the inference results of each binary task twice: without and with a gauge (random further potentials).
 
-    A gauge is a model that is added to both class models of a binary task. Only some patients and rounds are used.
+    A gauge is a set of potentials that are added to the potentials of both class models of a binary task. Only some
+    patients and rounds are used.
     """
     return [(_read(subject, closed), _read(subject, with_gauge(closed, share))) for closed in subject.closures]
 
@@ -204,13 +207,14 @@ def gauge_differences(
 def gauge_change(subject: Subject) -> pd.DataFrame:
     """Return a table of the changes that a gauge causes in `two_elbo`, `stack_a` and the Hanson-Wright interval.
 
-    A gauge is a random model that is added to both class models of a binary task. For each t, the table has one row for
-    each of the two scores and one row for the interval. `states` is the number of pairs of a patient and a binary task.
-    `changed` is the number of pairs whose decision changes. For a score, the decision is the sign of the score. For an
-    interval, the decision is the sign of the numbers in the interval, or 0 if the interval contains 0. A change of a
-    score is the absolute difference between its values without and with the gauge. `mean_change` and `max_change` are
-    the mean and the largest change of a score over all pairs of a patient and a task. The changes of `two_elbo` are in
-    nats. The change of an interval is the larger of the changes of its two ends.
+    A gauge is a set of random potentials that are added to the potentials of both class models of a binary task. For
+    each t, the table has one row for each of the two scores and one row for the interval. `states` is the number of
+    pairs of a patient and a binary task. `changed` is the number of pairs whose decision changes. For a score, the
+    decision is the sign of the score. For an interval, the decision is the sign of the numbers in the interval, or 0 if
+    the interval contains 0. A change of a score is the absolute difference between its values without and with the
+    gauge. `mean_change` and `max_change` are the mean and the largest change of a score over all pairs of a patient and
+    a task. The changes of `two_elbo` are in nats. The change of an interval is the larger of the changes of its two
+    ends.
     """
     compared = subject.once(gauge_differences)
     tables = []
@@ -234,11 +238,10 @@ def gauge_change(subject: Subject) -> pd.DataFrame:
 
 
 def with_gauge(closed: Bundle, share: tuple[float, float]) -> Bundle:
-    """Return the bundle of a binary task with a multiple of a random pairwise model G added to each class model.
+    """Return the bundle of a binary task after random potentials (a gauge G) were added to both class models.
 
-    The bundle's name determines the seed of G. The model G (the gauge) has potentials for the support of S and a few
-    more features. The potentials of G are multiples of 1/8, so that sums in a bundle with integer potentials stay
-    exact.
+    The bundle's name determines the seed of G. G has potentials for the support of S and a few more features. The
+    potentials of G are multiples of 1/8, so that sums in a bundle with integer potentials stay exact.
 
     Parameters
     ----------
