@@ -1,4 +1,4 @@
-"""Decisions in the binary task of each phenotype, along random and informed orders of features.
+"""Decisions in the binary task of each phenotype, for features observed in random and in informed orders.
 
 The target `likelihood` is the sign of the score S when all features are observed. The setting `closure` determines how
 S is computed. The target `clinical` is the patient's label, if known (tab:classification_with_llm). `summarise`
@@ -60,7 +60,7 @@ def run(
     closure: settings.ClosureSettings,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Compute the scores of all patients in the binary tasks of all entities, along every order of observation.
+    """Compute the scores of all patients in the binary tasks of all entities, for every order of observation.
 
     Each patient has one random order of all M features for each seed. The rule `greedy` chooses features by expected
     information. The rules `largest_unary` and `static_unary` choose features by unary potentials. `greedy` is run with

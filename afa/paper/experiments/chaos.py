@@ -207,9 +207,9 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     -------
     gap : sign accuracy of `linearity` minus sign accuracy of `wald`, for each t. Rows without a stratum are about all
         patients. The strata are `chaotic`, `non_chaotic`, and `chaotic_minus_non_chaotic`, the difference of the two
-        gaps. The variant names the definition, and is empty for `wald` over all rounds. The gap is computed along the
-        random orders with the `seed_set` `selecting` for the quantity `selecting`, and otherwise along the random
-        orders with the `seed_set` `measuring`
+        gaps. The variant names the definition, and is empty for `wald` over all rounds. For the quantity `selecting`,
+        the gap is computed on the first set of random orders. In all other rows, the gap is computed on the second set
+        of random orders (`measuring`)
     accuracy : the two accuracies of each gap, for each method and t
     majority : accuracy of the best constant answer for each duel. The answer is chosen with the winners of the
         stratum's patients, or, if `reference` is `all_patients`, of all patients

@@ -49,7 +49,7 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Compute all duel scores with both choices of class models, along one random order for each patient and seed.
+    """Compute all duel scores with both choices of class models, for one random order per patient and seed.
 
     Returns
     -------

@@ -348,7 +348,8 @@ def label_null(
     Features are observed in the random order of the first seed, and again in the order that `greedy` chooses. At full
     observation, the order does not matter, and the number of evaluated shuffled bundles is `whole_permutations`. For
     `balanced_accuracy`, the sign of the raw score is the decision about a patient. For `balanced_accuracy_calibrated`,
-    the shift (the raw score without observations minus the prior log-odds) is first subtracted from the score.
+    the shift is first subtracted from the score. The shift is the raw score before any observation, minus the prior
+    log-odds.
     """
 
     def follow(own: Sequence[LabelTask]) -> list[pd.DataFrame]:

@@ -75,7 +75,7 @@ def run(
     tasks : one row for each (setting, entity). `threshold` and `strength` belong to the setting. `support` is the
         number of features in the support. `contraction` is beta L^2 of the elicited couplings. `factor` multiplies
         shared couplings. `positive` and `negative` are the numbers of patients with and without the label. `shift` is
-        F_1 - F_0 without observations minus the prior.
+        the value of F_1 - F_0 before any observation, minus the prior log-odds.
     whole : S at full observation in nats, for each (reference, coupling, patient, entity), in the settings that were
         fixed in advance. Computing S at full observation needs no inference.
     null : the result of `label_null`.

@@ -1,9 +1,9 @@
-"""Layer 1: how early score bounds (brackets) decide duels, along random and informed orders (tab:layer1_informed).
+"""Layer 1: how early duels are decided by score bounds (brackets), in random and informed orders of features.
 
 A duel (a comparison of two entities) is decided when the lower and upper bound of the score difference D(x) are both
 above 0 or both below 0. The column `called` contains the number of decided duels. Each decision is compared with the
 sign of D(x) at full observation (decisions.md B4). A single wrong decision by rigorous bounds stops the stage with an
-error. A wrong decision by heuristic bounds is counted, but does not stop the stage.
+error. A wrong decision by heuristic bounds is counted, but does not stop the stage (tab:layer1_informed).
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def run(
     closure: settings.ClosureSettings,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Apply every stopping rule to the chosen patients, along every order of observation.
+    """Apply every stopping rule to the chosen patients, for every order of observation.
 
     The top-k task uses the orders that the stage `allocation` chose, and a random order. Binary tasks use the order
     that `greedy` chooses and a random order. The setting `closure` determines how class models are made. The top-k task

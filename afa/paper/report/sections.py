@@ -259,7 +259,7 @@ def voters_said(table: pd.DataFrame, voters: pd.DataFrame) -> tuple[str, list[st
 
 
 def _causes(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a sentence for each reason why effects differ from the paper.
+    """Yield a sentence for each reason why results of this run differ from the paper's results.
 
     The reason that explains the most effects is first.
     """

@@ -247,10 +247,10 @@ class PortfolioModel:
 def drug_family(config: SharedBlocks, draw: np.random.Generator) -> PortfolioModel:
     """Return a model whose entities are drugs, in families with separate targets and a common stress response.
 
-    Each drug family has unary potentials on its own target features, whose number is `block`. Each of these potentials
-    has a random sign and a magnitude proportional to the family's potency. The last `shared` features respond to
-    stress. On these features, all families have the same potentials, with the magnitude `effect` / 2 and random signs.
-    Each drug also has normally distributed off-target effects on all features.
+    Each drug family has unary potentials on `block` target features of its own. Each of these potentials has a random
+    sign and a magnitude proportional to the family's potency. The last `shared` features respond to stress. On these
+    features, all families have the same potentials, with the magnitude `effect` / 2 and random signs. Each drug also
+    has normally distributed off-target effects on all features.
     """
     centre = _own_blocks(config, draw, shared=config.shared)
     coherent = np.sign(centre)
