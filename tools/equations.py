@@ -40,10 +40,10 @@ HEAD = """\
 
 This page lists where the equations of the paper (arXiv 2606.18933) are computed. Do not edit this page: `python
 tools/equations.py` writes it from the docstrings, which name the paper's LaTeX labels, and from
-[equations.csv](equations.csv), which describes each label in our words. A test fails if this page is out of date, or if a docstring
-names a label that the paper does not have. It also fails if a label of an equation, proposition or remark is neither
-named in a docstring nor marked in equations.csv as not computed. Finally, it fails if a docstring names a label, but no
-test uses the function or class of this docstring.
+[equations.csv](equations.csv), which describes each label in our words. A test fails if this page is out of date, or
+if a docstring names a label that the paper does not have. It also fails if a label of an equation, proposition or
+remark is neither named in a docstring nor marked in equations.csv as not computed. Finally, it fails if a docstring
+names a label, but no test uses the function or class of this docstring.
 
 The column on tests names files: first the test file of the module, then other files that name the function or class. If
 no test names the function or class, the column begins with *through* and a module: the function's own module, or the
