@@ -94,7 +94,7 @@ def bundle_show(
     features: Annotated[bool, typer.Option("--features", help="show one row for each feature, with its cost")] = False,
     json: options.AsJson = False,
 ) -> None:
-    """Print a table with a row for each entity or feature. List the bundle's earlier updates by labelled patients."""
+    """Print a table of a bundle's entities or features, and list the bundle's earlier updates."""
     from afa.evaluate.update import update_text
     from afa.model.bundle import load_bundle
     from afa.model.bundle.priors import starting_point

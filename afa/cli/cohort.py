@@ -32,7 +32,7 @@ ControlRows = Annotated[
     typer.Option("--controls", help="COLUMN=VALUE: rows with this value are controls, and are not in the output"),
 ]
 app = typer.Typer(help="Cohorts of patients: fetch a GEO series or a table, and encode it.", no_args_is_help=True)
-fields = typer.Typer(help="Labelled data sets (fields): import a table and build its bundle.", no_args_is_help=True)
+fields = typer.Typer(help="Import a table of labelled patients, and build a bundle.", no_args_is_help=True)
 league = typer.Typer(help="Evaluate zero-shot feature acquisition on labelled data sets.", no_args_is_help=True)
 
 
@@ -303,7 +303,7 @@ def field_import(
         typer.Option(help="URL of the table, if the table may not be copied; afa then writes only the table's digest"),
     ] = None,
 ) -> None:
-    """Check a table, its data dictionary and the answers of language models, and write a labelled data set (field)."""
+    """Check a table, its data dictionary and the answers of language models, and write a labelled data set."""
     from afa.evaluate.field import import_field
 
     if address == "":
@@ -322,7 +322,7 @@ def field_bundle(
         bool, typer.Option(help="use not only directions, but also elicited probabilities and cut points")
     ] = False,
 ) -> None:
-    """Build a bundle from the answers of language models that a labelled data set contains."""
+    """Build a bundle from the language models' answers, which are stored in a labelled data set."""
     from afa.evaluate.field import build_field_bundle
 
     bundle = build_field_bundle(field, out, how_often=how_often)

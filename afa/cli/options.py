@@ -282,7 +282,8 @@ def _called(name: str, option: Any) -> str:
 def as_json(table: DataFrame | list[dict[str, Any]], **more: Any) -> str:
     """Return a table as a JSON object on one line.
 
-    The JSON object contains the items of `more`, and under the key `rows` a list with one object for each row.
+    The value of the key `rows` is a list with one object for each row. Each keyword argument in `more` is a further
+    key.
     """
     rows = table if isinstance(table, list) else loads(table.to_json(orient="records"))
     return dumps(more | {"rows": rows}, ensure_ascii=False)

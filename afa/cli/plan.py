@@ -159,9 +159,9 @@ def demo(
         Path | None, options.output_option(to="--copy", about="write the example's files to this new folder, and end")
     ] = None,
 ) -> None:
-    """Plan the measurements of one made-up case of an example.
+    """Plan the measurements of a made-up patient, with an example bundle.
 
-    If you press the Return key without typing a value, the case's own value of the suggested feature is used.
+    If you press the Return key without typing a value, the patient's own value of the suggested feature is used.
     """
     folder = EXAMPLES / example
     if copy is not None:

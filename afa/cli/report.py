@@ -32,7 +32,9 @@ def publish_tables(
     cohort: options.CohortFolder,
     out: options.Out,
     paper: Annotated[Path | None, typer.Option(help="folder of the paper's tables to compare with the run")] = None,
-    stage: Annotated[list[Path] | None, typer.Option(help="folder of a stage's tables to describe; repeatable")] = None,
+    stage: Annotated[
+        list[Path] | None, typer.Option(help="folder with one stage's tables, whose columns are described; repeatable")
+    ] = None,
 ) -> None:
     """Write CSV tables that compare a run's numbers with the paper, and a table of every column's unit."""
     from afa.cohort.cohort import load_cohort

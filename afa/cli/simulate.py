@@ -236,8 +236,8 @@ def score(
 def _with_background(setting: SimulationSetting, named: str | None, given: GivenTable) -> SimulationSetting:
     """Return a copy of `setting` with a function `background`, which maps a patient's name to value frequencies.
 
-    If `named` is None, the setting is returned unchanged. With `--background patients`, a patient's value frequencies
-    are computed from all other patients of the cohort.
+    If `named` is None, the setting is returned unchanged. With `--background patients`, the value frequencies for a
+    patient are counted among all other patients of the cohort.
     """
     from afa.scores.belief import Background
 

@@ -135,7 +135,10 @@ def _write_rows(name: str, tables: Path, beside: Mapping[str, Path], document: A
 
 
 def _part(document: Any, keys: Sequence[str], *, but: Sequence[str]) -> Any:
-    """Return the settings in `document`, except the sections that the list `but` names and the list `keys` does not."""
+    """Return the settings in `document`, without the sections that only the other step of a stage uses.
+
+    `keys` names the settings of this step, and `but` names the settings of the other step.
+    """
     mine, others = ({key.partition(".")[0] for key in each} for each in (keys, but))
     return {key: value for key, value in document.items() if key in mine or key not in others}
 

@@ -32,7 +32,7 @@ def update(
     ] = True,
     json: options.AsJson = False,
 ) -> None:
-    """Update the probabilities of a bundle with labelled patients, and write the new bundle."""
+    """Use labelled patients to update the probabilities of a bundle, and write the new bundle."""
     from afa.cohort.cells import read_labels, read_patients
     from afa.evaluate.update import check_probabilities, update_by, update_text
     from afa.io.csvfile import first_names

@@ -238,11 +238,10 @@ def nearest_column(name: str, columns: Sequence[str]) -> str:
 
 
 def check_alike(columns: Iterable[object], names: Sequence[str], bundle: Bundle, where: str | Path) -> None:
-    """Raise a `CohortError` if a column name is a variant of the name of a missing feature or entity.
+    """Raise a `CohortError` if a feature or entity lacks a column, but another column has nearly the same name.
 
-    A column name is a variant if, apart from case, blanks and underscores, it equals the name, the display name or an
-    alias of the missing feature or entity. Without this check, the values of a misnamed column would be ignored
-    silently.
+    Two names are nearly equal if they differ only in case, blanks and underscores. Column names are also compared with
+    display names and aliases. Without this check, the values of a misnamed column would be ignored silently.
 
     Parameters
     ----------
@@ -290,9 +289,9 @@ def read_names(path: Path) -> list[str]:
 def _doubt_of_names(path: Path, cells: Cells) -> str:
     """Return a warning if the first column probably does not contain the patients' names, else an empty text.
 
-    The first column is doubtful if all its cells are numbers and its name does not look like an identifier. If a
-    doubtful column contains decimal fractions, or if another column has a name like `id`, a `CohortError` is raised. If
-    a doubtful column has no name or contains consecutive numbers, there is no warning.
+    A first column of numbers is accepted if its header looks like an identifier, such as `id`. With any other header, a
+    `CohortError` is raised if the numbers have decimals, or if another column has a header like `id`. Whole numbers
+    cause no warning if they are consecutive, or if the column has no header.
     """
     numbers = np.array([parse_number(text) for text in cells.names])
     nameless = not cells.first.strip() or cells.first.startswith(("__index_level_", "Unnamed: "))

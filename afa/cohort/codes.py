@@ -111,11 +111,10 @@ def repeated_outside(values: Floats, span: Span, *, closed: bool) -> tuple[Bools
 def apart(values: Floats, span: Span | None = None) -> list[Apart]:
     """Return the groups of extreme values in a column that may be codes for *not measured*.
 
-    Negative numbers are reported if all of them look like codes. The smallest or the largest numbers of the column are
-    reported if they look like codes or are a single frequent number, and if a wide gap separates them from all other
-    numbers. Zeros and values at a detection limit are not reported, because no wide gap separates them from the other
-    values. Extreme values are never reported if one of them equals the lower or the upper end of `span`, the feature's
-    range.
+    Negative numbers are reported if all of them look like codes. Any other group of extreme numbers is reported only
+    if a wide gap separates it from all other numbers. The group must also look like codes, or be one frequent number.
+    Zeros and values at a detection limit are not reported, because no wide gap separates them from the other values.
+    Extreme values are never reported if one of them equals the lower or the upper end of `span`, the feature's range.
 
     Parameters
     ----------
@@ -150,11 +149,12 @@ def _below_zero(found: Floats, counts: npt.NDArray[np.intp]) -> int:
 def _beyond_gap(found: Floats, counts: npt.NDArray[np.intp]) -> int:
     """Return how many values at the start of `found` are separated from the other values by a wide gap.
 
-    `found` is sorted in ascending or descending order. A gap is wide if it exceeds the range of the other values. If
-    the separated values look like codes and occur more than once, a gap of more than half that range is wide. Values
-    that look like codes are counted only if their absolute values are above 9, or above 99 if there is only one cell.
-    If a value does not look like a code, it is counted only if it is the first value and occurs at least
-    `LEAST_REPEATS` times.
+    `found` is sorted in ascending or descending order. Let the range be the difference between the largest and the
+    smallest value after the gap. Which gaps are wide depends on the values before the gap:
+
+    - Several cells that look like codes: all absolute values exceed 9, and the gap exceeds half the range.
+    - One cell that looks like a code: the absolute value exceeds 99, and the gap exceeds the range.
+    - Any other single value: the value occurs at least `LEAST_REPEATS` times, and the gap exceeds the range.
     """
     for size in range(1, min(MOST_CODES, len(found) - LEAST_OTHERS) + 1):
         tail, rest, often = found[:size], found[size:], counts[:size]

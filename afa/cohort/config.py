@@ -93,9 +93,8 @@ class Derived(Strict):
 class OnePer(Strict):
     """Rule that keeps one sample for each value of the characteristic `key`.
 
-    Samples with the same value of `key` are ranked by the lists of values in `prefer`. If two of these samples have
-    equal rank, the sample with the smaller number ranks first; the field `then` names the characteristic that contains
-    this number. The sample that ranks first is kept.
+    Samples with the same value of `key` are ranked by the lists of values in `prefer`. The sample that ranks first is
+    kept. Ties are broken by a numeric characteristic, named by `then`: the sample with the smallest value is kept.
     """
 
     key: str

@@ -195,7 +195,7 @@ def _explained(call: Callable[[], None], reply: _Reply, clock: Clock) -> None:
     except OSError as error:
         if error.errno is not None:
             raise
-        # requests raises an OSError if the certificate bundle is missing.
+        # The library `requests` raises an `OSError` without a number if the file of certificates is missing.
         raise ReplyError(_reason(error), "usable settings of the network", network) from None
 
 

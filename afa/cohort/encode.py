@@ -75,10 +75,9 @@ def read_transcripts(path: str | Path) -> dict[str, str]:
 def symbol_candidates(features: Iterable[str], aliases: Names) -> dict[str, tuple[tuple[str, ...], ...]]:
     """Return the candidate row ids of each feature, as lists in order of preference.
 
-    The first list contains the feature's symbol. The next lists contain one alias each. The last lists contain dates,
-    because spreadsheets convert some gene symbols to dates (MARCH1 becomes 3/1/2018). If an expression file contains an
-    id from one list, all later lists are ignored, because a gene's former symbol can be the present symbol of another
-    gene.
+    Each list contains one id: first the feature's symbol, then its aliases, then dates. Dates are included because
+    spreadsheets convert some gene symbols to dates (MARCH1 becomes 3/1/2018). If an expression file contains an id from
+    one list, all later lists are ignored, because a gene's former symbol can be the present symbol of another gene.
     """
     tiers: dict[str, tuple[tuple[str, ...], ...]] = {}
     for feature in features:
@@ -108,7 +107,7 @@ def row_ids(tiers: Tiers) -> set[str]:
 
 
 def first_tier_present(tiers: Tiers, rows: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return, for each feature, the first list of candidate row ids that contains an id in `rows`.
+    """Return one list of candidate row ids for each feature: the first list that contains an id in `rows`.
 
     If no candidate row id of a feature is in `rows`, the result for the feature is an empty tuple.
     """
@@ -290,12 +289,11 @@ def encode_controls(
 ) -> tuple[pd.DataFrame, Test]:
     """Return the ternary code of every control, and the test that was used (decision F9).
 
-    Each control is tested against the mean, spread and ranks of the other controls. The test `empirical` needs one
-    control more than in `encode_by_controls`, because the tested control is not compared with itself. If there are too
-    few controls for `empirical`, the test `t` is used instead. If all other controls have the same value of a gene, the
-    test `empirical` is used for this gene whatever `test` is. The code of such a gene is 0 if there are too few
-    controls for `empirical` to give `p < level`. If there are fewer than three controls, the returned table of codes
-    has no columns.
+    Each control is tested against the mean, spread and ranks of the other controls. A control is therefore compared
+    with one control less than a patient is. If there are too few controls for `empirical`, the test `t` is used
+    instead. If a gene has the same value in all controls except the tested one, the test for this gene is always
+    `empirical`. The code of such a gene is 0 if there are too few controls for `empirical` to give `p < level`. If
+    there are fewer than three controls, the returned table of codes has no columns.
 
     Parameters
     ----------

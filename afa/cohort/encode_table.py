@@ -267,11 +267,11 @@ def encode_cells(
 
 
 def _looks_encoded(values: Floats, code: pd.DataFrame, features: Features) -> bool:
-    """Return True if the table seems to be encoded already.
+    """Return True if the values of the table are probably ternary codes already.
 
-    The decision depends only on the features that have a range in `features.csv` and are not binary. The table seems
-    encoded if these features have no values other than -1, 0 and 1, and both -1 and 1 occur. If encoding the table
-    would change no value, the result is False, because it then does not matter whether the table is encoded already.
+    Only features that have a range in `features.csv` and are not binary are checked. The result is True only if all
+    their values are -1, 0 or 1, and both -1 and 1 occur. If encoding the table would change no value, the result is
+    False, because it then does not matter whether the table is encoded already.
 
     Parameters
     ----------
@@ -365,7 +365,7 @@ def _cut_points(
         else:
             column = controls[:, place]
             known = column[np.isfinite(column)]
-            # The cut points are the values at which the test of `afa.cohort.encode` begins to give a code other than 0.
+            # The statistical test in `afa.cohort.encode` gives code 0 to all values between the two cut points.
             test = "empirical" if len(known) and without_spread(known[None])[0] else coding.test
             instead = "give cut points in features.csv, set the test t"
             check_controls(len(known), test, coding.level, f" with a value of {visible(name)}", instead)

@@ -190,7 +190,7 @@ class _Layout(NamedTuple):
 
 
 def _layout(where: str, opened: Opened, *, may_lack_header: bool = False) -> _Layout:
-    """Return the layout of the table in the file that the function `opened` opens.
+    """Return the layout of the table in a file. The function `opened` opens the file.
 
     Leading lines that begin with `#` are skipped.
     """
@@ -321,7 +321,10 @@ _FILE_ENDING = re.compile(
 
 
 def _names_within(column: str) -> set[str]:
-    """Return the sample names that a column name may contain: the name without folders and endings, or an accession."""
+    """Return candidates for a sample's name: the column name without folders and endings, and a GEO accession.
+
+    An accession is a candidate only if the column name contains exactly one accession.
+    """
     accessions = set(_ACCESSION.findall(column))
     name = re.split(r"[/\\]", column)[-1]
     while (shorter := _FILE_ENDING.sub("", name)) not in {"", name}:
@@ -430,7 +433,8 @@ class _Genes:
 class _Scale:
     """Object that checks whether the values of a file fit the file's unit.
 
-    Counts must not be negative or look like logarithms. Values in log2 units must not look like counts.
+    Only log2 values may be negative, and no log2 value may be above `LARGEST_LOG`. Counts that seem to be logarithms
+    are refused.
     """
 
     def __init__(self, unit: Unit) -> None:
@@ -525,7 +529,7 @@ def _wrong_cell(where: str, stream: BinaryIO, layout: _Layout, gene: int, read: 
         lines = iter(lambda: text.readline(LONGEST_FILE_LINE), "")
         reader = csv.reader(islice(lines, layout.skip, None), delimiter=layout.separator)
         while True:
-            number = layout.skip + reader.line_num + 1  # number of the next row's first line
+            number = layout.skip + reader.line_num + 1  # the line number at which the next row begins
             try:
                 cells = next(reader, None)
             except csv.Error as error:

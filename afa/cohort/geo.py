@@ -135,7 +135,7 @@ def fetch(
     If a mirror contains both GEO's original file and a table that was joined from GEO's files, the original file is
     used. Files from GEO are saved in `cache`, in the same folders as on GEO. An incomplete file in `cache` is fetched
     again. If a family SOFT file lists supplementary files, the expression file must be among them. Every file must be
-    complete, and must have the SHA-256 in the config if the config contains one.
+    complete. If the cohort file states the SHA-256 of a file, the file is compared with it.
 
     Raises
     ------
@@ -384,8 +384,9 @@ def check_keys(folder: Path, config: CohortConfig, samples: pd.DataFrame) -> Non
 def check_genes(folder: Path, rows: Iterable[str], tiers: Tiers) -> None:
     """Raise a `CohortError` if the extract does not cover all features.
 
-    A feature is covered if the extract and the complete series give the same row for the feature. A feature is also
-    covered if the complete series has no row for the feature; `extract.yaml` lists the row ids that the series lacks.
+    A feature is covered if the extract and the complete series give the same row for the feature. If even the complete
+    series has no row for a feature, the feature causes no error. `extract.yaml` lists the row ids that the series
+    lacks.
 
     Parameters
     ----------

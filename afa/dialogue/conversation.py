@@ -131,7 +131,7 @@ READERS: Mapping[str, Callable[[Bundle, str, Any], ReadValue]] = {
 
 
 class Conversation:
-    """Object that answers the requests to one planner. `keeper` saves the session after every step."""
+    """Object that passes requests to one planner. `keeper` saves the session after every step."""
 
     def __init__(self, planner: Planner, keeper: SessionFile) -> None:
         self.planner, self.keeper = planner, keeper

@@ -106,7 +106,7 @@ class Served:
         return {"ok": True, "changed": keeper.changes}
 
     def _replayable(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Replay a session that could not be opened, and return texts that describe what changed in the replay.
+        """Replay a saved session with the present bundle, and return texts that describe what changed.
 
         If the replay fails, the result is an empty dict.
         """

@@ -256,7 +256,7 @@ def open_session(path: Path | None) -> Iterator[SessionFile]:
 
 @contextmanager
 def saved_or_undone(planner: Planner, keeper: SessionFile) -> Iterator[None]:
-    """Save the steps made in the `with` block, or undo the steps after an error."""
+    """Save the planner's new steps at the end of a `with` block. If an error occurs, undo these steps."""
     before = planner.actions
     try:
         yield

@@ -450,6 +450,6 @@ def _of_no_side(answer: RatesAnswer, ends: Mapping[str, Sequence[float | None] |
 def _words(name: str) -> str:
     """Return the letters and digits of a name in lower case. A definition in brackets after the name is removed.
 
-    A model often changes capitals, blanks and signs when it repeats a name.
+    A language model often repeats a name with other capitals, blanks or punctuation.
     """
     return "".join(filter(str.isalnum, name.partition("(")[0].casefold()))

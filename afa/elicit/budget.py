@@ -207,7 +207,7 @@ class Budget:
         return Usage(len(counts), prompt, answer, self.prices.of(prompt, answer))
 
     def _used_before_calls(self) -> Usage:
-        """Return tokens and cost of recorded answers whose requests were not recorded.
+        """Return the tokens and cost of recorded answers that are missing from the log of requests.
 
         If the number of tokens of an answer is unknown, the largest number that an answer may have is used.
         """

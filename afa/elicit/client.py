@@ -74,8 +74,8 @@ class Client:
     def recorded(self, request: Request) -> Entry | None:
         """Return the recorded answer to a request.
 
-        If no recorded reply is a valid answer, the result depends on the number of recorded replies: the last reply if
-        there are at least `Manner.answers` replies, None if there are fewer.
+        If no recorded reply is valid, None is returned, so that the request is sent again. After `Manner.answers`
+        invalid replies, the last reply is returned instead.
         """
         return self.record.settled(self.key(request), self.manner.answers)
 
@@ -143,8 +143,8 @@ class Client:
                 continue
             self.budget.end(name, reply.tokens)
             self._failures = 0
-            # Before the text is parsed, it is changed as in the record (`_writable` removes the API key), so that a
-            # later parse of the record gives the same answer.
+            # The API key is removed from the text before parsing, because the recorded text also lacks the key. A later
+            # parse of the recorded text then gives the same answer.
             reply = replace(reply, text=self._writable(reply.text))
             outcome, detail = reply_outcome(reply, ANSWER_SCHEMAS[prompt], request.question.values)
             said = reply.text or reply.refusal or ""
@@ -179,7 +179,7 @@ class Client:
             raise ElicitationError(Fault(self.endpoint.base_url, found, "an answer", step))
 
     def _wait_for_endpoint(self, stop: threading.Event) -> None:
-        """Wait until the end of the waiting time for which the endpoint asked, if there is one."""
+        """Wait as long as the endpoint has requested."""
         with self._lock:
             until = self._closed_until
         if (wait := until - time.monotonic()) > 0:

@@ -1,4 +1,4 @@
-"""Select genes that several voters (models or runs) and the literature support, and pool probabilities (F7)."""
+"""Select genes on which voters (models or runs) agree and which literature supports, and pool probabilities (F7)."""
 
 from __future__ import annotations
 
@@ -99,9 +99,9 @@ def agreement(named: pd.DataFrame, study: Study) -> pd.DataFrame:
     Each row compares voters: all voters of the study or two of them, as stated in the column `voters`. For each group
     of compared voters, the table has one row for each phenotype and one row for all phenotypes together. The column
     `genes` counts the genes that are named by at least one of the compared voters. The column `agreed` counts the genes
-    that are named by all compared voters with the same direction. The column `share` is `agreed` divided by `genes`.
-    `kappa` is Fleiss' kappa over all genes in the study's answers, with the categories *up*, *down* and *not named*. If
-    the answers are random, `kappa` is about 0. If only one category occurs in the answers, `kappa` is empty.
+    for which all compared voters state the same direction. The column `share` is `agreed` divided by `genes`. `kappa`
+    is Fleiss' kappa over all genes in the study's answers, with the categories *up*, *down* and *not named*. If the
+    answers are random, `kappa` is about 0. If only one category occurs in the answers, `kappa` is empty.
     """
     voters, genes = study.settings.voters, sorted(named["gene"].unique())
     signs = np.zeros((len(study.names), len(voters), len(genes)), dtype=np.int64)
@@ -142,7 +142,7 @@ def fleiss_kappa(signs: Ints) -> float:
 def evidence_filter(
     kept: pd.DataFrame, named: pd.DataFrame, references: pd.DataFrame, *, kinds: Sequence[SourceKind]
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Select the genes of `kept` that cited literature supports (paragraph "Consensus-and-evidence filtering").
+    """Select the genes in `kept` that are supported by cited literature (paragraph "Consensus-and-evidence filtering").
 
     A gene is kept if an answer states `literature` as the source for this gene and cites a retrieved abstract. The kind
     of the cited publication must be one of `kinds`, and its title or abstract must contain the gene's symbol or an
@@ -269,9 +269,9 @@ def pool_cuts(cuts: pd.DataFrame, names: Sequence[str], kinds: Sequence[str]) ->
 
 
 def cuts_apart(cuts: pd.DataFrame) -> list[str]:
-    """Return a list with one sentence on the cut points that differ between voters.
+    """Return the cut points on which the voters disagree, as a list with one sentence.
 
-    `cuts` is a table that `pool_cuts` returned. If all voters give the same cut points, return an empty list.
+    `cuts` is a table that `pool_cuts` returned. If all voters give the same cut points, the list is empty.
     """
     found = [
         f"{feature} {side} {row[f'{side}_least']:g} to {row[f'{side}_most']:g}"
@@ -285,8 +285,8 @@ def cuts_apart(cuts: pd.DataFrame) -> list[str]:
 def answers_in_doubt(unary: pd.DataFrame, entities: Sequence[str], features: Sequence[str]) -> list[str]:
     """Return a list of up to two sentences on doubtful answers.
 
-    One sentence lists questions without an answer. Another sentence lists answers in which the direction of shift
-    contradicts the probabilities. A sentence with nothing to list is left out.
+    One sentence lists questions without an answer. Another sentence lists answers that contradict themselves: the
+    stated direction of a feature does not fit the stated probabilities. A sentence with nothing to list is left out.
 
     Parameters
     ----------

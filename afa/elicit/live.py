@@ -65,7 +65,7 @@ class Terms:
 
 
 class Live:
-    """Send each question to the language model of its voter, and return the answers.
+    """Send questions to language models, and return the answers.
 
     All models share one folder of recorded answers and one `Budget`.
 

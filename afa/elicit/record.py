@@ -305,8 +305,8 @@ class Record:
     def settled(self, key: str, most: int) -> Entry | None:
         """Return the answer to a request.
 
-        If no reply is a valid answer, the result depends on the number of replies: the last reply if there are at least
-        `most` replies, None if there are fewer.
+        If no recorded reply is valid, None is returned. After `most` invalid replies, the last reply is returned
+        instead.
         """
         replies = self.replies(key)
         answered = (entry for entry in replies if entry.outcome == "answered")
@@ -320,8 +320,8 @@ class Record:
     def keep(self, messages: Messages) -> None:
         """Save a rendered prompt.
 
-        The text of the system part and the text of the user part are each saved once, under their SHA-256. The prompt
-        itself is saved as two digests: the SHA-256 of its system part and the SHA-256 of its user part.
+        A prompt has a system part and a user part. The text of each part is saved once, under its SHA-256 digest. An
+        entry for the prompt contains only the digests of its two parts.
         """
         parts = {"system": _sha256(messages.system), "user": _sha256(messages.user)}
         lines = [(parts["system"], {"text": messages.system}), (parts["user"], {"text": messages.user})]

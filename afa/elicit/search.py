@@ -92,7 +92,9 @@ def query_on(genes: Sequence[Sequence[str]], phenotype: Sequence[str], disease: 
 
 
 def phrase_text(name: str) -> str:
-    """Return a name for use in a quoted search phrase. All signs except - / . + and ' become blanks.
+    """Return a name for use in a quoted search phrase.
+
+    Letters, digits and the characters - / . + ' are kept, and every other character becomes a blank.
 
     Raise an `ElicitationError` if the name contains neither letters nor digits.
     """

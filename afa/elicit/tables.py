@@ -136,10 +136,10 @@ def reference_table(
 ) -> pd.DataFrame:
     """Return a table of the abstracts that are cited for each gene in the answers to the prompt `unary`.
 
-    The table has one row for each abstract number that an answer cites for a gene. The columns are `REFERENCE_COLUMNS`.
-    A gene without citations has a single row, in which `number` is empty. If no abstract with the cited number was
-    retrieved, `kind`, `id` and `names_gene` are empty. `names_gene` is yes if the abstract contains the gene's symbol
-    or one of the aliases that the study lists for the gene.
+    The table has one row for each citation of an abstract in an answer about a gene. Abstracts are cited by their
+    number. The columns are `REFERENCE_COLUMNS`. A gene without citations has a single row, in which `number` is empty.
+    If no abstract with the cited number was retrieved, `kind`, `id` and `names_gene` are empty. `names_gene` is yes if
+    the abstract contains the gene's symbol or one of the aliases that the study lists for the gene.
     """
     rows = []
     for entry, own in zip(entries, abstracts, strict=True):
@@ -160,9 +160,9 @@ def reference_table(
 
 
 def retrieved_references(references: str, shown: int) -> str:
-    """Remove abstract numbers above `shown`, the number of abstracts in the prompt, from the text `references`.
+    """Remove the numbers of abstracts that were not in the prompt from the text `references`.
 
-    `UNKNOWN` is returned unchanged.
+    The prompt contains the abstracts 1 to `shown`. `UNKNOWN` is returned unchanged.
     """
     if references == UNKNOWN:
         return references
