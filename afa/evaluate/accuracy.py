@@ -87,7 +87,7 @@ class Resampled:
         return np.ascontiguousarray(self.every.T)
 
     def drawn(self, names: Iterable[Any]) -> Floats:
-        """Return the columns of the array `every` for the C units in `names`, (1 + R, C)."""
+        """Return the weights of the C patients (or other units) in `names`, as columns of `every`, (1 + R, C)."""
         return self._by_unit[self.places(names)].T
 
     def places(self, names: Iterable[Any]) -> Ints:
@@ -104,7 +104,7 @@ class Resampled:
         return with_interval(found.reshape(len(found), -1), confidence=self.confidence).assign(n=n)
 
     def mean(self, parts: list[Part]) -> pd.DataFrame:
-        """Return a table with the `mean_ratio` of the parts and its interval, one row for each of the T columns."""
+        """Return a table of the mean share of right decisions (`mean_ratio`) with its interval, one row for each t."""
         return self.statistic(partial(mean_ratio, parts), _cases(parts))
 
     def gap(self, parts: list[Part], against: list[Part]) -> pd.DataFrame:
@@ -144,8 +144,8 @@ class Resampled:
 def mean_ratio(parts: list[Part], weights: Floats) -> Floats:
     """Return the share of right decisions, averaged over `parts`, for each resample and t, (R, T).
 
-    For each part (a pair of counts), the share is the weighted number of right decisions divided by the weighted number
-    of all decisions. The mean is NaN for a resample in which a part contains no decision.
+    A share is the weighted number of right decisions divided by the weighted number of all decisions. The mean is NaN
+    for a resample in which a part contains no decision.
 
     Parameters
     ----------
@@ -226,8 +226,8 @@ def fixed_top_k(top: Codes, k: int) -> list[int]:
 
     If several sets have the same overlap, the first set found is returned.
 
-    The sets are searched by branch and bound. The upper bound of the search is valid because the overlap that a further
-    entity adds never increases when the set of entities grows.
+    The sets are searched by branch and bound. The upper bound of the search is valid because an entity never adds more
+    overlap to a set than to a subset of this set.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ def fixed_top_k(top: Codes, k: int) -> list[int]:
 def overlap(top: Codes, chosen: list[int], k: int) -> Ints:
     """Return the number of `chosen` entities in each patient's top k, (P,).
 
-    Entities that are tied for the last places of the top k are counted only up to the number of these places.
+    If several entities tie for the last places of a top k, at most as many of them are counted as there are places.
 
     Parameters
     ----------

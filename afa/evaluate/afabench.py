@@ -4,9 +4,9 @@ The interface is the class `AFAMethod` in `afabench/core/types.py` of the reposi
 (package version 1.0.0, commit 0dd0690e of a public copy, read in November 2026). The features of a batch have the shape
 `(*batch, *feature_shape)`; the feature axes are flattened into columns. `act` returns 0 to stop, or i to make selection
 i - 1. `predict` returns class probabilities. A selection reveals a single feature or a panel (features measured
-together). Selections are numbered in ascending order of the first column that each selection reveals. This module does
-not import the benchmark: it accepts any array that NumPy converts, and returns NumPy arrays, or torch tensors for a
-torch batch.
+together). The selections are numbered from left to right, by the first column of each selection. This module does not
+import the benchmark: it accepts any array that NumPy converts, and returns NumPy arrays, or torch tensors for a torch
+batch.
 
 The benchmark loads a saved method by the name of its registered class. To register these classes, call
 `afabench.common.registry.REGISTERED_CLASSES.update(afa.evaluate.afabench.REGISTRY)`.
@@ -269,10 +269,10 @@ class PlannerMethod(ABC, Generic[TopKOrBinaryPlanner]):
         """Return a planner that has observed a row's values. The planner is cached, and the caller must not change it.
 
         If no cached planner has observed exactly the row's values, a new planner is made. The new planner is a copy of
-        the cached planner that has observed the most values of the row; a planner with any other observation is not
-        copied. If no cached planner can be copied, the new planner starts without observations. The new planner then
-        observes the row's remaining values in the order of the columns. The result depends only on the row, up to
-        rounding, if the planner's answers do not depend on the order of observations.
+        a cached planner whose observations all occur in the row. Of several such planners, the planner with the most
+        observations is copied. If there is no such planner, the new planner starts without observations. The new
+        planner then observes the row's remaining values in the order of the columns. The result depends only on the
+        row, up to rounding, if the planner's answers do not depend on the order of observations.
         """
         key = row.tobytes()
         if key not in self._held:

@@ -152,10 +152,10 @@ def _looked_at(method: Method, values: Codes, positive: Bools) -> NDArray[np.int
 def conditionals(values: Codes, positive: Bools) -> Floats:
     """Return the smoothed probabilities of -1, 0 and +1 for each feature in class 0 and in class 1, (2, F, 3).
 
-    Smoothing adds `SMOOTHING` pseudo-cases to each class. The distribution of values among the pseudo-cases is
-    estimated from all labelled patients and one extra case of each value. Uniformly distributed pseudo-cases would
-    change a small class more than a large class, so that even a feature with the same value in all patients would seem
-    informative.
+    Smoothing adds `SMOOTHING` artificial patients to each class. The values of a feature have the same distribution
+    among these artificial patients as among all labelled patients, after each value is counted once more. If every
+    value were equally frequent among the artificial patients, the smoothing would change a small class more than a
+    large class. Even a feature with the same value in all patients would then seem to differ between the classes.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def conditionals(values: Codes, positive: Bools) -> Floats:
 
 
 def mutual_information(posterior: Floats, chances: Floats) -> Floats:
-    """Return the mutual information between the class and each feature for each patient, (P, F) nats.
+    """Return the mutual information between the class and each feature, in nats, for each patient, (P, F).
 
     Parameters
     ----------
@@ -255,7 +255,9 @@ def most_informative(gain: Floats, features: Sequence[str]) -> NDArray[np.intp]:
 def trained(
     method: Method, values: Codes, answers: Ints, features: Sequence[str], generator: np.random.Generator
 ) -> Trained:
-    """Return the classifiers trained on patients with known answers. Every hypothesis must have at least one patient.
+    """Return the classifiers trained on patients with known answers.
+
+    Every hypothesis must be the known answer for at least one patient.
 
     Parameters
     ----------

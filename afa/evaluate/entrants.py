@@ -172,7 +172,10 @@ def questions_of(entities: Sequence[str], labels: Floats, holds: str) -> Iterato
 
 
 def statistics(task: FieldTask, answers: Ints, evidence: Floats, weights: Floats) -> dict[str, Floats]:
-    """Return a mapping from each metric of a question to the metric's values for each resample and t, (R, T).
+    """Return a mapping from the name of each metric to the metric's values, (R, T).
+
+    R is the number of resamples. T is the number of rounds (numbers of observed features) at which answers are
+    evaluated.
 
     `balanced_accuracy` is computed at equal prior probabilities. `first_place` is the share of patients whose true
     hypothesis has the most evidence; a tie of n hypotheses counts 1/n. `by_class` is the mean of `first_place` over C
@@ -264,7 +267,7 @@ class HypothesisModel:
     def planned(
         self, values: Codes, rounds: Sequence[int], *, rule: str = IDENTIFICATION_RULES[0], fixed: bool = False
     ) -> Floats:
-        """Return the log-evidence of the hypotheses after each number of features in `rounds`, (P, T, C) nats.
+        """Return the log-evidence of the hypotheses, in nats, after each number of features in `rounds`, (P, T, C).
 
         The rule chooses the order of features for each patient.
 
@@ -311,7 +314,7 @@ class HypothesisModel:
         return choose(self.models, values, allocation=rule, gain="cmi", k=1, n_rounds=most, rescoring=rescoring).order
 
     def along(self, values: Codes, orders: Ints, rounds: Sequence[int], **options: Any) -> Floats:
-        """Return the log-evidence of the hypotheses, in nats, if features are observed in given orders, (P, T, C).
+        """Return the log-evidence of the hypotheses, in nats, (P, T, C). Features are observed in the given `orders`.
 
         `options` may contain `solver` and `threads`.
 
@@ -336,10 +339,10 @@ class HypothesisModel:
 
 @dataclass(frozen=True, eq=False)
 class Discounted(HypothesisModel):
-    """Define a model variant that, instead of using couplings, shrinks the log-odds for correlated observations (F16).
+    """Define a model variant in which correlated observations count less, instead of being coupled (F16).
 
-    The log-odds compare each hypothesis with the last hypothesis of `models`. If the variant `asked` lacks the last
-    hypothesis of `models`, no log-odds are returned for this hypothesis.
+    The log-odds compare each hypothesis with the last hypothesis of `models`. Log-odds are returned only for the
+    hypotheses of the variant `asked`.
 
     Attributes
     ----------
@@ -363,7 +366,7 @@ class Discounted(HypothesisModel):
         return self.along(values, completed(orders, values.shape[1]), rounds)
 
     def along(self, values: Codes, orders: Ints, rounds: Sequence[int], **options: Any) -> Floats:
-        """Return the log-odds, shrunk towards the prior, if features are observed in given orders, (P, T, C)."""
+        """Return the log-odds, shrunk towards the prior, (P, T, C). Features are observed in the given `orders`."""
         shown = _from_start(rounds)
         evidence = super().along(values, orders, shown, **options)
         odds, rows = evidence - evidence[:, :, -1:], np.arange(len(values))[:, None]

@@ -99,8 +99,8 @@ class Explored:
     ----------
     summary : names and settings. Entities are sorted by name, and tied entities rank in this order. Features are in the
         order of the bundle. `cells` lists the strategies. `patients` contains the name of each patient, and the
-        patient's label for each entity (1, 0 or None). `typical` is the index of the patient whom the page shows first:
-        the number of features after which this patient's top k stays unchanged is the median over the shown patients
+        patient's label for each entity (1, 0 or None). `typical` is the index of the patient whom the page shows first.
+        It is a typical patient, whose top k becomes final after the median number of features
     steps : one entry for each patient. `values` contains the value of each feature, (M,). `why` contains the result of
         `reasons_of` for the run that the page shows first. `runs` has one entry for each strategy. The keys of such an
         entry are: `order`, the features in the order of observation; `chosen_gain`, the gain of each choice in nats, to

@@ -160,7 +160,7 @@ def import_field(
 
 
 def read_record(folder: str | Path) -> dict[str, pd.DataFrame]:
-    """Return the unchanged answers of the language models in a folder, one table for each name in `COLUMNS`."""
+    """Return the recorded answers of language models in a folder, one table for each name in `COLUMNS`."""
     faults: list[Fault] = []
     record = {kind: _answers(Path(folder) / RECORD_FOLDER / f"{kind}.csv", kind, faults) for kind in COLUMNS}
     CohortError.raise_for(faults)
@@ -170,9 +170,9 @@ def read_record(folder: str | Path) -> dict[str, pd.DataFrame]:
 def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool = False) -> Bundle:
     """Write and return the bundle made from the language models' answers in a data set's folder.
 
-    To get a potential, the direction and the confidence in each language model's answer are multiplied, and the
-    products are averaged. Couplings with potential 0 are omitted. If `how_often` is False, every pair of an entity and
-    a feature with potential 0 is also omitted. If `how_often` is True, the bundle also contains probabilities and cut
+    Each answer states a direction and a confidence. A potential is the mean of direction times confidence over the
+    language models. Couplings with potential 0 are omitted. If `how_often` is False, every pair of an entity and a
+    feature with potential 0 is also omitted. If `how_often` is True, the bundle also contains probabilities and cut
     points (pooled over the language models), scopes, groups, and how many entities a patient can have. If `how_often`
     is True, each exclusive group (features of which at most one is +1) is treated as one variable, and the couplings of
     its features are omitted (docs/decisions.md, F13).

@@ -206,7 +206,7 @@ class Axis(NamedTuple):
 
 @dataclass(frozen=True)
 class CompleteTable:
-    """Store a table that has exactly one row for each element of an array with these axes.
+    """Store a table with exactly one row for each combination of values of its axes.
 
     `place`, (rows,), contains the flat array index of each row.
     """
@@ -349,10 +349,9 @@ class Cube:
         return np.repeat(values, following - self.t).reshape(*self.shape, self.last_round + 1)
 
     def by_step(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return the values after 0 to s observations of features that the entity's model contains, (P, E, R, s + 1).
+        """Return the values by number of observations, (P, E, R, s + 1), counting only features in the entity's model.
 
-        The largest model has s features. If an entity's model has fewer features, the values stay constant after the
-        last of these features.
+        The largest model has s features. If an entity's model has fewer than s features, its last value is repeated.
         """
         ends = np.append(self.first[1:], len(self.t))
         most = int((ends - self.first).max())

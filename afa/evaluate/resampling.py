@@ -60,7 +60,7 @@ def mean_and_each(values: Mapping[str, Floats], cases: Mapping[str, int], *, con
 
 
 def percentiles(statistics: Floats, levels: Sequence[float]) -> Floats:
-    """Return the percentiles of the numbers in each column of statistics, (L, C). NaN is ignored.
+    """Return the percentiles of each column of the array `statistics`, (L, C). NaN is ignored.
 
     If a column contains only NaN, its percentiles are NaN. Percentiles are interpolated like those of `np.percentile`;
     this function is at least three times as fast.
@@ -114,13 +114,13 @@ def quartiles_of_rounds(reached: Floats, among: Floats, weights: Floats, *, conf
 
 
 def table_of_rounds(statistics: Floats, last_round: int, *, confidence: float) -> pd.DataFrame:
-    """Return the values and intervals (`low` to `high`) of statistics that are numbers of rounds, as a table.
+    """Return a table of values and intervals (`low` to `high`) for statistics that count rounds.
 
     Numbers above `last_round` become missing in all three columns.
 
     The first row of `statistics` contains the observed statistics. Each further row of `statistics` contains the
-    statistics of one resample. The ends of an interval are not interpolated: they are the nearest resampled statistics
-    outside the percentiles.
+    statistics of one resample. The ends of an interval are not interpolated. If a percentile lies between two resampled
+    numbers, the number that makes the interval wider is used.
 
     Parameters
     ----------
@@ -201,5 +201,5 @@ class Moments:
         return np.where(varies, np.clip((n * xy - x * y) / scale, -1.0, 1.0), np.nan)
 
     def only(self, weights: Floats) -> Floats:
-        """Return Pearson's correlation of x and y for each resample, (R,), computed only from column 0."""
+        """Return the first column of `correlation(weights)`, (R,)."""
         return self.correlation(weights)[:, 0]

@@ -1,4 +1,4 @@
-"""Implement `afa.simulate` for a table in memory, and the output of the command `afa simulate`.
+"""Implement `afa.simulate` for a table in memory, and write the output of the command `afa simulate`.
 
 The command prints a table and writes tables, a figure, an explorer page and a YAML summary (card).
 """

@@ -67,9 +67,9 @@ def in_order(tables: Iterable[str]) -> list[str]:
 
 
 def labelled(parts: Iterable[Labelled]) -> pd.DataFrame:
-    """Concatenate the rows of all parts, with the labels of a part as additional columns of its rows.
+    """Join several tables into one, and add the labels of each table as columns.
 
-    All rows are labelled at once, because labelling each part separately is slow.
+    The columns are added to the joined table, because adding columns to each table separately is slow.
     """
     tables, labels = zip(*parts, strict=True)
     whole: pd.DataFrame = pd.concat(tables, ignore_index=True)
@@ -177,14 +177,16 @@ def published_rows(rows: pd.DataFrame) -> pd.DataFrame:
 
     All other rows are only in `curves/<stage>.parquet`.
 
-    Rows are selected by their round t. A row without a round is selected. A row with a round is selected only if its
-    column `entity` is empty and its round is in `PRINTED_ROUNDS` or is the last round (all features are observed).
+    The column `t` contains the round of a row. Rows without a round are selected. A row with a round is selected only
+    if its column `entity` is empty and its round is in `PRINTED_ROUNDS` or is the last round (all features are
+    observed).
 
-    Some of the selected rows are then excluded. A `GRID` row is a row of a table in `GRID` with a guiding score in the
-    column `guide`. A `GRID` row with the schedule `every` is excluded, unless its rule is `random`. A `GRID` row with
-    different entries in the columns `method` and `guide` is excluded, unless its table is `bracket_rate`. A `GRID` row
-    that compares two rules, neither of which is `random`, is excluded, unless it has a stratum or its round is
-    `RULES_COMPARED`.
+    Some rows of the tables in `GRID` are then excluded, if their column `guide` names a guiding score. A row is
+    excluded in each of these cases:
+
+    - The schedule is `every`, and the rule is not `random`.
+    - The entries in the columns `method` and `guide` differ, and the table is not `bracket_rate`.
+    - The row shows the gap to a rule other than `random`, has no stratum, and has a round other than `RULES_COMPARED`.
     """
     known = rows["t"].dropna()
     rounds = {*PRINTED_ROUNDS, *(() if known.empty else (known.max(),))}

@@ -1,6 +1,6 @@
 """Define a patient's correct top k in two versions: at full observation, and according to the labels (S10).
 
-At full observation, the correct top k contains the k best entities given all measurements. According to the labels, the
+In the first version, the correct top k contains the k best entities given all measurements. In the second version, the
 correct top k contains the entities with a positive label.
 """
 
@@ -46,9 +46,10 @@ class Targets:
         return cls(k, k_clinical, sure, tied, k - sure.sum(axis=1), labels)
 
     def precisions(self, place: NDArray[np.int16], threads: int | None) -> dict[str, Floats]:
-        """Return three precision metrics by name, (P, R) each, for R rankings of the entities of each patient.
+        """Return a mapping from the names of three precision metrics to their values, (P, R).
 
-        The argument `place` contains the rank of each entity in each ranking, (P, R, N).
+        R rankings of the entities are evaluated for each patient. The argument `place` contains the rank of each entity
+        in each ranking, (P, R, N).
         """
         n = len(place)
         positive, labelled = self.labels == 1, ~np.isnan(self.labels)

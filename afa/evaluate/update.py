@@ -8,11 +8,11 @@ probability of x is the first of these formulas, and the marginal likelihood is 
 \[ \frac{s\,p_x + n_x}{s + N}, \qquad P(n \mid s) = \frac{\Gamma(s)}{\Gamma(s + N)}
    \prod_x \frac{\Gamma(s\,p_x + n_x)}{\Gamma(s\,p_x)}. \]
 
-The strength s of a distribution is one of the numbers in `STRENGTHS`, and can differ between distributions. All
-distributions of the bundle share the prior probabilities of the strengths, `weights`. EM fits the prior probabilities
-of the strengths by maximising the marginal likelihood of all labelled patients. For each distribution, the posterior
-means under all possible strengths are averaged, weighted by the posterior probabilities of these strengths. No patients
-need to be held out to fit the prior probabilities of the strengths.
+The strength s of a distribution is one of the numbers in `STRENGTHS`, and can differ between distributions. Each
+possible strength has a prior probability, which is the same for all distributions of the bundle. EM fits these prior
+probabilities (`weights`) by maximising the marginal likelihood of all labelled patients, so that no patients need to be
+held out. For each distribution, the posterior means under all possible strengths are averaged, weighted by the
+posterior probabilities of these strengths.
 
 If patients can have several entities, the evidence for an entity is the likelihood ratio of its two distributions, and
 the update has two steps. The first step corrects the overall frequencies of a feature's values, because the
@@ -71,7 +71,7 @@ LEAST_SHARE = 0.01
 
 
 def log_marginal(prior: Floats, counts: Floats, strengths: Floats = STRENGTHS) -> Floats:
-    """Return the log marginal likelihood of the counts for each distribution and possible strength, (..., G) nats.
+    """Return the log marginal likelihood of the counts, in nats, for each distribution and prior strength, (..., G).
 
     Parameters
     ----------
@@ -91,13 +91,12 @@ def log_marginal(prior: Floats, counts: Floats, strengths: Floats = STRENGTHS) -
 
 
 def fitted_weights(log_likelihood: Floats) -> Floats:
-    """Return the prior probability of each strength, (G,), fitted by maximum marginal likelihood.
+    """Return the prior probabilities of the G possible strengths, (G,), fitted by maximum marginal likelihood.
 
     The probabilities w are computed by EM, which starts from equal probabilities and stops within `EM_TOLERANCE` nats
     of the maximum. Let w_g be the probability of strength g, and let L_rg be the likelihood of distribution r under
     strength g. The marginal likelihood of distribution r is M_r = sum_g w_g L_rg. Let d_g be the mean of L_rg / M_r
-    over the R distributions r. Then no other probabilities have a log-likelihood that exceeds the log-likelihood of w
-    by more than R (max_g d_g - 1).
+    over the R distributions r. The log-likelihood of w is then at most R (max_g d_g - 1) below its maximum.
 
     Parameters
     ----------
@@ -238,7 +237,8 @@ def _fitted(parts: Sequence[tuple[Floats, Floats]], strengths: Floats) -> tuple[
 def _levelled(variables: Sequence[_Variables], n_entities: int, strengths: Floats) -> tuple[list[_Variables], Floats]:
     """Return the variables after the first step of the update, which corrects the overall frequencies of the values.
 
-    The second result, (G,), contains the prior probability of each of the `strengths`, fitted to all labelled patients.
+    The second result contains the prior probabilities of the G possible `strengths`, (G,). They are fitted to all
+    labelled patients.
     """
     one, zero = slice(n_entities), slice(n_entities, 2 * n_entities)
     parts = []
@@ -333,8 +333,8 @@ def check_probabilities(bundle: Bundle) -> None:
 def updated_bundle(bundle: Bundle, update: Update, provenance: Mapping[str, Any] | None = None) -> Bundle:
     """Return the bundle with the updated distributions and the number of labelled patients used for each of them.
 
-    If a row has no potential, its direction is computed from its probabilities. If a pair of an entity and a feature
-    has labelled patients but no row, a row with potential 0 is added. If the update changes the background of a
+    If a row has no potential, its direction is computed from its probabilities. If labelled patients updated a pair of
+    an entity and a feature that has no row, a row with potential 0 is added. If the update changes the background of a
     feature, a row with the previous background is added for each entity that used it.
 
     Parameters
@@ -395,7 +395,7 @@ def _rows(written: Bools, shares: Floats, directed: Bools, counts: Ints) -> Prob
 
 
 def _background(bundle: Bundle, update: Update) -> Features | None:
-    """Return the bundle's table of features, with probabilities updated with the patients without any entity."""
+    """Return the bundle's table of features, after its probabilities are updated by the patients without any entity."""
     table = None if bundle.rates is None else bundle.rates.table
     n = len(bundle.entities)
     if len(update.updated) == 2 * n or not (seen := update.patients[-1] > 0).any():
@@ -595,7 +595,10 @@ def without_couplings(bundle: Bundle) -> Bundle:
 
 
 def without_knowledge(bundle: Bundle) -> Bundle:
-    """Return the bundle without couplings, in which all possible values of a feature are equally probable."""
+    """Return a copy of the bundle without couplings, and with equal probabilities of each feature's possible values.
+
+    In an exclusive group, all possible states of the group have equal probabilities.
+    """
     n, m = len(bundle.entities), len(bundle.features)
     rates = bundle.rates or Rates(m)
     share = np.zeros((m, 3))

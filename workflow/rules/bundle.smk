@@ -1,5 +1,5 @@
-# The rule `bundle` checks a bundle and writes it in canonical form.
-# The bundle is made from the elicitation's answers or from the answers in a labelled data set, or is the user's.
+# The rule `bundle` checks a bundle and writes it in canonical form. There are three sources of the bundle: the answers
+# of the elicitation, the answers in a labelled data set, or a folder of the user.
 if OWN_BUNDLE is None:
 
     include: "elicit.smk"

@@ -86,8 +86,8 @@ try:
     COHORT = load_cohort_file(COHORT_FILE)
     SOURCES |= {COHORT_FILE, *OWN_RULE_FILES}
     TABLE = isinstance(COHORT, TableCohort)
-    # A labelled data set (field) contains recorded answers, from which its bundle is made. If the settings name neither
-    # a labelled data set nor a bundle, the bundle is made from the answers of the elicitation.
+    # A labelled data set contains recorded answers of language models, from which its bundle is made. If the settings
+    # name neither a labelled data set nor a bundle, the bundle is made from the answers of the elicitation.
     FIELD = Path(COHORT_FILE).parent if Path(COHORT_FILE).name == "study.yaml" else None
     OWN_BUNDLE = settings.bundle or FIELD
     ENTITIES = None if OWN_BUNDLE is None else entities_of(OWN_BUNDLE)
@@ -303,9 +303,9 @@ def confidence_option(notebook):
     return f"-p confidence={settings.bootstrap.confidence}" if said else ""
 
 
-# To decide whether a job runs again, Snakemake compares the old and new params as sets of values without names.
-# Therefore, if another param of a rule could have the same value, a param contains the name of its option:
-# `--seeds 0,1`, not `0,1`.
+# To decide whether a job runs again, Snakemake compares the old and new params as sets of values without names. Two
+# params of a rule with equal values would therefore be mixed up. To avoid this, a param contains the name of its
+# option: `--seeds 0,1`, not `0,1`.
 def live_options(*prompts):
     """Return the settings that affect the answers of a live elicitation stage. They exclude the API key."""
     if not settings.elicitation.live:

@@ -1,4 +1,4 @@
-# The league is an evaluation of feature acquisition on labelled data sets (fields). Each data set has a separate job.
+# The league is an evaluation of feature acquisition on several labelled data sets. Each data set has a separate job.
 # The folder results/league contains one page on all data sets.
 FIELDS = sorted(
     {
@@ -64,8 +64,8 @@ rule league:
         "rm -rf {params.folder} && afa league page {input.fields} --out {params.folder} > {log} 2>&1"
 
 
-# If the patients of a run come from a labelled data set (field), the report begins with the accuracy of feature
-# acquisition on this data set.
+# If the patients of a run come from a labelled data set, the report begins with the accuracy of feature acquisition on
+# this data set.
 if FIELD:
     FILES["league"] = tables_in(f"{RUN}/tables/league", declared.LEAGUE_TABLES)
 

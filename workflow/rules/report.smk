@@ -287,7 +287,7 @@ rule provenance:
         " --out {output} > {log} 2>&1"
 
 
-# If a run uses a labelled data set (field) and the bundle made from it, the report begins with the accuracy of feature
+# If a run uses a labelled data set and the bundle made from it, the report begins with the accuracy of feature
 # acquisition on this data set.
 MEASURED_BY = ["league"] if FIELD and not settings.bundle else []
 MEASURED = [file for name in MEASURED_BY for file in FILES[name]]
@@ -382,8 +382,8 @@ rule workflow_report:
         mem_mb=memory,
         runtime=minutes,
     params:
-        # Snakemake does not check whether a param that is a function of `input` has changed. Therefore another path of
-        # the Snakefile is no reason to write this page again.
+        # Snakemake does not check whether a param that is a function of `input` has changed. Therefore this page is not
+        # written again if only the path of the Snakefile changes.
         snakefile=lambda wildcards, input: os.path.relpath(workflow.main_snakefile),
     shell:
         "snakemake --snakefile {params.snakefile:q} --nolock --cores 1 --profile none --workflow-profile none --configfile {input.config}"

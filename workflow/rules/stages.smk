@@ -44,8 +44,8 @@ for name, stage in STAGES.items():
 
     if is_split(name):
 
-        # This rule also declares the inputs and the code of its shards, because shards are deleted after use.
-        # If a shard fails in a rerun, Snakemake notices because of these inputs that the shard must run again.
+        # This rule also declares the inputs and the code of its shards, because shards are deleted after use. If a
+        # shard fails in a rerun, these inputs tell Snakemake that the shard must run again.
         rule:
             """Tables of a stage, joined from its shards."""
             name:

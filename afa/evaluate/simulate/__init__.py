@@ -54,7 +54,7 @@ class Simulation(NamedTuple):
 
 
 def strategies_of(allocations: Sequence[str], gains: Sequence[str], scores: Sequence[str]) -> list[Strategy]:
-    """Return all combinations of a rule, a gain and a score. A rule without a gain is combined once with each score.
+    """Return all combinations of a rule, a gain and a score. Rules that use no gain are combined only with scores.
 
     The gain `information` applies to entities, and all other gains apply to duels (comparisons of two entities). The
     rule `information` uses only the gain `information`, and no other rule uses this gain.

@@ -142,7 +142,7 @@ class TopKBlock(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SimulationTask:
-    """Define the base class of `TopKTask` and `BinaryTask`, which simulate a question about P patients.
+    """Define a question about P patients, as the base class of `TopKTask` and `BinaryTask`.
 
     The attribute `values` has the shape (P, M). The attribute `labels` has the shape (P, ...) and contains 0, 1 or NaN.
     """
@@ -161,7 +161,7 @@ class SimulationTask:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TopKTask(SimulationTask):
-    """Define the top-k question: find the k entities that the features of each of P patients support most.
+    """Define the top-k question for P patients: find the k entities that fit each patient's features best.
 
     The attribute `labels` has the shape (P, N). Constant answers serve as baselines.
     """
@@ -301,9 +301,10 @@ def informed(planner: PlannerT, values: Codes) -> PlannerT:
 
 
 def steps(planner: Planner, values: Codes, order: Ints | None = None) -> Iterator[int]:
-    """Give a planner the values of one patient one at a time, and yield after each round from 0 to M.
+    """Give a patient's values to a planner one after another, and yield an index after each round.
 
-    The yielded value is the index of the feature observed in this round, or -1 if no feature was observed.
+    Rounds are numbered from 0 to M, and round 0 comes before any observation. The yielded index is the index of the
+    feature observed in the round, or -1 if no feature was observed.
 
     Parameters
     ----------
@@ -468,10 +469,10 @@ def with_costs(needed: Mapping[str, Floats], spent: Floats | None) -> dict[tuple
 
 
 def budgets_of(prices: Floats) -> Floats:
-    """Return cost budgets for curves, (C,): 0, multiples of the smallest price, and the price of all features.
+    """Return cost budgets for curves, (C,): equally spaced budgets from 0, and the price of all features.
 
-    There are at most `MOST_BUDGETS` budgets in addition to 0 and the price of all features. To stay within this
-    limit, every n-th multiple of the smallest price is used, with the smallest possible n.
+    The spacing is a multiple of the smallest price. It is as small as possible with at most `MOST_BUDGETS` budgets in
+    addition to 0 and the price of all features.
 
     Parameters
     ----------
@@ -517,9 +518,9 @@ def ends(away: Bools, certified: Bools) -> tuple[dict[str, tuple[Floats, Floats]
 
 
 def rounds_until(missing: Bools) -> Floats:
-    """Return the first t from which on all entries of a row of `missing` are False, for each row, (B,).
+    """Return the position after the last True in each row of `missing`, (B,).
 
-    The returned t is inf if the last entry of the row is True.
+    If a row contains no True, the position is 0. If the last entry of a row is True, the position is inf.
 
     Parameters
     ----------
