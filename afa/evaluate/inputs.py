@@ -105,7 +105,7 @@ def label_matrix(bundle: Bundle, cohort: Cohort) -> Floats:
 
 
 def final_differences(bundle: Bundle, values: Codes) -> Floats:
-    """Return the difference D_ab(x) = S_a(x) - S_b(x) of every pair of entities at full observation, (P, Q) nats.
+    """Return the difference D_ab(x) = S_a(x) - S_b(x) of all pairs of entities at full observation, (P, Q), in nats.
 
     Differences within rounding error are set to 0.
 
