@@ -25,11 +25,11 @@ class Fault:
     next_step: str
 
     def __str__(self) -> str:
-        where, found, expected, step = map(_shown, (self.where, self.found, self.expected, self.next_step))
+        where, found, expected, step = map(_printable_text, (self.where, self.found, self.expected, self.next_step))
         return f"{where}: found {found}; expected {expected}. Next step: {step}."
 
 
-def _shown(text: str) -> str:
+def _printable_text(text: str) -> str:
     text = text if len(text) <= LONGEST_PART else text[:LONGEST_PART] + "..."
     if text.isprintable():
         return text

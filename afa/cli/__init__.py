@@ -64,17 +64,17 @@ for group in (app, *(each.typer_instance for each in app.registered_groups if ea
 DEBUG = "--debug"
 
 
-def _version(asked: bool) -> None:
+def _print_version(asked: bool) -> None:
     if asked:
         typer.echo(f"afa {afa.__version__}")
         raise typer.Exit
 
 
 @app.callback()
-def _root(
+def _define_global_options(
     debug: Annotated[bool, typer.Option(DEBUG, help="show the traceback of an error")] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version and exit")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the version and exit")
     ] = False,
 ) -> None:
     """Define the options that precede the subcommand: `--debug` and `--version`."""

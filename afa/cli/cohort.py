@@ -112,7 +112,7 @@ def cohort_extract(
     from afa.model.bundle import load_bundle
 
     settings, model, files = load_cohort_config(config), load_bundle(bundle), geo.Source.read(source)
-    tiers = row_tiers(settings, model.features, **_other_names(model, aliases, ensembl))
+    tiers = row_tiers(settings, model.features, **_alternative_gene_names(model, aliases, ensembl))
     samples = geo.read_samples(files)
     values = geo.read_expression(files, settings.expression, samples, row_ids(tiers))
     geo.write_extract(out, settings, samples, values, tiers, genes_of=model.name, taken_from=origin_files(files))
@@ -172,7 +172,7 @@ def cohort_build(
         model.features,
         model.entities,
         coding=Coding(reference, test, level, threshold),
-        **_other_names(model, aliases, ensembl),
+        **_alternative_gene_names(model, aliases, ensembl),
     )
     write_cohort(cohort, out)
     for note in cohort.provenance.get("reading", ()):
@@ -215,7 +215,7 @@ def cohort_by_cohort(
             values = encode_cohort(settings, files, features=model.features, coding=coding, ranges=False).values
             codes[coding.threshold] = values.dropna() if complete else values
     else:
-        names = _other_names(model, aliases, ensembl)
+        names = _alternative_gene_names(model, aliases, ensembl)
         chosen, tiers, read = read_values(settings, Source.read(source), model.features, **names)
         for coding in codings:
             cohort = assemble(settings, chosen, read, tiers, model.entities, coding=coding)
@@ -225,7 +225,7 @@ def cohort_by_cohort(
     write_codes(codes, out)
 
 
-def _other_names(model: Bundle, aliases: Path | None, ensembl: Path | None) -> dict[str, Names]:
+def _alternative_gene_names(model: Bundle, aliases: Path | None, ensembl: Path | None) -> dict[str, Names]:
     """Return the alternative symbols and the Ensembl ids of each gene.
 
     Alternative symbols from the bundle precede alternative symbols from the file `aliases`.

@@ -38,7 +38,7 @@ def elicit_unary(study: StudyFolder, out: options.Out, asks: options.Asks, recor
     from afa.elicit.stages import unary_stage
     from afa.elicit.tables import write_stage
 
-    tables = unary_stage(*_opened(study, record, asks))
+    tables = unary_stage(*_open_study(study, record, asks))
     write_stage(out, tables)
     counts = f"{len(tables['named']):,} genes named, {len(tables['dropped']):,} of no use"
     cited = tables["references"].query("number != ''")
@@ -60,7 +60,7 @@ def elicit_rates(
     """
     from afa.elicit.stages import rates_stage
 
-    settings, source, _ = _opened(study, record, asks)
+    settings, source, _ = _open_study(study, record, asks)
     asked = rates_stage(settings, source, out)
     typer.echo(f"{len(asked):,} questions to {len(settings.settings.voters)} voters, into {out}")
 
@@ -112,7 +112,7 @@ def elicit_pairwise(
     from afa.elicit.tables import read_stage, write_stage
 
     kept = read_stage(evidence, "kept")["kept"]
-    tables = pairwise_stage(*_opened(study, record, asks), kept)
+    tables = pairwise_stage(*_open_study(study, record, asks), kept)
     write_stage(out, tables)
     typer.echo(f"{len(tables['asked']):,} questions, {len(tables['dropped']):,} pairs unclear")
 
@@ -202,7 +202,7 @@ def elicit_merge(
     typer.echo(f"{merge(records, out, model=model, prompt=prompt):,} attempts into {out}")
 
 
-def _opened(folder: Path, record: Path | None, asks: options.Asks) -> tuple[Study, Source, Literature | None]:
+def _open_study(folder: Path, record: Path | None, asks: options.Asks) -> tuple[Study, Source, Literature | None]:
     """Return three results: the study, its source of answers (live or recorded), and its literature or None."""
     from afa.elicit.live import Live
     from afa.elicit.prompts import no_abstracts

@@ -39,7 +39,7 @@ def as_error(error: Exception, words: Sequence[str]) -> AfaError | None:
     if isinstance(error, AfaError):
         return error
     if callable(getattr(error, "format_message", None)):
-        return AfaError(_mistyped(error, words))
+        return AfaError(_usage_fault(error, words))
     if isinstance(error, ModuleNotFoundError) and (step := installing(error)):
         found = f"no package {(error.name or '').partition('.')[0]}"
         return AfaError(Fault(" ".join(["afa", *words[:1]]), found, "what this command needs", f"run {step}"))
@@ -48,11 +48,11 @@ def as_error(error: Exception, words: Sequence[str]) -> AfaError | None:
         and error.errno in PERMISSION_ERRORS + PATH_ERRORS
         and isinstance(error.filename, str)
     ):
-        return AfaError(_refusal(error, Path(error.filename)))
+        return AfaError(_refused_path_fault(error, Path(error.filename)))
     return shortage(error, words)
 
 
-def _mistyped(error: Any, words: Sequence[str]) -> Fault:
+def _usage_fault(error: Any, words: Sequence[str]) -> Fault:
     """Convert Typer's error about a mistyped command line into a `Fault`."""
     context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
     said, _, other = error.format_message().rstrip(".?").partition(". Did you mean ")
@@ -80,7 +80,7 @@ def _mistyped(error: Any, words: Sequence[str]) -> Fault:
     return Fault(where, said[:1].lower() + said[1:], usage, f"did you mean {other}? {step}" if other else step)
 
 
-def _refusal(error: OSError, path: Path) -> Fault:
+def _refused_path_fault(error: OSError, path: Path) -> Fault:
     """Return the `Fault` for a path that the operating system refuses to read or write.
 
     For a temporary file, the `Fault` names the folder of the file.
@@ -113,7 +113,7 @@ def shortage(error: BaseException, words: Sequence[str]) -> ResourceError | None
         causes.append(cause)
     for cause in causes:
         if isinstance(cause, OSError) and cause.errno in DISK_FULL_ERRORS:
-            return ResourceError(_no_room(cause, command))
+            return ResourceError(_full_disk_fault(cause, command))
         lacks_memory = isinstance(cause, OSError) and cause.errno == errno.ENOMEM
         unsaid = isinstance(cause, ImportError | RuntimeError | OSError) and any(s in str(cause) for s in _SAYINGS)
         if isinstance(cause, MemoryError) or lacks_memory or unsaid:
@@ -127,7 +127,7 @@ def shortage(error: BaseException, words: Sequence[str]) -> ResourceError | None
     return None
 
 
-def _no_room(error: OSError, command: str) -> Fault:
+def _full_disk_fault(error: OSError, command: str) -> Fault:
     path = Path(error.filename) if isinstance(error.filename, str) else None
     found = "the quota of this disk used up" if error.errno == errno.EDQUOT else "no room left on this disk"
     folder = next((place for place in (path.absolute().parents if path else ()) if place.is_dir()), None)
@@ -150,7 +150,11 @@ def installing(error: ModuleNotFoundError) -> str | None:
     candidate `elicitation` is preferred. If several candidates remain, the alphabetically last candidate is chosen.
     """
     module = (error.name or "").partition(".")[0]
-    extras = {name: packages for name, packages in _extras().items() if any(_brings(p, module) for p in packages)}
+    extras = {
+        name: packages
+        for name, packages in _packages_of_extras().items()
+        if any(_provides_module(p, module) for p in packages)
+    }
     smallest = [name for name in extras if not any(other < extras[name] for other in extras.values())]
     if not module or not smallest:
         return None
@@ -159,7 +163,7 @@ def installing(error: ModuleNotFoundError) -> str | None:
     return f"pip install 'afa[{max(smallest, key=lambda name: (name.startswith(room), name))}]'"
 
 
-def _extras() -> dict[str, frozenset[str]]:
+def _packages_of_extras() -> dict[str, frozenset[str]]:
     """Return a mapping of each extra to its packages, including the packages of the extras that it contains."""
     from importlib import metadata
 
@@ -174,7 +178,7 @@ def _extras() -> dict[str, frozenset[str]]:
     return {name: frozenset(members) for name, members in packages.items()}
 
 
-def _brings(package: str, module: str) -> bool:
+def _provides_module(package: str, module: str) -> bool:
     """Return True if the package's name equals or extends the module's name, as markdown-it-py extends markdown_it."""
     name = re.sub(r"[-_.]+", "_", package).casefold()
     module = _NAMED_OTHERWISE.get(module, module).casefold()

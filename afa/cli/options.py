@@ -258,7 +258,7 @@ def _check_places(options: Mapping[str, Any], given: Mapping[str, Any]) -> None:
             continue
         target, endings = path.resolve(), form.removeprefix(FILE)
         found, expected = "", "a folder" if endings == FOLDER else f"a file {endings.replace('|', ' or ')}"
-        for other, place in ((_called(other, options[other]), place) for other, place in paths if other != name):
+        for other, place in ((_name_in_help(other, options[other]), place) for other, place in paths if other != name):
             if place.resolve().is_relative_to(target):
                 found = f"the same as {other}" if place.resolve() == target else f"{other} {place} in it"
                 expected = "a place apart from the other paths"
@@ -269,10 +269,12 @@ def _check_places(options: Mapping[str, Any], given: Mapping[str, Any]) -> None:
         elif not found and path.suffix not in endings.split("|"):
             found, expected = f"the suffix '{path.suffix}'", expected.removeprefix("a file ")
         if found:
-            raise ConfigError(Fault(f"{_called(name, options[name])} {path}", found, expected, "choose another name"))
+            raise ConfigError(
+                Fault(f"{_name_in_help(name, options[name])} {path}", found, expected, "choose another name")
+            )
 
 
-def _called(name: str, option: Any) -> str:
+def _name_in_help(name: str, option: Any) -> str:
     """Return the name of a parameter as shown in the help."""
     if isinstance(option, ArgumentInfo):
         return option.metavar or name.upper()

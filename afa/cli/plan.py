@@ -117,7 +117,7 @@ def plan(
     question: PlanOptions,
 ) -> None:
     """Plan a patient's measurements in the terminal: enter low, usual or high for each feature (docs/plan.md)."""
-    with _opened(bundle, question, session, replay) as (planner, keeper):
+    with _open_planner(bundle, question, session, replay) as (planner, keeper):
         if json:
             from afa.dialogue.conversation import converse
 
@@ -125,7 +125,7 @@ def plan(
                 typer.echo(line)
                 sys.stdout.flush()
         else:
-            _talk(planner, keeper)
+            _run_in_terminal(planner, keeper)
 
 
 def serve(
@@ -142,8 +142,8 @@ def serve(
 
     The page offers the same dialogue as `afa plan`, with buttons and bars.
     """
-    with _opened(bundle, question, session, replay) as (planner, keeper):
-        _serve(planner, keeper, host, port, show)
+    with _open_planner(bundle, question, session, replay) as (planner, keeper):
+        _serve_planning_page(planner, keeper, host, port, show)
 
 
 def demo(
@@ -177,18 +177,20 @@ def demo(
     if patient not in patients:
         raise CohortError(Fault("--patient", repr(patient), f"one of {', '.join(patients)}", "choose one of these"))
     values = patients[patient]
-    with _opened(folder / "bundle", PlanOptions(posterior=0.8), None) as (planner, keeper):
+    with _open_planner(folder / "bundle", PlanOptions(posterior=0.8), None) as (planner, keeper):
         about = f"An example: {patient}, a made-up case; --patient chooses among {', '.join(patients)}."
         if page:
-            _wrapped(f"{about} Its values are marked on the page.")
-            _serve(planner, keeper, patient=values)
+            _print_wrapped(f"{about} Its values are marked on the page.")
+            _serve_planning_page(planner, keeper, patient=values)
             return
-        _wrapped(f"{about} Return takes what was measured; or type a value.")
-        _talk(planner, keeper, values)
-    _wrapped("Your own: `afa demo --copy mine`, edit its bundle, then `afa plan mine/bundle` (docs/your_own_bundle.md)")
+        _print_wrapped(f"{about} Return takes what was measured; or type a value.")
+        _run_in_terminal(planner, keeper, values)
+    _print_wrapped(
+        "Your own: `afa demo --copy mine`, edit its bundle, then `afa plan mine/bundle` (docs/your_own_bundle.md)"
+    )
 
 
-def _wrapped(text: str) -> None:
+def _print_wrapped(text: str) -> None:
     """Print a text, with line breaks only between words."""
     from rich.console import Console
 
@@ -196,7 +198,7 @@ def _wrapped(text: str) -> None:
 
 
 @contextmanager
-def _opened(
+def _open_planner(
     folder: Path, question: PlanOptions, session: Path | None, replay: bool = False
 ) -> Iterator[tuple[Planner, SessionFile]]:
     """Yield a planner that has computed its first suggestion, and the `SessionFile` that saves its session.
@@ -223,7 +225,7 @@ def _opened(
         yield planner, keeper
 
 
-def _talk(planner: Planner, keeper: SessionFile, patient: FeatureCodes | None = None) -> None:
+def _run_in_terminal(planner: Planner, keeper: SessionFile, patient: FeatureCodes | None = None) -> None:
     """Run a planning session in the terminal.
 
     The argument `patient` contains the values of an example patient. If the user presses the Return key without typing
@@ -238,7 +240,7 @@ def _talk(planner: Planner, keeper: SessionFile, patient: FeatureCodes | None = 
         typer.echo(words)
 
 
-def _serve(
+def _serve_planning_page(
     planner: Planner,
     keeper: SessionFile,
     host: str = LOCAL_ADDRESS,

@@ -143,12 +143,12 @@ def simulate(
         confidence=confidence,
         threads=threads,
     )
-    gains, scores = _words("--gain", gain, GAINS), _words("--score", score, SCORES)
-    rules = _words("--allocation", allocation)
+    gains, scores = _split_option_words("--gain", gain, GAINS), _split_option_words("--score", score, SCORES)
+    rules = _split_option_words("--allocation", allocation)
     given = read_patients(cohort, model, drop_missing=drop_missing)
     given = given if labels is None else read_labels(labels, given)
     say = partial(typer.echo, err=json)  # with --json, messages are printed to stderr
-    _tell(given, say)
+    _print_ignored_data(given, say)
     setting, chosen = _with_background(setting, background, given), some_patients(given.cohort, patients, seed)
     ways = compared_strategies(given.bundle, setting, rules, gains, scores)
     measured = given.measured[[given.cohort.patients.index(name) for name in chosen.patients]]
@@ -222,7 +222,7 @@ def score(
 
     model = load_bundle(bundle)
     given = read_patients(cohort, model, drop_missing=drop_missing)
-    _tell(given, typer.echo)
+    _print_ignored_data(given, typer.echo)
     found = predict_proba(model, given.frame(), holds=holds, inference=inference, threads=threads)
     if cohort.is_file():  # write the patients in the order of the table
         found = found.loc[list(read_cells(cohort, "feature", ()).names)]
@@ -253,7 +253,7 @@ def _with_background(setting: SimulationSetting, named: str | None, given: Given
     return replace(setting, background=others)
 
 
-def _words(option: str, text: str | None, known: Sequence[str] = ()) -> list[str]:
+def _split_option_words(option: str, text: str | None, known: Sequence[str] = ()) -> list[str]:
     """Return the distinct words of a comma-separated text, or an empty list if `text` is None.
 
     Raise a `ConfigError` if a word is empty, is repeated, or is not in `known` (unless `known` is empty).
@@ -267,7 +267,7 @@ def _words(option: str, text: str | None, known: Sequence[str] = ()) -> list[str
     return parts
 
 
-def _tell(given: GivenTable, say: Callable[[str], None]) -> None:
+def _print_ignored_data(given: GivenTable, say: Callable[[str], None]) -> None:
     """Print which columns, features and labels are ignored or missing."""
     from afa.io.csvfile import visible
 

@@ -58,7 +58,7 @@ def stage(
     from afa.model.bundle import load_bundle
     from afa.paper.experiments.base import check_tables, columns_of, stored, with_declared_columns
 
-    module, declared = _module(name), _declared(name)
+    module, declared = _stage_module(name), _stage_declaration(name)
     folders: dict[str, Path] = {key: Path(value) for key, value in options.pairs("--input", inputs or []).items()}
     folders |= {key: value for key, value in (("bundle", bundle), ("cohort", cohort)) if value is not None}
     if missing := [key for key in declared.inputs if key not in folders]:
@@ -78,9 +78,9 @@ def stage(
         check_duels(given["bundle"], folders["bundle"])
     if declared.sharded:
         given["patients"] = shard_of(len(given["cohort"].patients), shard)
-    document = _document(settings)
+    document = _parse_settings_json(settings)
     summary = declared.summary or () if rows is not None else ()
-    given |= _settings(declared.settings, _part(document, declared.settings, but=summary))
+    given |= _stage_settings(declared.settings, _select_sections(document, declared.settings, but=summary))
     if "threads" in signature(module.run).parameters:
         given["threads"] = threads
     names = {key: given[key].name for key in ("cohort", "bundle") if key in given}
@@ -89,7 +89,7 @@ def stage(
     check_tables(name, tables, expected)
     write_tables(stored(tables, declared.single), out)
     if rows is not None:
-        _write_rows(name, out, folders, _part(document, summary, but=declared.settings), rows)
+        _write_summary_rows(name, out, folders, _select_sections(document, summary, but=declared.settings), rows)
 
 
 @app.command("summarise", hidden=True)
@@ -98,7 +98,7 @@ def summarise(
 ) -> None:
     """Compute one stage's rows of summary.csv from the stage's tables."""
     beside = {key: Path(value) for key, value in options.pairs("--input", inputs or []).items()}
-    _write_rows(name, tables[0], beside, _document(settings), out)
+    _write_summary_rows(name, tables[0], beside, _parse_settings_json(settings), out)
 
 
 @app.command("gather", hidden=True)
@@ -106,8 +106,8 @@ def gather(name: StageName, shards: Parts, out: options.Out) -> None:
     """Join the tables of all shards of a stage."""
     from afa.evaluate.long_tables import gather_tables
 
-    _module(name)
-    gather_tables(shards, out, _declared(name).in_all_parts)
+    _stage_module(name)
+    gather_tables(shards, out, _stage_declaration(name).in_all_parts)
 
 
 @app.command("join", hidden=True)
@@ -118,7 +118,7 @@ def join(parts: Parts, out: options.RowsFile) -> None:
     join_summaries(parts, out)
 
 
-def _write_rows(name: str, tables: Path, beside: Mapping[str, Path], document: Any, out: Path) -> None:
+def _write_summary_rows(name: str, tables: Path, beside: Mapping[str, Path], document: Any, out: Path) -> None:
     """Compute and write a stage's rows of summary.csv.
 
     The argument `beside` maps the name of each other stage to the folder of that stage's tables.
@@ -127,14 +127,14 @@ def _write_rows(name: str, tables: Path, beside: Mapping[str, Path], document: A
     from afa.evaluate.summary import write_summary
     from afa.paper.experiments.base import check_rows
 
-    module, declared = _module(name), _declared(name)
+    module, declared = _stage_module(name), _stage_declaration(name)
     others = {key: StageTables(beside[key]) for key in declared.beside if key in beside}
-    rows = module.summarise(StageTables(tables), **others, **_settings(declared.summary or (), document))
+    rows = module.summarise(StageTables(tables), **others, **_stage_settings(declared.summary or (), document))
     check_rows(name, rows, declared.rows)
     write_summary([rows], out)
 
 
-def _part(document: Any, keys: Sequence[str], *, but: Sequence[str]) -> Any:
+def _select_sections(document: Any, keys: Sequence[str], *, but: Sequence[str]) -> Any:
     """Return the settings in `document`, without the sections that only the other step of a stage uses.
 
     `keys` names the settings of this step, and `but` names the settings of the other step.
@@ -157,7 +157,7 @@ def kernels(
     write_text(out, dumps(cached_files(), indent=1) + "\n")
 
 
-def _module(name: str) -> ModuleType:
+def _stage_module(name: str) -> ModuleType:
     """Return the Python module of a stage. Raise a `ConfigError` for an unknown stage."""
     if not _is_stage(name):
         raise ConfigError(
@@ -168,7 +168,7 @@ def _module(name: str) -> ModuleType:
 
 # The digest of a job's code ignores modules that are imported by `import_module`. For the modules `declared` and
 # `settings` this is intended, because a workflow rule has the stage's declaration and settings among its parameters.
-def _declared(name: str) -> Stage:
+def _stage_declaration(name: str) -> Stage:
     declared: Stage = import_module("afa.paper.experiments.declared").STAGES[name]
     return declared
 
@@ -177,14 +177,14 @@ def _is_stage(name: str) -> bool:
     return name in import_module("afa.paper.experiments.declared").STAGES
 
 
-def _settings(keys: Sequence[str], document: Any) -> dict[str, Any]:
+def _stage_settings(keys: Sequence[str], document: Any) -> dict[str, Any]:
     """Return a mapping of each section of config.yaml to the settings that a stage reads."""
     from afa.paper.experiments.base import chosen
 
     return chosen(keys, import_module("afa.paper.experiments.settings").StageSettings, document)
 
 
-def _document(text: str) -> dict[str, Any]:
+def _parse_settings_json(text: str) -> dict[str, Any]:
     """Parse a JSON object from the command line into a dict."""
     try:
         document = loads(text)
@@ -227,7 +227,7 @@ def experiment_baselines(
     potentials, people = load_inputs(bundle, cohort)
     # The digest of a job's code ignores modules that are imported by `import_module`. For `afa.paper.config` this is
     # intended, because the workflow rule that calls this command has the settings among its parameters.
-    chosen = check_model(_document(settings), import_module("afa.paper.config").Baselines, "the settings")
+    chosen = check_model(_parse_settings_json(settings), import_module("afa.paper.config").Baselines, "the settings")
     about = load_study(chosen.study)
     manner = about.settings.manner
     plan = Protocol(chosen, k if chosen.tasks == ("binary",) else top_k_size(potentials, k), manner.answers)

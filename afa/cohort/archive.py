@@ -169,7 +169,7 @@ def tar_damage(path: Path) -> Damage | None:
                 how = "breaks off" if ends else "is damaged"
                 return Damage(f"a tar archive that {how} after {last}", "one that reads to its end", truncated=ends)
             extensions = extensions + 1 if header.type in _EXTENSIONS else 0
-            if strange := _strange(header, stream, extensions):
+            if strange := _describe_unusual_header(header, stream, extensions):
                 return Damage(f"a tar archive with {strange} at byte {offset}", "one of plain files")
             last = last if header.type in _EXTENSIONS else f"member {header.name}"
             has_data = header.isreg() or header.type not in tarfile.SUPPORTED_TYPES or header.type in _EXTENSIONS
@@ -183,7 +183,7 @@ def tar_damage(path: Path) -> Damage | None:
     return None
 
 
-def _strange(header: tarfile.TarInfo, stream: BinaryIO, extensions: int) -> str:
+def _describe_unusual_header(header: tarfile.TarInfo, stream: BinaryIO, extensions: int) -> str:
     if not 0 <= header.size < _IMPOSSIBLE:
         return "a member of negative or impossible size"
     if header.type == tarfile.GNUTYPE_SPARSE:

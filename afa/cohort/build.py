@@ -153,7 +153,7 @@ def assemble(
     allowed = config.allow_missing_genes
     needed = [] if allowed is True else [feature for feature in absent if not allowed or feature not in allowed]
     if needed or len(absent) == len(found_in):
-        raise CohortError(_missing_genes(config, needed or absent, tiers, expression.first_ids))
+        raise CohortError(_missing_gene_faults(config, needed or absent, tiers, expression.first_ids))
     values, read_from = choose_rows(log, found_in, chosen.controls)
     measured, controls = values[list(chosen.patients)], values[list(chosen.controls)]
     how: dict[str, Any] = {"test": coding.test, "level": coding.level}
@@ -191,13 +191,15 @@ def assemble(
     return Cohort(config.name, tuple(coded.columns), chosen.patients, code, labels, record, healthy)
 
 
-def _missing_genes(config: CohortConfig, absent: Sequence[str], tiers: Tiers, first_ids: Sequence[str]) -> list[Fault]:
+def _missing_gene_faults(
+    config: CohortConfig, absent: Sequence[str], tiers: Tiers, first_ids: Sequence[str]
+) -> list[Fault]:
     """Return one error for all genes without a row in the series, and one for all genes without a known Ensembl id."""
     where = f"cohort {config.name}, series {config.series}"
     or_drop = "or name them in `allow_missing_genes`, which drops them from cohort and bundle"
     faults = []
     if genes := [feature for feature in absent if tiers[feature]]:
-        found, step = f"no row of {len(genes)} features: {', '.join(genes)}", _other_ids(config, first_ids)
+        found, step = f"no row of {len(genes)} features: {', '.join(genes)}", _row_id_advice(config, first_ids)
         found += f"; rows are named such as {first_names(first_ids)}" if first_ids else ""
         faults.append(Fault(where, found, "a row for each feature of the bundle", f"{step}, {or_drop}"))
     if genes := [feature for feature in absent if not tiers[feature]]:
@@ -207,7 +209,7 @@ def _missing_genes(config: CohortConfig, absent: Sequence[str], tiers: Tiers, fi
     return faults
 
 
-def _other_ids(config: CohortConfig, first_ids: Sequence[str]) -> str:
+def _row_id_advice(config: CohortConfig, first_ids: Sequence[str]) -> str:
     """Return advice to the user on genes without a row. The advice depends on the first row ids of the file."""
     kind, genes = config.expression.row_ids, "give the table of genes as `layout: count_matrix`"
     if first_ids and all(map(is_transcript, first_ids)):

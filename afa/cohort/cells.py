@@ -89,7 +89,7 @@ class Cells(NamedTuple):
     doubt: str = ""
 
 
-def _gct(path: Path) -> CohortError:
+def _gct_error(path: Path) -> CohortError:
     """Return the error for a file in GCT format, which has one row for each gene instead of one for each patient."""
     step = "leave out its first two lines and the column Description, turn rows and columns around, and save it as .csv"
     return CohortError(Fault(str(path), "a GCT file, with a row for each gene", "a row for each patient", step))
@@ -117,7 +117,7 @@ def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[s
         expected, step = "a CSV, TSV or Parquet table", f"save it with one of the endings {', '.join(ENDINGS)}"
         found = f"the ending {quoted(path.suffix)}" if path.suffix else "a name without an ending"
         if path.name.removesuffix(".gz").endswith(".gct"):
-            raise _gct(path)
+            raise _gct_error(path)
         raise CohortError(Fault(str(path), found, expected, step))
     header = read_names(path)
     if header and header[0] in known:
@@ -125,9 +125,9 @@ def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[s
         raise CohortError(Fault(str(path), found, "the patients' names in the first column", "put them there"))
     wanted = {*header[:1], *known, *others}
     if path.suffix == ".parquet":
-        table = _table_of(parquet_table(path, "write it again, or save it as CSV", wanted, MOST_CELLS), str(path))
+        table = _patient_table(parquet_table(path, "write it again, or save it as CSV", wanted, MOST_CELLS), str(path))
     elif header and header[0].startswith(("#1.2", "#1.3")):
-        raise _gct(path)
+        raise _gct_error(path)
     elif len(header) == 1 and not any(mark in header[0] for mark in ";\t|,"):
         step = f"put commas between the fields, the patients' names first, then one column per {kind}"
         raise CohortError(Fault(f"{path}, line 1", f"one column, {quoted(header[0])}", "several columns", step))
@@ -135,13 +135,13 @@ def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[s
         unread = [name for name in header if name not in wanted]
         table = read_csv_table(path, required=header or [PATIENT], unread=unread, whole_rows=True, brief=True)
     known_names = set(known)
-    cells = _cells_of(table, (header or [PATIENT])[0], [name for name in header[1:] if name not in known_names])
+    cells = _cells_of_table(table, (header or [PATIENT])[0], [name for name in header[1:] if name not in known_names])
     if not cells.names:
         raise CohortError(Fault(str(path), "no row", "a row for each patient", "add the patients"))
     return cells._replace(doubt=_doubt_of_names(path, cells))
 
 
-def _cells_of(table: CsvTable, first: str, unknown: Sequence[str] = ()) -> Cells:
+def _cells_of_table(table: CsvTable, first: str, unknown: Sequence[str] = ()) -> Cells:
     """Return the cells of a table with the patients' names in column `first`.
 
     All errors in the table are raised as one `CohortError`.
@@ -197,7 +197,7 @@ def numbers_of(
     places = np.flatnonzero(odd.any(axis=0)).tolist()
     for place in places[:MOST_COLUMNS]:
         name = columns[place]
-        suggested = step or _step(cells.columns[name][int(odd[:, place].argmax())])
+        suggested = step or _patient_cell_advice(cells.columns[name][int(odd[:, place].argmax())])
         cells.table.wrong(odd[:, place], name, expected, suggested)
     if more := len(places[MOST_COLUMNS:]):
         cells.table.faults.add(0, "", f"{more} more such columns", expected, step or "correct them too")
@@ -250,7 +250,7 @@ def check_alike(columns: Iterable[object], names: Sequence[str], bundle: Bundle,
     """
     there = list(map(str, columns))
     written = {
-        _folded(other): name
+        _folded_name(other): name
         for name in names
         if name not in there
         for other in (name, bundle.shown(name), *bundle.aliases.get(name, ()))
@@ -259,11 +259,11 @@ def check_alike(columns: Iterable[object], names: Sequence[str], bundle: Bundle,
     CohortError.raise_for(
         Fault(f"{where}, column {visible(column)}", "another name than the bundle has", name, "rename the column")
         for column in there
-        if column not in known and (name := written.get(_folded(column))) is not None
+        if column not in known and (name := written.get(_folded_name(column))) is not None
     )
 
 
-def _folded(name: str) -> str:
+def _folded_name(name: str) -> str:
     return re.sub(r"[\s_]+", "", name).casefold()
 
 
@@ -322,15 +322,15 @@ def cells_of_frame(frame: pd.DataFrame, where: str, *, rows: Sequence[str] = ())
     """
     names = pd.Series(list(map(str, frame.index)), name=PATIENT, dtype=object)
     columns = frame.loc[:, frame.columns.map(str) != PATIENT].reset_index(drop=True)
-    return _cells_of(_table_of(pd.concat([names, columns], axis="columns"), where, rows), PATIENT)
+    return _cells_of_table(_patient_table(pd.concat([names, columns], axis="columns"), where, rows), PATIENT)
 
 
-def _table_of(frame: pd.DataFrame, where: str, rows: Sequence[str] = ()) -> CsvTable:
+def _patient_table(frame: pd.DataFrame, where: str, rows: Sequence[str] = ()) -> CsvTable:
     rows = rows or [f"row {row + 1}" for row in range(len(frame))]
     return table_of_frame(frame, where, required=list(map(str, frame.columns)), names=rows, brief=True)
 
 
-def _step(text: str) -> str:
+def _patient_cell_advice(text: str) -> str:
     """Return advice on a cell that contains text instead of a number."""
     if either := numbers_with_commas(text.strip()):
         return f"write {' or '.join(either)}: such a comma can stand for thousands, or for a decimal point"

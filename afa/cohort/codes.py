@@ -43,11 +43,11 @@ class Apart(NamedTuple):
 
     def __str__(self) -> str:
         side = "below" if self.values[0] < self.low else "above"
-        several = [f"{count:,} {'is' if count == 1 else 'are'} {value:g}" for value, count in self._pairs]
+        several = [f"{count:,} {'is' if count == 1 else 'are'} {value:g}" for value, count in self._values_with_counts]
         return f"{' and '.join(several)}, {side} all others ({self.low:g} to {self.high:g})"
 
     @property
-    def _pairs(self) -> list[tuple[float, int]]:
+    def _values_with_counts(self) -> list[tuple[float, int]]:
         return list(zip(self.values, self.counts, strict=True))
 
 
@@ -124,7 +124,10 @@ def apart(values: Floats, span: Span | None = None) -> list[Apart]:
     known = values[np.isfinite(values)]
     found, counts = np.unique(known, return_counts=True)
     ends = () if span is None else (span.low, span.high)
-    sides = [_below_zero(found, counts) or _beyond_gap(found, counts), _beyond_gap(found[::-1], counts[::-1])]
+    sides = [
+        _count_negative_codes(found, counts) or _count_beyond_gap(found, counts),
+        _count_beyond_gap(found[::-1], counts[::-1]),
+    ]
     noted = []
     for size, side in zip(sides, (slice(None), slice(None, None, -1)), strict=True):
         tail, of, others = found[side][:size], counts[side][:size], found[side][size:]
@@ -133,7 +136,7 @@ def apart(values: Floats, span: Span | None = None) -> list[Apart]:
     return noted
 
 
-def _below_zero(found: Floats, counts: npt.NDArray[np.intp]) -> int:
+def _count_negative_codes(found: Floats, counts: npt.NDArray[np.intp]) -> int:
     """Return the number of distinct values below 0 if all of them look like codes, else 0.
 
     The result is also 0 if there are more than `MOST_CODES` distinct values below 0, or if there are fewer than
@@ -146,7 +149,7 @@ def _below_zero(found: Floats, counts: npt.NDArray[np.intp]) -> int:
     return size if coded and often and len(found) - size >= LEAST_OTHERS else 0
 
 
-def _beyond_gap(found: Floats, counts: npt.NDArray[np.intp]) -> int:
+def _count_beyond_gap(found: Floats, counts: npt.NDArray[np.intp]) -> int:
     """Return how many values at the start of `found` are separated from the other values by a wide gap.
 
     `found` is sorted in ascending or descending order. Let the range be the difference between the largest and the

@@ -65,7 +65,9 @@ class Cohort:
             raise CohortError(Fault(f"{where}, values", f"shape {values.shape}", expected, "pass the whole table"))
         table, labels = pd.DataFrame(values, self.patients, self.features), self.labels
         CohortError.raise_for(
-            _faults(table, labels, self.controls, [f"{where}, {part}" for part in ("values", "labels", "controls")])
+            _table_faults(
+                table, labels, self.controls, [f"{where}, {part}" for part in ("values", "labels", "controls")]
+            )
         )
         held = np.array(values, dtype=np.int8, order="C")
         held.flags.writeable = False
@@ -172,7 +174,7 @@ def load_cohort(folder: str | Path) -> Cohort:
     else:
         place, found = f"{folder / CARD_FILE}, key digests", f"a {type(digests).__name__}"
         faults.append(Fault(place, found, "a mapping of file name to SHA-256", "correct or remove it"))
-    faults += _faults(features, labels, controls, [str(folder / file) for file in files])
+    faults += _table_faults(features, labels, controls, [str(folder / file) for file in files])
     if features is not None and not len(features):
         faults.append(Fault(str(folder / COHORT_FEATURES_FILE), "no patient", "at least one row", "add the patients"))
     if faults or features is None or labels is None:
@@ -284,7 +286,7 @@ def _name_faults(names: Sequence[str] | pd.Index[str], where: str, kind: str) ->
         yield Fault(where, f"{kind} {shown} more than once", f"each {kind} once", "remove or rename the repeated ones")
 
 
-def _faults(
+def _table_faults(
     values: pd.DataFrame | None, labels: pd.DataFrame | None, controls: pd.DataFrame | None, places: Sequence[str]
 ) -> Iterator[Fault]:
     """Yield the errors in the names and values of a cohort's tables."""

@@ -66,7 +66,7 @@ class ExpressionSource(Strict):
     )
 
     @model_validator(mode="after")
-    def _of_sample_files(self) -> Self:
+    def _check_layout_options(self) -> Self:
         if self.layout != "sample_files" and (self.count_column or self.members):
             raise ValueError("count_column and members belong to the layout sample_files")
         return self
@@ -80,7 +80,7 @@ class Derived(Strict):
 
     @field_validator("pattern")
     @classmethod
-    def _one_group(cls, pattern: str) -> str:
+    def _check_pattern(cls, pattern: str) -> str:
         try:
             groups = re.compile(pattern).groups
         except (re.error, OverflowError, RecursionError) as error:
@@ -145,7 +145,7 @@ class LabelRule(Strict):
     )
 
     @model_validator(mode="after")
-    def _one_kind(self) -> LabelRule:
+    def _check_rule_kind(self) -> LabelRule:
         kinds = [self.at_least is not None, self.above is not None, self.positive is not None]
         if sum(kinds) != 1:
             raise ValueError("give exactly one of at_least, above, or positive with negative")
@@ -261,7 +261,7 @@ class SimulationConfig(Strict):
     dispersion_spread: Spread = Field(0.7, description="spread of the dispersions of genes around this trend")
 
     @model_validator(mode="after")
-    def _possible(self) -> Self:
+    def _check_shares_and_loadings(self) -> Self:
         if self.flipped_share + self.null_share > 1:
             raise ValueError("flipped_share and null_share must not exceed 1 together")
         loaded = {name for loadings in self.factors.values() for name in loadings}

@@ -133,7 +133,9 @@ def attempt(url: str, target: Path, sha256: str | None, timeout: float, clock: C
     with atomic_file(target) as temporary:
         # At the deadline the file is closed, so a transfer thread that is still running fails at its next write.
         with temporary.open("wb") as stream:
-            _explained(lambda: call_with_timeout(left, lambda: fetch(url, stream, None), late), reply, clock)
+            _call_and_convert_errors(
+                lambda: call_with_timeout(left, lambda: fetch(url, stream, None), late), reply, clock
+            )
         _check_body(temporary, reply, sha256)
 
 
@@ -164,7 +166,7 @@ class _Reply:
         return kind in {"text/html", "application/xhtml+xml"}
 
 
-def _explained(call: Callable[[], None], reply: _Reply, clock: Clock) -> None:
+def _call_and_convert_errors(call: Callable[[], None], reply: _Reply, clock: Clock) -> None:
     """Run `call`, and convert exceptions of pooch, requests and urllib3 to a `ReplyError`."""
     network = f"check the network and its proxy; {DOWNLOAD_ADVICE}"
     try:

@@ -38,12 +38,12 @@ _ENSEMBL = re.compile(r"^ENSG[0-9]{11}$")
 
 def read_aliases(path: str | Path) -> dict[str, tuple[str, ...]]:
     """Read the aliases of each gene, in file order, from a CSV with the columns `symbol,alias`."""
-    return _read_pairs(Path(path), key="symbol", value="alias")
+    return _read_key_values(Path(path), key="symbol", value="alias")
 
 
 def read_ensembl(path: str | Path) -> dict[str, tuple[str, ...]]:
     """Read the Ensembl gene ids of each symbol, without version, from a CSV with the columns `ensembl,symbol`."""
-    pairs = _read_pairs(Path(path), key="symbol", value="ensembl")
+    pairs = _read_key_values(Path(path), key="symbol", value="ensembl")
     table = {symbol: tuple(dict.fromkeys(map(without_version, ids))) for symbol, ids in pairs.items()}
     faults = [
         Fault(f"{path}, symbol {symbol}", repr(found), "an id such as ENSG00000198788", "correct the id")
@@ -60,7 +60,7 @@ def read_transcripts(path: str | Path) -> dict[str, str]:
 
     Version numbers are removed from Ensembl ids.
     """
-    pairs = _read_pairs(Path(path), key="transcript", value="gene")
+    pairs = _read_key_values(Path(path), key="transcript", value="gene")
     table: dict[str, str] = {}
     faults = []
     for name, genes in pairs.items():
@@ -118,7 +118,7 @@ def first_tier_present(tiers: Tiers, rows: Iterable[str]) -> dict[str, tuple[str
     }
 
 
-def _read_pairs(path: Path, *, key: str, value: str) -> dict[str, tuple[str, ...]]:
+def _read_key_values(path: Path, *, key: str, value: str) -> dict[str, tuple[str, ...]]:
     others = [name for name in read_header(path) if name not in (key, value)]
     table = read_csv_table(path, required=(key, value), optional=others, unread=others)
     for column in (key, value):
@@ -276,10 +276,10 @@ def encode_by_controls(
     if flat := list(values.index[without_spread(controls)]):
         of = f" and {len(flat)} genes without spread among them: {first_names(flat)}"
         check_controls(controls.shape[1], "empirical", level, of, "leave these genes out of the bundle")
-    return pd.DataFrame(_coded(known, controls, test, level), index=values.index, columns=values.columns)
+    return pd.DataFrame(_codes_by_controls(known, controls, test, level), index=values.index, columns=values.columns)
 
 
-def _coded(values: Floats, controls: Floats, test: Test, level: float) -> Codes:
+def _codes_by_controls(values: Floats, controls: Floats, test: Test, level: float) -> Codes:
     away = values - controls.mean(axis=1, keepdims=True)
     return np.where(np.abs(away) > reach(controls, test, level), np.sign(away), 0).astype(np.int8)
 
@@ -312,7 +312,7 @@ def encode_controls(
     if count < 3:
         return controls.iloc[:, :0].astype(np.int8), used
     for place in range(count):
-        code[:, [place]] = _coded(known[:, [place]], np.delete(known, place, axis=1), used, level)
+        code[:, [place]] = _codes_by_controls(known[:, [place]], np.delete(known, place, axis=1), used, level)
     return pd.DataFrame(code, index=controls.index, columns=controls.columns), used
 
 
@@ -357,7 +357,7 @@ def robust_reach(values: Floats, threshold: float) -> Floats:
     distance : (n_genes, 1) float64, infinite for a gene with a median absolute deviation of 0
 
     """
-    far = threshold * robust_scale(values)[:, None] + _slack(values)
+    far = threshold * robust_scale(values)[:, None] + _rounding_tolerance(values)
     return np.where(without_robust_spread(values)[:, None], np.inf, far)
 
 
@@ -389,10 +389,10 @@ def without_robust_spread(values: Floats) -> Bools:
     flat : (n_genes,) bool
 
     """
-    return np.asarray(robust_scale(values) <= _slack(values)[:, 0])
+    return np.asarray(robust_scale(values) <= _rounding_tolerance(values)[:, 0])
 
 
-def _slack(values: Floats) -> Floats:
+def _rounding_tolerance(values: Floats) -> Floats:
     return np.asarray(CODE_ROUNDING * np.abs(values).max(axis=1, initial=0.0, keepdims=True))
 
 

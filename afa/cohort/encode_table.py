@@ -232,7 +232,7 @@ def encode_cells(
                 f"code it as 0 and 1, or call it ordinal in features.csv; {MARK.format('another number', dictionary)}"
             )
             cells.table.wrong(odd, name, "0 or 1, or nothing", step)
-    doubts = _doubts(cells, features.chosen(present), values, dictionary)
+    doubts = _check_undeclared_codes(cells, features.chosen(present), values, dictionary)
     faults += cells.table.faults.listed()
     open_ended = [name for name, ranged in zip(features.names, features.has_range, strict=True) if not ranged]
     if open_ended and coding.reference is None:
@@ -248,13 +248,13 @@ def encode_cells(
         raise CohortError(Fault(str(where), "controls alone", "at least one patient", "add the patients' rows"))
     low, high, by = _cut_points(values[~control], values[control], features, coding)
     names = np.array(cells.names, dtype=object)
-    code, healthy = (_coded(values[of], low, high, features, names[of]) for of in (~control, control))
+    code, healthy = (_codes_by_cut_points(values[of], low, high, features, names[of]) for of in (~control, control))
     if _looks_encoded(values[~control], code, features):
         step = "use it as it is, without encoding it again; or give the table of the numbers as measured"
         found = "-1, 0 and 1 alone in all columns with cut points, as in an encoded table"
         raise CohortError(Fault(str(where), found, "numbers as measured", step))
     if open_ended and coding.reference == "controls":
-        alone = _without_themselves(values[np.ix_(control, ~features.has_range)], coding)
+        alone = _codes_of_controls(values[np.ix_(control, ~features.has_range)], coding)
         healthy[open_ended] = alone.set_axis(healthy.index)
     cuts = pd.DataFrame(
         {"feature": features.names, "kind": features.kinds, "unit": features.units, "by": by, "low": low, "high": high}
@@ -286,7 +286,7 @@ def _looks_encoded(values: Floats, code: pd.DataFrame, features: Features) -> bo
     return bool(in_code and (numbers[known] != codes[known]).any())
 
 
-def _doubts(cells: Cells, features: Features, values: Floats, dictionary: str) -> list[str]:
+def _check_undeclared_codes(cells: Cells, features: Features, values: Floats, dictionary: str) -> list[str]:
     """Record an error for each value that is an undeclared code for *not measured*.
 
     Return one line of text for each group of doubtful values.
@@ -374,7 +374,7 @@ def _cut_points(
     return low, high, by
 
 
-def _coded(
+def _codes_by_cut_points(
     values: Floats, low: Floats, high: Floats, features: Features, names: npt.NDArray[np.object_]
 ) -> pd.DataFrame:
     """Return the ternary codes of values for given cut points, as an Int8 table. Missing values stay missing."""
@@ -390,7 +390,7 @@ def _coded(
     return pd.DataFrame(columns, index=pd.Index(names, name=PATIENT))
 
 
-def _without_themselves(values: Floats, coding: Coding) -> pd.DataFrame:
+def _codes_of_controls(values: Floats, coding: Coding) -> pd.DataFrame:
     """Return the ternary code of each control, by a test against the other controls that have a value.
 
     The result is an Int8 table of controls x features. The code of a control is missing if the control has no value or

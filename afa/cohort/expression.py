@@ -131,8 +131,8 @@ def read_gene_matrix(
     if not layout.first:
         found = "nothing" if not any(layout.names) else "no row below the header"
         raise CohortError(Fault(where, found, "a header and at least one row", "check that it is the series' table"))
-    gene = 0 if gene_column is None else _place(where, gene_column, layout, "gene_column")
-    position, notes = _positions(where, column_of, layout, gene)
+    gene = 0 if gene_column is None else _column_index(where, gene_column, layout, "gene_column")
+    position, notes = _find_sample_columns(where, column_of, layout, gene)
     # Columns are read in file order, because reading a block of GSE193677 in sample order takes four times as long.
     in_file_order = sorted(position.values())
     to_samples = np.searchsorted(in_file_order, list(position.values()))
@@ -143,7 +143,7 @@ def read_gene_matrix(
     chosen: list[Floats] = []
     total = np.zeros(len(position))
     n_rows = 0
-    for block_ids, block in _blocks(where, opened, layout, gene, in_file_order):
+    for block_ids, block in _read_blocks(where, opened, layout, gene, in_file_order):
         names = genes.read(where, block_ids, row_of)
         scale.read(where, names, columns, block)
         for name, row in zip(names, block, strict=True):
@@ -194,10 +194,10 @@ def _layout(where: str, opened: Opened, *, may_lack_header: bool = False) -> _La
 
     Leading lines that begin with `#` are skipped.
     """
-    comment, above, head = _head(where, opened)
+    comment, above, head = _read_head(where, opened)
     separators = "\t" if any("\t" in line for line in head[:2]) else SEPARATORS
-    choices = [_records(head, separator) for separator in separators]
-    fitting = [records for records in choices if _fits(records)]
+    choices = [_split_first_rows(head, separator) for separator in separators]
+    fitting = [records for records in choices if _has_matching_widths(records)]
     records = fitting[0] if fitting else max(choices, key=lambda records: max(map(len, records.rows), default=0))
     separator, rows, lines, _ = records
     if records.fault and not fitting:
@@ -247,7 +247,7 @@ class _Records(NamedTuple):
     fault: str = ""
 
 
-def _records(head: Sequence[str], separator: str) -> _Records:
+def _split_first_rows(head: Sequence[str], separator: str) -> _Records:
     reader = csv.reader(head, delimiter=separator)
     rows: list[list[str]] = []
     lines = 0
@@ -260,7 +260,7 @@ def _records(head: Sequence[str], separator: str) -> _Records:
     return _Records(separator, rows, lines)
 
 
-def _fits(records: _Records) -> bool:
+def _has_matching_widths(records: _Records) -> bool:
     """Return True if the first row has as many fields as the second row, or one field fewer.
 
     The result is False if the second row has fewer than two fields, or if the rows cannot be parsed.
@@ -269,7 +269,7 @@ def _fits(records: _Records) -> bool:
     return not records.fault and widths[-1:] > [1] and widths[-1] - widths[0] in {0, 1}
 
 
-def _head(where: str, opened: Opened) -> tuple[str, int, list[str]]:
+def _read_head(where: str, opened: Opened) -> tuple[str, int, list[str]]:
     """Return the last `#` line above the table, the number of lines above the table, and the table's first lines."""
     comment, above, size = "", 0, 0
     head: list[str] = []
@@ -302,7 +302,7 @@ def _all_numbers(cells: Sequence[str]) -> bool:
     return bool(cells) and all(math.isfinite(number_of(cell)) for cell in cells)
 
 
-def _place(where: str, name: str, layout: _Layout, key: str) -> int:
+def _column_index(where: str, name: str, layout: _Layout, key: str) -> int:
     """Return the index of the column `name`.
 
     If there is no such column, a `CohortError` asks the user to correct the setting `key` in the cohort's file.
@@ -320,7 +320,7 @@ _FILE_ENDING = re.compile(
 )
 
 
-def _names_within(column: str) -> set[str]:
+def _possible_sample_names(column: str) -> set[str]:
     """Return candidates for a sample's name: the column name without folders and endings, and a GEO accession.
 
     An accession is a candidate only if the column name contains exactly one accession.
@@ -332,7 +332,7 @@ def _names_within(column: str) -> set[str]:
     return {name, *(accessions if len(accessions) == 1 else ())}
 
 
-def _positions(
+def _find_sample_columns(
     where: str, column_of: Mapping[str, str], layout: _Layout, gene: int
 ) -> tuple[dict[str, int], list[str]]:
     """Return the index of each sample's column, and notes on columns that were found by a part of their name."""
@@ -348,7 +348,7 @@ def _positions(
     exact = set(places)
     if not exact.issuperset(column_of.values()):
         for place, column in columns:
-            for name in _names_within(column) - exact:
+            for name in _possible_sample_names(column) - exact:
                 places.setdefault(name, []).append(place)
     wanted = set(column_of.values())
     if twice := [name for name, at in places.items() if name in wanted and len(at) > 1]:
@@ -488,7 +488,7 @@ class _Scale:
         return []
 
 
-def _blocks(
+def _read_blocks(
     where: str, opened: Opened, layout: _Layout, gene: int, read: Sequence[int]
 ) -> Iterator[tuple[list[str], Floats]]:
     """Read a table in blocks of lines, and yield the row ids and the values of each block.
@@ -547,12 +547,17 @@ def _wrong_cell(where: str, stream: BinaryIO, layout: _Layout, gene: int, read: 
             for place in read:
                 if not math.isfinite(number_of(cells[place])):
                     column = layout.names[place].removeprefix("column ") or f"{place + 1}"
-                    return Fault(f"{at}, column {column}", quoted(cells[place]), "a finite number", _step(cells[place]))
+                    return Fault(
+                        f"{at}, column {column}",
+                        quoted(cells[place]),
+                        "a finite number",
+                        _expression_cell_advice(cells[place]),
+                    )
     step = f"save it as text in UTF-8, separated by tabs, {_COPY}"
     return Fault(where, "text that cannot be read as a table", "rows of numbers", step)
 
 
-def _step(cell: str) -> str:
+def _expression_cell_advice(cell: str) -> str:
     """Return advice on a cell that is not a number."""
     if either := numbers_with_commas(cell.strip()):
         return f"write {' or '.join(either)}, whatever the comma stands for, and so all others, {_COPY}"
@@ -616,7 +621,7 @@ def read_sample_files(
     total: dict[str, float] = {}
     said: Tally[str] = Tally()
     passed: list[str] = []
-    for sample, where, text in _members(path, frozenset(samples), how.members, passed):
+    for sample, where, text in _archive_members(path, frozenset(samples), how.members, passed):
         if sample in values:
             step = "name the files to read in `expression.members` of the cohort's file, such as '*.genes.results.gz'"
             raise CohortError(Fault(where, f"a second file of {sample}", "one file a sample", step))
@@ -628,7 +633,7 @@ def read_sample_files(
         if ids is None:
             ids, chosen = member.ids, member.ids.isin(list(wanted))
         elif not member.ids.equals(ids):
-            column = _in_order(where, member.ids, column, ids)
+            column = _reorder_values(where, member.ids, column, ids)
         values[sample] = column[chosen]
         # Values are summed in file order, as in `read_gene_matrix`, so that both layouts give equal library sizes.
         with np.errstate(over="ignore"):
@@ -656,7 +661,7 @@ def read_sample_files(
     )
 
 
-def _members(
+def _archive_members(
     path: Path, samples: frozenset[str], pattern: str | None, passed: list[str]
 ) -> Iterator[tuple[str, str, bytes]]:
     """Yield three items for each archive member of the given samples: accession, name for messages, unpacked text.
@@ -742,10 +747,10 @@ def _read_member(
     counter = counter_of(layout.names)
     gene = 0 if counter is None else layout.names.index(counter.gene)
     if how.gene_column is not None:
-        gene = _place(where, how.gene_column, layout, "gene_column")
+        gene = _column_index(where, how.gene_column, layout, "gene_column")
     place, notes = _value_column(where, layout, counter, gene, how)
     read = (place,) if layout.names != STAR_COLUMNS or how.count_column else (place, *range(2, len(STAR_COLUMNS)))
-    blocks = list(_blocks(where, opened, layout, gene, read))
+    blocks = list(_read_blocks(where, opened, layout, gene, read))
     row_ids = [row_id for block_ids, _ in blocks for row_id in block_ids]
     columns = np.concatenate([block for _, block in blocks])
     if before is None or before.row_ids != row_ids:
@@ -775,7 +780,7 @@ def _value_column(
     notes = [] if layout.has_header or layout.names == STAR_COLUMNS else ["no header line: the first line is a row"]
     of = f"of {counter.name}, " if counter else ""
     if how.count_column is not None:
-        place = _place(where, how.count_column, layout, "count_column")
+        place = _column_index(where, how.count_column, layout, "count_column")
         return place, [*notes, f"{of}column {how.count_column}, as `count_column` says"]
     if counter is not None and how.unit not in counter.values:
         found, units = f"a file of {counter.name}, which has no column of {how.unit}", " or ".join(counter.values)
@@ -819,7 +824,7 @@ def _check_strands(where: str, reads: Floats) -> None:
         raise CohortError(Fault(where, found, "the column to read, by its name", step))
 
 
-def _in_order(where: str, own: pd.Index[str], column: Floats, ids: pd.Index[str]) -> Floats:
+def _reorder_values(where: str, own: pd.Index[str], column: Floats, ids: pd.Index[str]) -> Floats:
     """Return the values of a sample's file in the order of `ids`.
 
     If the file and `ids` do not contain the same row ids, a `CohortError` is raised. If a row id is repeated, the rows

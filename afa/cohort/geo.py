@@ -160,7 +160,7 @@ def fetch(
     of_samples, of_values = (choices[0] for choices in mirror_places(config))
     metadata = fetched(of_samples)
     if metadata.path.name.endswith(SOFT):
-        _check_listed(config, metadata.path)
+        _check_supplementary_files(config, metadata.path)
     return Source(config.series, metadata, fetched(of_values))
 
 
@@ -226,7 +226,7 @@ def read_expression(
     return read
 
 
-def _check_listed(config: CohortConfig, path: Path) -> None:
+def _check_supplementary_files(config: CohortConfig, path: Path) -> None:
     """Raise a `CohortError` if the family SOFT file lists supplementary files but not the expression file."""
     listed = read_family(path).supplementary
     if listed and config.expression.file not in listed:
@@ -356,9 +356,9 @@ def write_extract(
     table[LIBRARY_SIZE] = [repr(float(size)) for size in expression.library_size.loc[samples.index]]
     present = set(map(str, expression.values.index))
     with atomic_folder(folder, [EXTRACT_FILE, SAMPLES_FILE, EXPRESSION_FILE], EXTRACT_FILE) as temporary:
-        rows = ("\t".join(map(_cell, row)) + "\n" for row in [list(table), *table.itertuples(index=False)])
+        rows = ("\t".join(map(_tsv_cell, row)) + "\n" for row in [list(table), *table.itertuples(index=False)])
         (temporary / SAMPLES_FILE).write_text("".join(rows), encoding="utf-8", newline="\n")
-        write_gzip(temporary / EXPRESSION_FILE, _lines(expression.values[list(samples.index)]))
+        write_gzip(temporary / EXPRESSION_FILE, _expression_lines(expression.values[list(samples.index)]))
         card = Card(
             series=config.series,
             title=config.title,
@@ -395,7 +395,9 @@ def check_genes(folder: Path, rows: Iterable[str], tiers: Tiers) -> None:
     """
     card = read_card(folder)
     present = set(rows)
-    outside = [feature for feature, choices in tiers.items() if not _is_known(choices, present, set(card.absent))]
+    outside = [
+        feature for feature, choices in tiers.items() if not _is_feature_covered(choices, present, set(card.absent))
+    ]
     if outside:
         found = f"no values of {len(outside)} of {len(tiers)} features: {first_names(outside)}"
         expected = f"genes of the bundle {card.genes_of}, which is all that is carried"
@@ -414,7 +416,7 @@ def keys_read(config: CohortConfig) -> tuple[str, ...]:
     return tuple(key for key in dict.fromkeys(keys) if key != "title" and key not in select.derive)
 
 
-def _is_known(choices: Sequence[Sequence[str]], present: set[str], absent: set[str]) -> bool:
+def _is_feature_covered(choices: Sequence[Sequence[str]], present: set[str], absent: set[str]) -> bool:
     for tier in choices:
         if not set(tier) <= present | absent:
             return False
@@ -423,7 +425,7 @@ def _is_known(choices: Sequence[Sequence[str]], present: set[str], absent: set[s
     return bool(choices)
 
 
-def _cell(text: str) -> str:
+def _tsv_cell(text: str) -> str:
     """Return a cell of a tab-separated table, quoted if necessary.
 
     The module `csv` is not used, because in Python 3.11 it does not quote a lone carriage return.
@@ -431,7 +433,7 @@ def _cell(text: str) -> str:
     return f'"{text.replace(chr(34), 2 * chr(34))}"' if set(text) & set('\t\r\n"') else text
 
 
-def _lines(values: pd.DataFrame) -> Iterator[str]:
+def _expression_lines(values: pd.DataFrame) -> Iterator[str]:
     """Yield the rows as tab-separated text.
 
     Each number is written with the fewest digits from which exactly the same number can be read.

@@ -83,7 +83,8 @@ def read_family(path: Path) -> Family:
     try:
         import GEOparse  # noqa: PLC0415  an extra brings it
     except ModuleNotFoundError as error:
-        step = f"run pip install 'afa[geo]', or set metadata_file to {_named(path, _MATRIX)} in the cohort's file"
+        matrix = _series_file_name(path, _MATRIX)
+        step = f"run pip install 'afa[geo]', or set metadata_file to {matrix} in the cohort's file"
         found = f"no package {error.name}"
         raise CohortError(Fault(str(path), found, "GEOparse, which reads family SOFT files", step)) from None
     accessions = _check_family(path)
@@ -96,15 +97,15 @@ def read_family(path: Path) -> Family:
         raise
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise _soft_fault(path, f"text that GEOparse cannot read ({reason})", "a family SOFT file") from None
+        raise _soft_file_error(path, f"text that GEOparse cannot read ({reason})", "a family SOFT file") from None
     # GEOparse reports no error if only a part of the file can be read.
     if list(series.gsms) != accessions:
         found = f"{len(accessions)} samples, of which GEOparse reads {len(series.gsms)}"
-        raise _soft_fault(path, found, "a family SOFT file that can be read to its end")
+        raise _soft_file_error(path, found, "a family SOFT file that can be read to its end")
     listed = series.metadata.get("sample_id", [])
     if missing := [accession for accession in listed if accession not in series.gsms]:
         found = f"no description of {len(missing)} of the {len(listed)} samples of the series: {first_names(missing)}"
-        raise _soft_fault(path, found, "the whole file")
+        raise _soft_file_error(path, found, "the whole file")
     said = [sample.metadata for sample in series.gsms.values()]
     titles = ["".join(keys.get("title", [])[:1]) for keys in said]
     characteristics = [
@@ -131,47 +132,47 @@ def _check_family(path: Path) -> list[str]:
             if line.startswith("^"):
                 if in_table or before.startswith("^"):
                     found = "a table without its end" if in_table else f"{visible(before)} without a line below it,"
-                    raise _soft_fault(path, f"{found} before {visible(line)}", "the whole file", number)
+                    raise _soft_file_error(path, f"{found} before {visible(line)}", "the whole file", number)
                 kind, _, name = (part.strip() for part in line.partition("="))
                 if kind not in _ENTRIES:
                     found = f"an entry of the unknown type {quoted(kind)}"
-                    raise _soft_fault(path, found, "a family SOFT file", number)
+                    raise _soft_file_error(path, found, "a family SOFT file", number)
                 if kind == "^SAMPLE" and name in accessions:
-                    raise _soft_fault(path, f"{visible(line)} twice", "each sample once", number)
+                    raise _soft_file_error(path, f"{visible(line)} twice", "each sample once", number)
                 accessions |= {name: None} if kind == "^SAMPLE" else {}
             elif table := _TABLE.fullmatch(line):
                 in_table = table[1].lower() == "begin"
             elif _READ.match(line) and (changed := _CHANGED.search(line, 1)):
                 found = f"{quoted(changed[0])} within a value, which GEOparse would not keep"
-                raise _soft_fault(path, found, "a value without it", number)
+                raise _soft_file_error(path, found, "a value without it", number)
             elif not in_table and not line.startswith(("!", "#")) and line.strip():
-                raise _soft_fault(path, quoted(line[:40].strip()), "a line that starts with ^, ! or #", number)
+                raise _soft_file_error(path, quoted(line[:40].strip()), "a line that starts with ^, ! or #", number)
     if in_table or line.startswith("^"):
         found = "a table without its end" if in_table else f"{visible(line)} without a line below it"
-        raise _soft_fault(path, found, "the whole file", number)
+        raise _soft_file_error(path, found, "the whole file", number)
     if line and not line.endswith("\n") and not _TABLE.fullmatch(line):
-        raise _soft_fault(path, "the end of the file within a line", "the whole file", number)
+        raise _soft_file_error(path, "the end of the file within a line", "the whole file", number)
     return list(accessions)
 
 
 def _soft_line(path: Path, content: bytes, number: int) -> str:
     """Return a line of a family SOFT file as text. A line that is too long or not UTF-8 raises a `CohortError`."""
     if len(content) == LONGEST_FILE_LINE:
-        raise _soft_fault(path, f"a line of {LONGEST_FILE_LINE} bytes or more", "shorter ones", number)
+        raise _soft_file_error(path, f"a line of {LONGEST_FILE_LINE} bytes or more", "shorter ones", number)
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         found = f"bytes that are not UTF-8 ({content[error.start : error.start + 8]!r})"
-        raise _soft_fault(path, found, "text in UTF-8", number) from None
+        raise _soft_file_error(path, found, "text in UTF-8", number) from None
 
 
-def _named(path: Path, ending: str) -> str:
+def _series_file_name(path: Path, ending: str) -> str:
     """Return the name of a series' file with the given ending."""
     series = re.match(r"GSE[0-9]+", path.name)
     return f"{series[0] if series else '<series>'}{ending}"
 
 
-def _fault(path: Path, found: str, expected: str, line: int, other: str = _FAMILY) -> CohortError:
+def _sample_file_error(path: Path, found: str, expected: str, line: int, other: str = _FAMILY) -> CohortError:
     """Return the error for a file that cannot be read.
 
     Parameters
@@ -181,13 +182,14 @@ def _fault(path: Path, found: str, expected: str, line: int, other: str = _FAMIL
     """
     where = f"{path}, line {line}" if line else str(path)
     step = (
-        f"fetch the file again; if it is as GEO has it, set metadata_file to {_named(path, other)} in the cohort's file"
+        "fetch the file again; if it is as GEO has it, set metadata_file to"
+        f" {_series_file_name(path, other)} in the cohort's file"
     )
     return CohortError(Fault(where, found, expected, step))
 
 
-def _soft_fault(path: Path, found: str, expected: str, line: int = 0) -> CohortError:
-    return _fault(path, found, expected, line, _MATRIX)
+def _soft_file_error(path: Path, found: str, expected: str, line: int = 0) -> CohortError:
+    return _sample_file_error(path, found, expected, line, _MATRIX)
 
 
 def read_series_matrix(path: Path) -> pd.DataFrame:
@@ -199,37 +201,37 @@ def read_series_matrix(path: Path) -> pd.DataFrame:
     characteristics: list[tuple[str, list[str]]] = []
     begun = ended = False
     number = size = width = 0
-    for number, line in _records(path):
+    for number, line in _read_matrix_lines(path):
         if ended or not line:
             continue
         size += len(line) * (not begun)  # the table is not stored in memory
         if size > _LARGEST_HEADER:
-            raise _fault(path, f"more than {_LARGEST_HEADER} characters before the table", "fewer", number)
+            raise _sample_file_error(path, f"more than {_LARGEST_HEADER} characters before the table", "fewer", number)
         name, _, rest = line.partition("\t")
         if begun:
             ended = name.lower() == "!series_matrix_table_end"
-            found = len(_cells(line)) if width == 0 else line.count("\t") + 1
+            found = len(_matrix_cells(line)) if width == 0 else line.count("\t") + 1
             if not ended and found != (width := width or found):
-                raise _fault(path, f"{found} cells", f"{width}, as in the table's header", number)
+                raise _sample_file_error(path, f"{found} cells", f"{width}, as in the table's header", number)
         elif name.lower() == "!series_matrix_table_begin":
             begun = True
         elif name.startswith("!Sample_"):
-            cells = _cells(rest)
+            cells = _matrix_cells(rest)
             expected = len(next(iter(fields.values()), cells))
             if len(cells) != expected:
-                raise _fault(path, f"{len(cells)} cells", f"{expected}, one for each sample", number)
+                raise _sample_file_error(path, f"{len(cells)} cells", f"{expected}, one for each sample", number)
             key = name.removeprefix("!Sample_")
             fields.setdefault(key, cells)
             if _CHARACTERISTICS.fullmatch(key):
                 characteristics.append((key, cells))
         elif not name.startswith("!"):
-            raise _fault(path, repr(line[:40]), "a line that starts with ! before the table", number)
+            raise _sample_file_error(path, repr(line[:40]), "a line that starts with ! before the table", number)
     if not ended:
         missing = "!series_matrix_table_end" if begun else "!series_matrix_table_begin"
-        raise _fault(path, f"the end of the file without {missing}", "the whole file", number)
+        raise _sample_file_error(path, f"the end of the file without {missing}", "the whole file", number)
     accessions = fields.get("geo_accession")
     if accessions is None:
-        raise _fault(path, "no !Sample_geo_accession line", "one that names the samples", number)
+        raise _sample_file_error(path, "no !Sample_geo_accession line", "one that names the samples", number)
     of_samples = [[(key, cells[i]) for key, cells in characteristics] for i in range(len(accessions))]
     return samples_frame(path, accessions, fields.get("title", [""] * len(accessions)), of_samples)
 
@@ -294,7 +296,7 @@ def normal_key(key: str) -> str:
     return "_".join(key.lower().split())
 
 
-def _records(path: Path) -> Iterator[tuple[int, str]]:
+def _read_matrix_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the number and the text, without line end, of each line of a series matrix.
 
     If a quoted cell spans several lines, these lines are joined, and the number is that of the first line. A byte that
@@ -309,13 +311,15 @@ def _records(path: Path) -> Iterator[tuple[int, str]]:
             if lines and _NEXT.match(line):
                 break
             if size >= LONGEST_FILE_LINE:
-                raise _fault(path, f"a line or cell of {LONGEST_FILE_LINE} characters or more", "shorter ones", first)
+                raise _sample_file_error(
+                    path, f"a line or cell of {LONGEST_FILE_LINE} characters or more", "shorter ones", first
+                )
             lines.append(line)
             if not _ends_within_quotes(line, len(lines) > 1):
                 yield first, "".join(lines).rstrip("\r\n")
                 lines = []
     if lines:
-        raise _fault(path, "a quoted cell without its end", "a quote before a tab or a line end", first)
+        raise _sample_file_error(path, "a quoted cell without its end", "a quote before a tab or a line end", first)
 
 
 def _ends_within_quotes(line: str, within: bool) -> bool:
@@ -342,7 +346,7 @@ def _ends_within_quotes(line: str, within: bool) -> bool:
         within = not within
 
 
-def _cells(text: str) -> list[str]:
+def _matrix_cells(text: str) -> list[str]:
     """Return the cells of a line of a series matrix. A quoted cell may contain tabs, line ends, colons and quotes.
 
     A doubled quote in a quoted cell stands for one quote.
@@ -411,14 +415,14 @@ def select(samples: pd.DataFrame, config: CohortConfig) -> Selected:
             samples = samples[found if keeps else ~found]
             steps.append((f"{name} {key}: {', '.join(values)}", len(samples)))
     if config.select.one_per is not None:
-        samples = _one_per(samples, config.select.one_per, where)
+        samples = _keep_one_per_value(samples, config.select.one_per, where)
         steps.append((f"one per {config.select.one_per.key}", len(samples)))
     groups = config.controls, config.patients
     for group in groups:
         listed = [value for each in groups if each.key == group.key for value in each.values]
         _refuse_other_spellings(column(samples, group.key, where), listed, f"{where}, keys controls and patients")
-    controls = _group(samples, config.controls, f"{where}, key controls")
-    patients = _group(samples, config.patients, f"{where}, key patients")
+    controls = _samples_in_group(samples, config.controls, f"{where}, key controls")
+    patients = _samples_in_group(samples, config.patients, f"{where}, key patients")
     if both := sorted(set(controls) & set(patients)):
         shared, step = f"{len(both)} samples in both, such as {both[0]}", "make the two groups' values disjoint"
         place = f"{where}, keys controls and patients"
@@ -449,7 +453,7 @@ def _derive(samples: pd.DataFrame, derive: Mapping[str, Derived], where: str) ->
     return samples
 
 
-def _one_per(samples: pd.DataFrame, rule: OnePer, where: str) -> pd.DataFrame:
+def _keep_one_per_value(samples: pd.DataFrame, rule: OnePer, where: str) -> pd.DataFrame:
     """Return one sample for each value of `rule.key`.
 
     Samples are sorted first by the lists in `rule.prefer`, second by the numeric characteristic that `rule.then` names,
@@ -457,7 +461,7 @@ def _one_per(samples: pd.DataFrame, rule: OnePer, where: str) -> pd.DataFrame:
     """
     place = f"{where}, key select.one_per"
     owner = column(samples, rule.key, place)
-    _refuse(
+    _refuse_samples(
         samples.index[owner.map(is_missing_characteristic).to_numpy(bool)],
         place,
         f"no {rule.key}",
@@ -469,7 +473,9 @@ def _one_per(samples: pd.DataFrame, rule: OnePer, where: str) -> pd.DataFrame:
         order[f"prefer {key}"] = [rank.get(value, len(rank)) for value in column(samples, key, f"{place}.prefer")]
     if rule.then is not None:
         number = pd.to_numeric(column(samples, rule.then, f"{place}.then"), errors="coerce")
-        _refuse(samples.index[~np.isfinite(number)], place, f"no number in {rule.then}", "a number for every sample")
+        _refuse_samples(
+            samples.index[~np.isfinite(number)], place, f"no number in {rule.then}", "a number for every sample"
+        )
         order["then"] = number
     order["name"] = order.index.astype(str)
     best = order.sort_values(list(order.columns), kind="stable").index
@@ -477,7 +483,7 @@ def _one_per(samples: pd.DataFrame, rule: OnePer, where: str) -> pd.DataFrame:
     return samples[samples.index.isin(first)]
 
 
-def _group(samples: pd.DataFrame, group: SampleGroup, where: str) -> tuple[str, ...]:
+def _samples_in_group(samples: pd.DataFrame, group: SampleGroup, where: str) -> tuple[str, ...]:
     """Return the names of the samples in a group, in the order of the series. An empty group raises a `CohortError`."""
     values = column(samples, group.key, where)
     names = tuple(map(str, samples.index[values.isin(group.values).to_numpy(bool)]))
@@ -517,7 +523,7 @@ def other_spelling(values: Iterable[str], listed: Collection[str]) -> tuple[str,
     return None
 
 
-def _refuse(names: Sequence[str] | pd.Index[str], where: str, found: str, expected: str) -> None:
+def _refuse_samples(names: Sequence[str] | pd.Index[str], where: str, found: str, expected: str) -> None:
     if len(names):
         shown = ", ".join(map(str, names[:3]))
         step = "correct the rule or drop them"
@@ -548,7 +554,7 @@ def make_labels(samples: pd.DataFrame, rules: Mapping[str, LabelRule], entities:
     columns: dict[str, list[int | None]] = {}
     for entity in [name for name in entities if name in rules and rules[name].off is None]:
         try:
-            columns[entity] = _apply(samples, rules[entity], f"key labels.{entity}")
+            columns[entity] = _apply_label_rule(samples, rules[entity], f"key labels.{entity}")
         except CohortError as error:
             faults += error.faults
     CohortError.raise_for(faults)
@@ -590,7 +596,7 @@ def describe_labels(
     return described
 
 
-def _apply(samples: pd.DataFrame, rule: LabelRule, where: str) -> list[int | None]:
+def _apply_label_rule(samples: pd.DataFrame, rule: LabelRule, where: str) -> list[int | None]:
     """Return the label that one rule gives to each sample, in the order of the samples."""
     values = column(samples, rule.key, where)
     if rule.positive is not None and rule.negative is not None:
@@ -601,7 +607,7 @@ def _apply(samples: pd.DataFrame, rule: LabelRule, where: str) -> list[int | Non
         meaning = dict.fromkeys(rule.negative, 0) | dict.fromkeys(rule.positive, 1)
         labels = [meaning.get(value) for value in values]
     else:
-        labels = [_against_threshold(str(name), value, rule, where) for name, value in values.items()]
+        labels = [_label_by_threshold(str(name), value, rule, where) for name, value in values.items()]
     if all(label is None for label in labels):
         held = ", ".join(map(repr, values.unique()[:8]))
         found = f"no patient that `{rule_text(rule)}` labels; {rule.key} holds {held}"
@@ -609,7 +615,7 @@ def _apply(samples: pd.DataFrame, rule: LabelRule, where: str) -> list[int | Non
     return labels
 
 
-def _against_threshold(sample: str, value: str, rule: LabelRule, where: str) -> int | None:
+def _label_by_threshold(sample: str, value: str, rule: LabelRule, where: str) -> int | None:
     """Return 1 if the value passes the rule's threshold, 0 if it fails the threshold, and None if the value is missing.
 
     A bound such as `≥250` is accepted if all values that the bound allows give the same label.

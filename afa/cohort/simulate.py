@@ -73,7 +73,7 @@ def simulate_cohort(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort
         loadings = {INFLAMMATION: config.default_loading}
         if name in config.prevalences:
             loadings = {factor: named[name] for factor, named in config.factors.items() if name in named}
-        own = _stream(config, "phenotype", name).standard_normal(len(people))
+        own = _random_stream(config, "phenotype", name).standard_normal(len(people))
         latent = np.sqrt(max(0.0, 1 - sum(loading**2 for loading in loadings.values()))) * own
         for factor, loading in loadings.items():
             latent += loading * scores[factor]
@@ -82,9 +82,9 @@ def simulate_cohort(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort
     genes = _genes(config, bundle, effects)
     mean = _mean_counts(config, genes, people, effects, phenotypes)
     shape = 1 / genes["dispersion"].to_numpy()[:, None]
-    rate = mean * _stream(config, "biological noise").gamma(shape, 1 / shape, size=mean.shape)
+    rate = mean * _random_stream(config, "biological noise").gamma(shape, 1 / shape, size=mean.shape)
     # The last bits of exp2 and gamma differ between processors. Without rounding, the counts could also differ.
-    counts = _stream(config, "counting noise").poisson(rate.round(6))
+    counts = _random_stream(config, "counting noise").poisson(rate.round(6))
 
     samples = _samples(config, people, phenotypes)
     accessions = pd.Series(samples.index, index=samples["title"].str.partition(",")[0]).reindex(people.index)
@@ -93,7 +93,7 @@ def simulate_cohort(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort
     return SimulatedCohort(config, table, samples, Truth(effects, genes, people, phenotypes))
 
 
-def _stream(config: SimulationConfig, *purpose: str) -> np.random.Generator:
+def _random_stream(config: SimulationConfig, *purpose: str) -> np.random.Generator:
     """Return the random generator of one sampling step.
 
     The generator depends only on the seed and on the name of the step, `purpose`.
@@ -111,13 +111,13 @@ def _people(config: SimulationConfig) -> tuple[pd.DataFrame, dict[str, Floats]]:
     names = [f"DEMO_{person:04d}_Biopsy_{person}" for person in range(1, n_people + 1)]
     is_patient = np.arange(n_people) < config.n_patients
     factors = [INFLAMMATION, *(name for name in config.factors if name != INFLAMMATION)]
-    scores = {name: _stream(config, "factor", name).standard_normal(n_people) for name in factors}
-    log_depth = config.library_size_spread * _stream(config, "library size").standard_normal(n_people)
+    scores = {name: _random_stream(config, "factor", name).standard_normal(n_people) for name in factors}
+    log_depth = config.library_size_spread * _random_stream(config, "library size").standard_normal(n_people)
     people = pd.DataFrame(
         {
             "diagnosis": np.where(is_patient, "IBD", "Control"),
             "severity": is_patient * np.clip(config.severity_mean + config.severity_sd * scores[INFLAMMATION], 0, None),
-            "composition": _stream(config, "composition").standard_normal(n_people),
+            "composition": _random_stream(config, "composition").standard_normal(n_people),
             "depth": config.library_size_median * np.exp(log_depth),
         },
         index=pd.Index(names, name="sample"),
@@ -136,9 +136,9 @@ def _effects(config: SimulationConfig, bundle: Bundle) -> pd.DataFrame:
     n_flipped, n_null = (round(share * len(entity)) for share in (config.flipped_share, config.null_share))
     n_null = min(n_null, len(entity) - n_flipped)
     kind = np.repeat([0, 1, 2], [len(entity) - n_flipped - n_null, n_flipped, n_null])
-    kind = _stream(config, "elicitation error").permutation(kind)
+    kind = _random_stream(config, "elicitation error").permutation(kind)
     size = config.effect_median * np.exp(
-        config.effect_spread * _stream(config, "effect size").standard_normal(len(entity))
+        config.effect_spread * _random_stream(config, "effect size").standard_normal(len(entity))
     )
     strength = np.array([config.effect_strengths.get(name, 1.0) for name in bundle.entities])
     named_by = np.count_nonzero(bundle.unary, axis=0)
@@ -191,9 +191,9 @@ def _gene_group(
     """
 
     def normal(purpose: str) -> Floats:
-        return _stream(config, purpose, group).standard_normal(len(names))
+        return _random_stream(config, purpose, group).standard_normal(len(names))
 
-    inflamed = _stream(config, "inflamed genes", group).random(len(names)) < inflamed_share
+    inflamed = _random_stream(config, "inflamed genes", group).random(len(names)) < inflamed_share
     return pd.DataFrame(
         {
             "baseline": config.baseline_sd * normal("baseline"),
@@ -216,7 +216,7 @@ def _mean_counts(
     )
     for entity, of_entity in effects.groupby("entity"):
         # `extent` is the strength of the phenotype in each person: log-normal with mean 1, or 0 without the phenotype.
-        normal = _stream(config, "extent", str(entity)).standard_normal(len(people))
+        normal = _random_stream(config, "extent", str(entity)).standard_normal(len(people))
         extent = np.exp(config.extent_spread * normal - config.extent_spread**2 / 2) * phenotypes[entity].to_numpy()
         log2_abundance[genes.index.get_indexer(pd.Index(of_entity["feature"]))] += np.multiply.outer(
             of_entity["effect"].to_numpy(), extent
@@ -228,8 +228,8 @@ def _mean_counts(
 
 def _samples(config: SimulationConfig, people: pd.DataFrame, phenotypes: pd.DataFrame) -> pd.DataFrame:
     """Return the table of samples, shuffled and indexed by accession, with all values as text."""
-    age = _stream(config, "age").normal(45, 14, len(people)).clip(19, 82).astype(int)
-    female = _stream(config, "sex").random(len(people)) < 0.5
+    age = _random_stream(config, "age").normal(45, 14, len(people)).clip(19, 82).astype(int)
+    female = _random_stream(config, "sex").random(len(people)) < 0.5
     is_patient = people["diagnosis"] == "IBD"
     samples = pd.DataFrame(
         {
@@ -244,7 +244,7 @@ def _samples(config: SimulationConfig, people: pd.DataFrame, phenotypes: pd.Data
             for name, has in phenotypes.items()
         }
     )
-    shuffled = samples.iloc[_stream(config, "sample order").permutation(len(people))]
+    shuffled = samples.iloc[_random_stream(config, "sample order").permutation(len(people))]
     accessions = [f"GSM{number:07d}" for number in range(1, len(people) + 1)]
     return shuffled.set_axis(pd.Index(accessions, name="accession"))
 
@@ -260,10 +260,10 @@ def write_geo_layout(cohort: SimulatedCohort, config: CohortConfig, folder: Path
     `ConfigError` is raised.
     """
     files = simulated_files(config)
-    of_samples = _family if files[0].endswith(SOFT) else _series_matrix
+    of_samples = _family_soft_lines if files[0].endswith(SOFT) else _series_matrix_lines
     with atomic_folder(folder, files, SIMULATION_FILE) as temporary:
         write_gzip(temporary / files[0], of_samples(cohort.samples, config))
-        write_gzip(temporary / files[1], _count_matrix(cohort.counts))
+        write_gzip(temporary / files[1], _count_matrix_lines(cohort.counts))
         card = temporary / SIMULATION_FILE
         card.parent.mkdir()
         for name, table in vars(cohort.truth).items():
@@ -271,29 +271,31 @@ def write_geo_layout(cohort: SimulatedCohort, config: CohortConfig, folder: Path
         card.write_text(cohort.config.model_dump_json(indent=2) + "\n")
 
 
-def _family(samples: pd.DataFrame, config: CohortConfig) -> Iterator[str]:
+def _family_soft_lines(samples: pd.DataFrame, config: CohortConfig) -> Iterator[str]:
     """Yield the lines of a family SOFT file."""
     yield f"^SERIES = {config.series}\n"
-    for key, values in _of_series(samples, config):
+    for key, values in _series_fields(samples, config):
         yield from (f"!Series_{key} = {value}\n" for value in values)
     for i, accession in enumerate(samples.index):
         yield f"^SAMPLE = {accession}\n"
-        yield from (f"!Sample_{key} = {values[i]}\n" for key, values in _of_samples(samples))
+        yield from (f"!Sample_{key} = {values[i]}\n" for key, values in _sample_fields(samples))
 
 
-def _series_matrix(samples: pd.DataFrame, config: CohortConfig) -> Iterator[str]:
-    """Yield the lines of a series matrix: the same content as in `_family`, and an empty table of values."""
-    for key, values in _of_series(samples, config):
-        yield _line(f"!Series_{key}", ["".join(f"{value} " for value in values) if len(values) > 1 else values[0]])
+def _series_matrix_lines(samples: pd.DataFrame, config: CohortConfig) -> Iterator[str]:
+    """Yield the lines of a series matrix: the same content as in `_family_soft_lines`, and an empty table of values."""
+    for key, values in _series_fields(samples, config):
+        yield _quoted_line(
+            f"!Series_{key}", ["".join(f"{value} " for value in values) if len(values) > 1 else values[0]]
+        )
     yield "\n"
-    for key, values in _of_samples(samples):
-        yield _line(f"!Sample_{key}", values)
+    for key, values in _sample_fields(samples):
+        yield _quoted_line(f"!Sample_{key}", values)
     yield "!series_matrix_table_begin\n"
     yield "\t".join(f'"{value}"' for value in ["ID_REF", *samples.index]) + "\n"
     yield "!series_matrix_table_end\n"
 
 
-def _of_series(samples: pd.DataFrame, config: CohortConfig) -> list[tuple[str, list[str]]]:
+def _series_fields(samples: pd.DataFrame, config: CohortConfig) -> list[tuple[str, list[str]]]:
     """Return the keys and values that describe a series, in GEO's order."""
     return [
         ("title", [config.title]),
@@ -306,7 +308,7 @@ def _of_series(samples: pd.DataFrame, config: CohortConfig) -> list[tuple[str, l
     ]
 
 
-def _of_samples(samples: pd.DataFrame) -> list[tuple[str, list[str]]]:
+def _sample_fields(samples: pd.DataFrame) -> list[tuple[str, list[str]]]:
     """Return the keys that describe samples, in GEO's order, with one value for each sample."""
     same = [("status", NOTICE), ("type", "SRA"), ("channel_count", "1"), ("source_name_ch1", "Biopsy")]
     same += [("organism_ch1", "Homo sapiens")]
@@ -323,11 +325,11 @@ def _of_samples(samples: pd.DataFrame) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _line(key: str, values: Iterable[str]) -> str:
+def _quoted_line(key: str, values: Iterable[str]) -> str:
     return "\t".join([key, *(f'"{value}"' for value in values)]) + "\n"
 
 
-def _count_matrix(counts: pd.DataFrame) -> Iterator[str]:
+def _count_matrix_lines(counts: pd.DataFrame) -> Iterator[str]:
     """Yield the lines of the count matrix in the form of R's `write.table`.
 
     Fields are separated by single spaces, names are quoted, and the header has no name for the column of genes.

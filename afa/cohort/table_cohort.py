@@ -61,7 +61,7 @@ class TableCohort(Strict):
     labels_sha256: str | None = Field(None, pattern=SHA256, description="SHA-256 of the labels")
 
     @model_validator(mode="after")
-    def _goes_together(self) -> Self:
+    def _check_controls_and_address(self) -> Self:
         if self.encoding.reference == "controls" and self.controls is None:
             raise ValueError("the reference controls needs `controls`: a column and the value of its controls")
         if self.address is not None and self.sha256 is None:

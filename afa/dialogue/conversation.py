@@ -60,14 +60,14 @@ def _code_or_word(value: Any) -> int | str:
     return int(value)
 
 
-def _number(value: Any) -> float:
+def _check_json_number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError("a number; what a person typed goes to the key typed")
     return value
 
 
 Value = Annotated[int | str, BeforeValidator(_code_or_word)]
-JsonNumber = Annotated[float, BeforeValidator(_number)]
+JsonNumber = Annotated[float, BeforeValidator(_check_json_number)]
 Typed = Annotated[str, Field(max_length=LONGEST_TYPED)]
 
 
@@ -118,12 +118,12 @@ class _Line(RootModel[_Any]):
     pass
 
 
-def _coded(bundle: Bundle, feature: str, value: Any) -> ReadValue:
+def _read_code(bundle: Bundle, feature: str, value: Any) -> ReadValue:
     return ReadValue(code_of(bundle, feature, value))
 
 
 READERS: Mapping[str, Callable[[Bundle, str, Any], ReadValue]] = {
-    "value": _coded,
+    "value": _read_code,
     "number": read_number,
     "typed": read_typed,
 }
@@ -159,17 +159,17 @@ class Conversation:
             "start": start_of(planner),
             "assumption": assumption_of(planner),
             "ending": ending_of(planner),
-            **self._present(),
+            **self._common_answer_fields(),
         }
 
     def hear(self, line: str) -> dict[str, Any]:
         """Carry out one request and return the answer. The request `quit` sets `ended` and has an empty answer."""
         try:
-            request = _read(line)
+            request = _parse_request(line)
             if request.do == "quit":
                 self.ended = True
                 return {}
-            return self._answered(request)
+            return self._answer_request(request)
         except AfaError as error:
             return refused(error.faults[0])
 
@@ -178,12 +178,12 @@ class Conversation:
 
         The keywords are the fields of a request in JSON. A request that fails raises an `AfaError`.
         """
-        return self._answered(check_model(request, _Line, "request").root)
+        return self._answer_request(check_model(request, _Line, "request").root)
 
-    def _answered(self, request: Any) -> dict[str, Any]:
+    def _answer_request(self, request: Any) -> dict[str, Any]:
         with saved_or_undone(self.planner, self.keeper):
             more = self._carry_out(request)
-            return {"ok": True, **self._present(), **more}
+            return {"ok": True, **self._common_answer_fields(), **more}
 
     def _carry_out(self, request: Any) -> dict[str, Any]:
         """Carry out a request, and return the part of the answer that is specific to this request."""
@@ -192,12 +192,12 @@ class Conversation:
             case _Observe():
                 read_values = self._read_values(request)
                 planner.observe_values(read_values, cost=request.cost)
-                more = {"read": self._echoed(read_values)}
+                more = {"read": self._describe_values(read_values)}
             case _Correct():
                 feature = feature_named(planner, request.feature)
                 read_value = self._correction(feature, request)
                 planner.replace_value(feature, read_value)
-                more = {"read": self._echoed({feature: read_value})}
+                more = {"read": self._describe_values({feature: read_value})}
             case _Why():
                 entity = entity_named(planner, request.entity)
                 more = {"entity": entity, "ordered_by": planner.ordered_by, "findings": shares(planner, entity)}
@@ -222,7 +222,7 @@ class Conversation:
             case _Show(do="history"):
                 more = {"history": history_of(planner.actions)}
             case _Show(do="view"):
-                more = {"view": self._view()}
+                more = {"view": self._page_data()}
         return more
 
     def _read_values(self, request: _Observe) -> dict[str, ReadValue]:
@@ -257,7 +257,7 @@ class Conversation:
         [(kind, value)] = given.items()
         return READERS[kind](self.planner.question_bundle, feature, value)
 
-    def _echoed(self, read_values: Mapping[str, ReadValue]) -> list[dict[str, Any]]:
+    def _describe_values(self, read_values: Mapping[str, ReadValue]) -> list[dict[str, Any]]:
         """Return, for each value in a request, its code, its number with unit, and its description for a screen."""
         bundle = self.planner.question_bundle
         return [
@@ -266,7 +266,7 @@ class Conversation:
             for name, read_value in read_values.items()
         ]
 
-    def _present(self) -> dict[str, Any]:
+    def _common_answer_fields(self) -> dict[str, Any]:
         """Return the fields that all answers contain: suggestion or reason to stop, the planner's answer, and cost."""
         planner = self.planner
         item = planner.suggest()
@@ -279,7 +279,7 @@ class Conversation:
             "spent": planner.spent,
         }
 
-    def _view(self) -> dict[str, Any]:
+    def _page_data(self) -> dict[str, Any]:
         """Return the data for a page: probabilities, values, skipped and available features, history, and outcomes."""
         planner = self.planner
         item = planner.suggest()
@@ -327,7 +327,7 @@ def as_text(answer: dict[str, Any]) -> str:
     return json.dumps(answer, ensure_ascii=False, allow_nan=False, default=methodcaller("item"))  # NumPy's numbers
 
 
-def _read(line: str) -> Any:
+def _parse_request(line: str) -> Any:
     example = 'write for example {"do": "show"}'
     if len(line) > LONGEST_LINE:
         found = f"a line of {len(line)} characters"

@@ -77,15 +77,15 @@ class Served:
             found, expected = "a page that is older than the last step", "the present one"
             answer = refused(Fault("this page", found, expected, "look at it again: it shows the last step now"))
         elif request.get("do") in ("new", "open"):
-            answer = self._another(request)
+            answer = self._begin_conversation(request)
         else:
             before = self.conversation.planner.actions
             answer = self.conversation.hear(json.dumps(request))
             if self.conversation.planner.actions != before:
-                self._moved()
+                self._announce_step()
         return {"answer": answer, "state": self.state()}
 
-    def _another(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _begin_conversation(self, request: dict[str, Any]) -> dict[str, Any]:
         """Carry out the request `new` or `open`: begin a conversation about another patient.
 
         After the request `new`, the planner has no observed features. The request `open` restores the planner from the
@@ -100,12 +100,12 @@ class Served:
             else:
                 planner = planner.fresh()
         except AfaError as error:
-            return refused(error.faults[0]) | self._replayable(request)
+            return refused(error.faults[0]) | self._changes_in_replay(request)
         self.conversation, self.patient = Conversation(planner, keeper), {}
-        self._moved()
+        self._announce_step()
         return {"ok": True, "changed": keeper.changes}
 
-    def _replayable(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _changes_in_replay(self, request: dict[str, Any]) -> dict[str, Any]:
         """Replay a saved session with the present bundle, and return texts that describe what changed.
 
         If the replay fails, the result is an empty dict.
@@ -116,7 +116,7 @@ class Served:
             return {"replay": changes}
         return {}
 
-    def _moved(self) -> None:
+    def _announce_step(self) -> None:
         self.step += 1
         self.news.set()
         self.news = asyncio.Event()

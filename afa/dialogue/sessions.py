@@ -81,7 +81,7 @@ def new_planner(
     k, entity = question_arguments(bundle, k, entity)
     if ":" in options.get("allocation", ""):
         options["allocation"] = rule_of(options["allocation"])()
-    options |= {"costs": _costs(bundle, costs, panels), "panels": panels.features if panels else None}
+    options |= {"costs": _costs_option(bundle, costs, panels), "panels": panels.features if panels else None}
     if entity is None:
         return TopKPlanner(bundle, k=k, **options)
     if "holds" in options:
@@ -115,11 +115,14 @@ def resumed_planner(
     stored = {**stop, **settings, "min_gain": stop["gain"], "allocation": settings["allocation"] or named}
     asked = {name: value for name, value in given.items() if name not in ("panels", "costs") and value is not None}
     differ = {name: value for name, value in asked.items() if value != stored.get(name)}
-    other = {f"--{name.replace('_', '-')} {_said(value)}": _said(stored.get(name)) for name, value in differ.items()}
+    other = {
+        f"--{name.replace('_', '-')} {_setting_text(value)}": _setting_text(stored.get(name))
+        for name, value in differ.items()
+    }
     panels, costs = given.get("panels"), given.get("costs")
     if panels is not None or costs is not None:
         features = {name: list(members) for name, members in panels.features.items()} if panels else {}
-        menu = features, _costs(bundle, costs, panels)
+        menu = features, _costs_option(bundle, costs, panels)
         if menu != (settings["panels"], settings["costs"]):
             other["--panels or --costs"] = "its own panels and costs"
     if other:
@@ -129,7 +132,7 @@ def resumed_planner(
     return planner
 
 
-def _said(value: Any) -> str:
+def _setting_text(value: Any) -> str:
     """Return a setting as text for a message. For a background distribution, return its description."""
     return str(value["words"] if isinstance(value, Mapping) and "words" in value else value)
 
@@ -152,7 +155,9 @@ def session_of_text(text: str, bundle: Bundle, changes: list[str] | None = None)
             raise PlannerError(faults) from None
 
 
-def _costs(bundle: Bundle, costs: str | None, panels: PanelDefinitions | None) -> Mapping[str, float] | str | None:
+def _costs_option(
+    bundle: Bundle, costs: str | None, panels: PanelDefinitions | None
+) -> Mapping[str, float] | str | None:
     if panels is None:
         return "equal" if costs == "equal" else None
     return (dict.fromkeys(bundle.features, 1.0) if costs == "equal" else {}) | dict(panels.costs)

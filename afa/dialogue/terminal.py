@@ -93,9 +93,14 @@ class Terminal:
         self.planner, self.console, self.read = planner, console, read
         self.talk = Conversation(planner, keeper)
         self.patient = patient or {}
-        looks = {"why": self._why, "ranking": self._ranking, "history": self._history, "features": self._features}
-        looks |= {"w": self._why, "r": self._ranking} | dict.fromkeys(
-            ("?", "help"), lambda: self._table(("", ""), HELP)
+        looks = {
+            "why": self._print_gain_table,
+            "ranking": self._print_ranking,
+            "history": self._print_history,
+            "features": self._print_open_features,
+        }
+        looks |= {"w": self._print_gain_table, "r": self._print_ranking} | dict.fromkeys(
+            ("?", "help"), lambda: self._print_table(("", ""), HELP)
         )
         self._looks = looks
 
@@ -106,7 +111,7 @@ class Terminal:
         while True:
             item = self.planner.suggest()
             if item is not shown:
-                self._ask(item)
+                self._print_suggestion(item)
                 shown = item
             try:
                 line = self.read(f"{item.name}> " if item else "> ").strip()
@@ -116,7 +121,7 @@ class Terminal:
             if line in ("quit", "q", "exit"):
                 return
             try:
-                self._hear(line, item)
+                self._carry_out_line(line, item)
             except AfaError as error:
                 for fault in error.faults:
                     self._say(f"[red]{escape(str(fault))}[/red]")
@@ -128,45 +133,45 @@ class Terminal:
         self._say(f"[bold]{name}[/bold]: {question} {len(planner.bundle.features)} features can be measured{whose}")
         self._say("[dim]Answer low, usual or high, or the number where a range is shown; ? lists the commands.[/dim]")
         for change in self.talk.keeper.changes:
-            self._hang(f"[yellow]{escape(change)}[/yellow]", first="")
+            self._print_indented(f"[yellow]{escape(change)}[/yellow]", first="")
         for sentence in (assumption_of(planner), start_of(planner), ending_of(planner), "For research only."):
             self._say(f"[dim]{escape(sentence)}[/dim]")
 
-    def _ask(self, item: Suggestion | None) -> None:
+    def _print_suggestion(self, item: Suggestion | None) -> None:
         """Print the answer so far. Then print the suggestion with its reason and runners-up, or the reason to stop."""
         self._say()
         if self.planner.observed:
-            self._say(self._so_far())
-            self._bars()
+            self._say(self._answer_so_far())
+            self._print_bars()
         if item is None:
             self._say(f"[bold green]Done:[/bold green] {escape(self.planner.reason)}")
             return
         shown = self.planner.question_bundle.shown
         cost = "" if not self.planner.priced else f" [dim](cost {item.cost:g})[/dim]"
         features = "" if item.features == (item.name,) else f": {escape(', '.join(map(shown, item.features)))}"
-        beside = escape(self._beside(item.name).removeprefix(shown(item.name)))
+        beside = escape(self._display_and_bundle_name(item.name).removeprefix(shown(item.name)))
         beside = f"[dim]{beside}[/dim]" if beside else ""
         self._say(f"[bold cyan]{escape(shown(item.name))}[/bold cyan]{beside}{features}{cost}")
-        self._hang(f"[dim]because:[/dim] {escape(item.reason)}")
+        self._print_indented(f"[dim]because:[/dim] {escape(item.reason)}")
         for name in item.features:
-            if words := self._takes(name):
+            if words := self._input_help(name):
                 of = "" if len(item.features) == 1 else f"{shown(name)}, "
-                self._hang(f"[dim]{escape(of + words)}[/dim]")
+                self._print_indented(f"[dim]{escape(of + words)}[/dim]")
         if len(item.features) == 1:
             rows = outcomes_of(self.planner, item).get(item.features[0], [])
             labels = [word_of(self.planner.question_bundle, item.features[0], row["value"]) for row in rows]
             wide = max(map(len, labels), default=0)
             for label, row in zip(labels, rows, strict=True):
-                self._hang(f"[dim]if {f'{label}:'.ljust(wide + 1)}[/dim] {escape(row['words'])}")
+                self._print_indented(f"[dim]if {f'{label}:'.ljust(wide + 1)}[/dim] {escape(row['words'])}")
         if others := self.planner.runners_up():
-            self._hang(f"[dim]then:[/dim] {escape(', '.join(shown(other.name) for other in others))}")
+            self._print_indented(f"[dim]then:[/dim] {escape(', '.join(shown(other.name) for other in others))}")
 
-    def _beside(self, name: str) -> str:
+    def _display_and_bundle_name(self, name: str) -> str:
         """Return the display name of a feature or entity, followed by its name in brackets if the names differ."""
         shown = self.planner.question_bundle.shown(name)
         return name if shown == name else f"{shown} ({name})"
 
-    def _takes(self, feature: str) -> str:
+    def _input_help(self, feature: str) -> str:
         """Return a feature's definition and how to enter its value, or an empty text if neither is known."""
         bundle = self.planner.question_bundle
         scale, usual = scale_of(bundle, feature), usual_range(bundle, feature)
@@ -177,12 +182,12 @@ class Terminal:
             answer = "no means {}, yes means {}".format(*meanings)
         return "; ".join(part for part in (scale.definition.removesuffix("."), answer) if part)
 
-    def _so_far(self) -> str:
+    def _answer_so_far(self) -> str:
         spent = f", spent {self.planner.spent:g}" if self.planner.priced else ""
         words = escape(str(answer_of(self.planner)["words"]))
         return f"[bold]{words}[/bold]  [dim]{len(self.planner.observed)} measured{spent}[/dim]"
 
-    def _bars(self) -> None:
+    def _print_bars(self) -> None:
         """Print the highest-ranked entities, each with its probability or score and a bar."""
         shown = order_of(self.planner, N_BARS)
         numbers = [f"{place.number:.2f}" for place in shown]
@@ -195,9 +200,9 @@ class Terminal:
             bar = "█" * round(full * place.bar)
             self._say(f"  {escape(entity.ljust(width))}  {number.rjust(digits)}  {bar}".rstrip())
 
-    def _hear(self, line: str, item: Suggestion | None) -> None:
+    def _carry_out_line(self, line: str, item: Suggestion | None) -> None:
         """Carry out one input line: a command that shows something, a command that makes a step, or measured values."""
-        words = _words(line)
+        words = _split_line(line)
         match [words[0].lower(), *words[1:]] if words else []:
             case []:
                 self._enter_example(item)
@@ -212,17 +217,17 @@ class Terminal:
                 names = map(self.planner.question_bundle.shown, undone["features"])
                 self._say(f"undone: {done}{escape(', '.join(names))}")
             case ["skip" | "s"]:
-                self.talk.do(do="skip", feature=_asked(item).name)
+                self.talk.do(do="skip", feature=_require_suggestion(item).name)
             case ["skip" | "s", *name]:
                 self.talk.do(do="skip", feature=" ".join(name))
             case ["why" | "w", *name]:
-                self._why_entity(" ".join(name))
+                self._print_contributions(" ".join(name))
             case ["fix", _, _, *_]:
-                self._fix(words[1:])
-            case _ if pairs := self._pairs(words):
-                self._take_named(pairs)
+                self._fix_value(words[1:])
+            case _ if pairs := self._name_value_pairs(words):
+                self._record_named_values(pairs)
             case _:
-                self._take_values(words, item)
+                self._record_unnamed_values(words, item)
 
     def _enter_example(self, item: Suggestion | None) -> None:
         """Record the example patient's values of the suggested features."""
@@ -231,23 +236,23 @@ class Terminal:
             for read_value in self.talk.do(do="observe", values=known)["read"]:
                 self._say(f"  {escape(read_value['words'])}")
 
-    def _taken(self, **request: Any) -> None:
+    def _submit_typed_values(self, **request: Any) -> None:
         """Carry out a request with typed values, and print how each number was interpreted."""
         for read_value in self.talk.do(**request)["read"]:
             if read_value["number"] is not None:
                 self._say(f"  [dim]{escape(read_value['words'])}[/dim]")
 
-    def _fix(self, words: list[str]) -> None:
+    def _fix_value(self, words: list[str]) -> None:
         """Replace the value of the feature NAME by the typed value VALUE, which may be a number with its unit."""
         values = [place for place, word in enumerate(words) if place and _is_value(word)]
         at = values[-1] if values else len(words) - 1
         name, value = feature_named(self.planner, " ".join(words[:at])), " ".join(words[at:])
-        self._taken(do="correct", feature=name, typed=value)
+        self._submit_typed_values(do="correct", feature=name, typed=value)
 
-    def _features(self) -> None:
-        self._say(escape(", ".join(map(self._beside, open_features(self.planner)))))
+    def _print_open_features(self) -> None:
+        self._say(escape(", ".join(map(self._display_and_bundle_name, open_features(self.planner)))))
 
-    def _take_values(self, words: list[str], item: Suggestion | None) -> None:
+    def _record_unnamed_values(self, words: list[str], item: Suggestion | None) -> None:
         """Record values typed without feature names, as values of the suggested features in the order shown."""
         only = item.features[0] if item and len(item.features) == 1 else ""
         if only and " ".join(words).casefold() in (meanings_of(self.planner.question_bundle, only) or ()):
@@ -262,7 +267,7 @@ class Terminal:
             if words[0] in self.planner.bundle.features:
                 step = f"type {words[0]}=VALUE"
             raise PlannerError(Fault("answer", repr(" ".join(words)), expected, step))
-        asked, values = _asked(item), list[str]()
+        asked, values = _require_suggestion(item), list[str]()
         for word in words:
             if values and (not _is_value(word) or self._is_unit(word, asked.features[: len(values)][-1])):
                 values[-1] += f" {word}"
@@ -271,12 +276,12 @@ class Terminal:
         if len(values) > len(asked.features):
             expected = f"{len(asked.features)}, for {', '.join(asked.features)}"
             raise PlannerError(Fault("answer", f"{len(values)} values", expected, "name the others as NAME=VALUE"))
-        self._taken(do="observe", typed=dict(zip(asked.features, values, strict=False)))
+        self._submit_typed_values(do="observe", typed=dict(zip(asked.features, values, strict=False)))
 
     def _is_unit(self, text: str, feature: str) -> bool:
         return same_unit(text, scale_of(self.planner.question_bundle, feature).unit)
 
-    def _pairs(self, words: list[str]) -> list[tuple[str, str]]:
+    def _name_value_pairs(self, words: list[str]) -> list[tuple[str, str]]:
         """Split the typed words into pairs NAME=VALUE. If no word contains `=`, return an empty list.
 
         Names and units may contain blanks.
@@ -298,7 +303,7 @@ class Terminal:
             pairs[-1] = pairs[-1][0], " ".join([pairs[-1][1], *open_words])
         return pairs
 
-    def _take_named(self, pairs: list[tuple[str, str]]) -> None:
+    def _record_named_values(self, pairs: list[tuple[str, str]]) -> None:
         typed = dict[str, str]()
         for name, value in pairs:
             feature = feature_named(self.planner, name)
@@ -309,9 +314,9 @@ class Terminal:
                 found = f"the earlier value {value_words(self.planner, feature)}"
                 raise PlannerError(Fault(f"feature {feature}", found, "a feature without a value", step))
             typed[feature] = value
-        self._taken(do="observe", typed=typed)
+        self._submit_typed_values(do="observe", typed=typed)
 
-    def _why(self) -> None:
+    def _print_gain_table(self) -> None:
         table = self.planner.explain()
         columns = ["feature", *(["item"] if self.planner.panels else []), "cost", "gain", "gain_per_cost", "tells"]
         columns = [name for name in columns if name in table]
@@ -319,11 +324,11 @@ class Terminal:
         if "item" in table:
             table["item"] = table["item"].where(table["item"] != table["feature"], "")  # a single feature
         table["feature"] = table["feature"].map(self.planner.question_bundle.shown)
-        rows = [tuple(_short(row[name]) for name in columns) for row in table.to_dict("records")]
+        rows = [tuple(_format_table_cell(row[name]) for name in columns) for row in table.to_dict("records")]
         names = {"gain_per_cost": "gain per cost", "tells": "separates"}
-        self._table(tuple(names.get(name, name) for name in columns), rows)
+        self._print_table(tuple(names.get(name, name) for name in columns), rows)
 
-    def _why_entity(self, typed: str) -> None:
+    def _print_contributions(self, typed: str) -> None:
         """Print how much each observation contributes for or against an entity, the largest contribution first."""
         answer = self.talk.do(do="why", entity=typed)
         found, shown = answer["findings"], self.planner.question_bundle.shown
@@ -341,11 +346,11 @@ class Terminal:
             for row in found
         ]
         if rows:
-            self._table(("finding", "value", of, ""), rows)
+            self._print_table(("finding", "value", of, ""), rows)
 
-    def _ranking(self) -> None:
+    def _print_ranking(self) -> None:
         if not isinstance(self.planner, TopKPlanner):
-            self._say(self._so_far())
+            self._say(self._answer_so_far())
             return
         by_score = self.planner.ordered_by == "score"
         rows = [
@@ -359,9 +364,9 @@ class Terminal:
             for place, row in enumerate(self.talk.do(do="ranking")["ranking"], start=1)
         ]
         number = "score" if by_score else "probability"
-        self._table(("", "entity", number, "duels won", "cannot change"), rows)
+        self._print_table(("", "entity", number, "duels won", "cannot change"), rows)
 
-    def _history(self) -> None:
+    def _print_history(self) -> None:
         rows = [
             (
                 str(row["step"]),
@@ -375,9 +380,9 @@ class Terminal:
             )
             for row in self.talk.do(do="history")["history"]
         ]
-        self._table(("step", "kind", "feature", "value", "spent", "reason"), rows)
+        self._print_table(("step", "kind", "feature", "value", "spent", "reason"), rows)
 
-    def _table(self, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+    def _print_table(self, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
         table = Table(*columns, show_header=any(columns), box=None, pad_edge=False)
         for column in table.columns:
             column.overflow = "fold"  # a name is never cut
@@ -391,9 +396,9 @@ class Terminal:
         names = 1 if columns[0] else 2  # two columns: rank and name
         for row in cells:  # if the table is too wide, print each row as a line
             parts = [f"{name} {cell}" for name, cell in zip(columns[names:], row[names:], strict=True) if cell]
-            self._hang(f"[bold]{escape(' '.join(row[:names]))}[/bold]  {escape(', '.join(parts))}", first="")
+            self._print_indented(f"[bold]{escape(' '.join(row[:names]))}[/bold]  {escape(', '.join(parts))}", first="")
 
-    def _hang(self, text: str, first: str = "  ") -> None:
+    def _print_indented(self, text: str, first: str = "  ") -> None:
         """Print a text whose continuation lines are indented by two characters."""
         lines = Text.from_markup(text).wrap(self.console, max(self.console.width - len(first) - 2, 1))
         for place, line in enumerate(lines):
@@ -424,7 +429,7 @@ def line_reader(planner: Planner) -> Callable[[str], str]:
     return input
 
 
-def _words(line: str) -> list[str]:
+def _split_line(line: str) -> list[str]:
     try:
         return shlex.split(line)
     except ValueError:
@@ -436,14 +441,14 @@ def _is_value(word: str) -> bool:
     return word.casefold() in CODES or re.match(r"[-+]?[.,]?\d", word) is not None
 
 
-def _asked(item: Suggestion | None) -> Suggestion:
+def _require_suggestion(item: Suggestion | None) -> Suggestion:
     if item is None:
         step = "name the feature, as NAME=VALUE"
         raise PlannerError(Fault("answer", "a value", "a question that it answers", step))
     return item
 
 
-def _short(value: object) -> str:
+def _format_table_cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3g}"
     return "" if value is None or str(value) == "<NA>" else str(value)

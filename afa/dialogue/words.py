@@ -34,17 +34,19 @@ def feature_named(planner: Planner, written: str) -> str:
     names |= {planner.question_bundle.shown(name): name for name in planner.bundle.features}
     names |= {name: name for name in planner.bundle.features}
     step = "ask for the list of features"
-    return _named(written, names, "feature", "a feature of the bundle, or an alias", step)
+    return _look_up_name(written, names, "feature", "a feature of the bundle, or an alias", step)
 
 
 def entity_named(planner: Planner, written: str) -> str:
     """Return the entity whose name is `written`, or differs from `written` only in case."""
     names = {planner.question_bundle.shown(name): name for name in planner.bundle.entities}
     names |= {name: name for name in planner.bundle.entities}
-    return _named(written, names, "entity", "an entity of the bundle", "ask for the ranking, which has all names")
+    return _look_up_name(
+        written, names, "entity", "an entity of the bundle", "ask for the ranking, which has all names"
+    )
 
 
-def _named(written: str, names: Mapping[str, str], what: str, expected: str, step: str) -> str:
+def _look_up_name(written: str, names: Mapping[str, str], what: str, expected: str, step: str) -> str:
     if written in names:
         return names[written]
     alike = {name for shown, name in names.items() if shown.casefold() == written.casefold()}

@@ -135,7 +135,7 @@ def one_line(text: str) -> str:
 
     A run of dashes becomes one dash.
     """
-    shown = text if text.isprintable() else "".join(map(_shown, text))
+    shown = text if text.isprintable() else "".join(map(_visible_character, text))
     return _DASHES.sub("\N{EM DASH}", " ".join(unicodedata.normalize("NFC", shown).split()))
 
 
@@ -163,10 +163,10 @@ def names_gene(abstract: Abstract, names: Iterable[str]) -> bool:
     """
     text = f"{abstract.title}\n{abstract.text}"
     known = f" {' '.join(words(text))} "
-    return any(_is_in(name, text, known) for name in names)
+    return any(_is_name_in_text(name, text, known) for name in names)
 
 
-def _is_in(name: str, text: str, known: str) -> bool:
+def _is_name_in_text(name: str, text: str, known: str) -> bool:
     if name.isalpha() and name.isupper():
         return re.search(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])", text) is not None
     parts = words(name)
@@ -175,7 +175,7 @@ def _is_in(name: str, text: str, known: str) -> bool:
     return bool(sought) and f" {' '.join(sought)} " in known
 
 
-def _shown(character: str) -> str:
+def _visible_character(character: str) -> str:
     if character.isspace():
         return " "
     return "" if unicodedata.category(character) in _INVISIBLE else character
@@ -235,7 +235,7 @@ class AbstractCache:
                 write_text(path, json_text(abstract.document) + "\n")
         digests = [abstract.digest for abstract in search.abstracts]
         document = {**vars(search), "abstracts": digests, "left_out": dict(search.left_out)}
-        path = self._folder_of(search.source, search.query, search.most) / f"{search.retrieved}.json"
+        path = self._search_folder(search.source, search.query, search.most) / f"{search.retrieved}.json"
         write_text(path, json_text(document) + "\n")
 
     def latest(self, source: SourceName, query: str, most: int) -> Search | None:
@@ -246,39 +246,39 @@ class AbstractCache:
         ElicitationError : a file that is not a search or abstract, or does not match its name.
 
         """
-        made = sorted(self._folder_of(source, query, most).glob("????-??-??.json"))
+        made = sorted(self._search_folder(source, query, most).glob("????-??-??.json"))
         if not made:
             return None
         path = made[-1]
-        saved = _read(path, TypeAdapter(_SavedSearch))
+        saved = _read_stored(path, TypeAdapter(_SavedSearch))
         if (saved.source, saved.query, saved.most, saved.retrieved) != (source, query, most, path.stem):
-            raise _damaged(path, "another search")
-        return Search(**{**vars(saved), "abstracts": tuple(map(self._abstract, saved.abstracts))})
+            raise _damaged_file_error(path, "another search")
+        return Search(**{**vars(saved), "abstracts": tuple(map(self._read_abstract, saved.abstracts))})
 
-    def _abstract(self, digest: str) -> Abstract:
+    def _read_abstract(self, digest: str) -> Abstract:
         path = self._abstract_path(digest)
-        abstract = _read(path, ABSTRACT_PARSER)
+        abstract = _read_stored(path, ABSTRACT_PARSER)
         if abstract.digest != digest:
-            raise _damaged(path, f"content with the hash {abstract.digest}")
+            raise _damaged_file_error(path, f"content with the hash {abstract.digest}")
         return abstract
 
     def _abstract_path(self, digest: str) -> Path:
         return self.folder / "abstracts" / digest[:2] / f"{digest}.json"
 
-    def _folder_of(self, source: SourceName, query: str, most: int) -> Path:
+    def _search_folder(self, source: SourceName, query: str, most: int) -> Path:
         digest = hashlib.sha256(json_text([source, query, most]).encode()).hexdigest()
         return self.folder / "searches" / source / digest[:2] / digest
 
 
-def _read(path: Path, stored: TypeAdapter[Stored]) -> Stored:
+def _read_stored(path: Path, stored: TypeAdapter[Stored]) -> Stored:
     try:
         return stored.validate_json(read_whole(path, LARGEST_ABSTRACT_FILE))
     except OSError as error:
-        raise _damaged(path, error.strerror or "an error") from None
+        raise _damaged_file_error(path, error.strerror or "an error") from None
     except ValidationError as error:
-        raise _damaged(path, f"other content ({first_error(error, 'the whole')})") from None
+        raise _damaged_file_error(path, f"other content ({first_error(error, 'the whole')})") from None
 
 
-def _damaged(path: Path, found: str) -> ElicitationError:
+def _damaged_file_error(path: Path, found: str) -> ElicitationError:
     step = "remove the search that names it, and retrieve again"
     return ElicitationError(Fault(str(path), found, "what was retrieved, unchanged", step))

@@ -204,7 +204,7 @@ class CutAnswer(Answer):
     high: Annotated[float, Field(allow_inf_nan=False)] | None
 
     @model_validator(mode="after")
-    def _in_order(self) -> Self:
+    def _check_cut_order(self) -> Self:
         if self.low is not None and self.high is not None and self.low > self.high:
             raise ValueError(f"{self.feature}: low is above high")
         return self
@@ -229,7 +229,7 @@ class RateAnswer(Answer):
     reason: Annotated[str, Field(max_length=TEXT_LENGTH)]
 
     @model_validator(mode="after")
-    def _at_most_one(self) -> Self:
+    def _check_probability_sums(self) -> Self:
         if max(self.p_high_with + self.p_low_with, self.p_high_without + self.p_low_without) > 1 + 1e-9:
             raise ValueError(f"{self.feature}: high and low together are above 1")
         return self
@@ -301,10 +301,10 @@ def read_wrapped(schema: type[A], text: str) -> tuple[A, list[str]]:
 
     """
     inner, notes = text.strip().removeprefix("\ufeff"), list[str]()
-    spans = list(_objects(inner))
+    spans = list(_object_spans(inner))
     if spans != [(0, len(inner))] and (thoughts := list(_THOUGHTS_END.finditer(inner))):
         inner, notes = inner[thoughts[-1].end() :].strip(), ["thoughts set aside"]
-        spans = list(_objects(inner))
+        spans = list(_object_spans(inner))
     found, reasons = list[tuple[int, int, A, list[str]]](), list[ValueError]()
     for start, end in spans:
         try:
@@ -319,7 +319,7 @@ def read_wrapped(schema: type[A], text: str) -> tuple[A, list[str]]:
     if any(answer != found[0][2] for _, _, answer, _ in found):
         raise ValueError(f"the whole answer: {len(found)} answers that differ")
     start, end, answer, fitted = found[-1]
-    return answer, [*notes, *_around(inner[:start], inner[end:]), *fitted]
+    return answer, [*notes, *_ignored_text_notes(inner[:start], inner[end:]), *fitted]
 
 
 _THOUGHTS_END = re.compile(
@@ -335,7 +335,7 @@ MOST_OBJECTS = 1000
 """Largest number of objects searched in one text, including invalid ones."""
 
 
-def _objects(text: str) -> Iterator[tuple[int, int]]:
+def _object_spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield the start and the end of each outermost JSON object in a text, for at most `MOST_OBJECTS` objects."""
     end = 0
     for _ in range(MOST_OBJECTS):
@@ -366,7 +366,9 @@ def _read_object(schema: type[A], text: str) -> tuple[A, list[str]]:
             faults = error.errors(include_url=False, include_input=False)
             if not {fault["type"] for fault in faults} <= {"extra_forbidden", "string_too_long"}:
                 raise
-            notes = [_fitted(document, fault["loc"], fault.get("ctx", {}).get("max_length")) for fault in faults]
+            notes = [
+                _remove_or_cut_value(document, fault["loc"], fault.get("ctx", {}).get("max_length")) for fault in faults
+            ]
             return schema.model_validate_json(json.dumps(document)), notes
     except ValidationError as error:
         raise ValueError(first_error(error, "the whole answer")) from None
@@ -374,7 +376,7 @@ def _read_object(schema: type[A], text: str) -> tuple[A, list[str]]:
         raise ValueError(f"the whole answer: no JSON ({error})") from None
 
 
-def _around(before: str, after: str) -> list[str]:
+def _ignored_text_notes(before: str, after: str) -> list[str]:
     """Return notes on ignored text before and after an answer."""
     notes = []
     if (fence := _FENCE.search(before)) and after.lstrip().startswith("```"):
@@ -383,7 +385,7 @@ def _around(before: str, after: str) -> list[str]:
     return [*notes, "words after it set aside"] if after.strip() else notes
 
 
-def _fitted(document: Any, place: Sequence[int | str], longest: int | None) -> str:
+def _remove_or_cut_value(document: Any, place: Sequence[int | str], longest: int | None) -> str:
     """Remove the value at `place`, or cut the value to `longest` characters. Return a note on the change."""
     *path, last = place
     for step in path:
@@ -411,20 +413,22 @@ def beside_the_question(answer: Answer, values: Mapping[str, str]) -> str:
 
     If the answer matches the question, return an empty text.
     """
-    if isinstance(answer, (UnaryAnswer, RatesAnswer)) and _words(answer.phenotype) != _words(values["phenotype"]):
+    if isinstance(answer, (UnaryAnswer, RatesAnswer)) and _normalized_name(answer.phenotype) != _normalized_name(
+        values["phenotype"]
+    ):
         return f"phenotype: an answer on {answer.phenotype[:80]!r}"
     if isinstance(answer, AnchorAnswer):
         if answer.gene1 != values["gene1"]:
             return f"gene1: an answer on {answer.gene1[:80]!r}"
-        return _beside_the_names("pairs", values["partners"].split(), [pair.gene2 for pair in answer.pairs])
+        return _name_mismatch("pairs", values["partners"].split(), [pair.gene2 for pair in answer.pairs])
     if isinstance(answer, (CutsAnswer, RatesAnswer)):
         ends = json.loads(values["features"])
-        other = _beside_the_names("features", ends, [each.feature for each in answer.features])
-        return other or (_of_no_side(answer, ends) if isinstance(answer, RatesAnswer) else "")
+        other = _name_mismatch("features", ends, [each.feature for each in answer.features])
+        return other or (_impossible_probability(answer, ends) if isinstance(answer, RatesAnswer) else "")
     return ""
 
 
-def _beside_the_names(what: str, asked: Collection[str], given: Sequence[str]) -> str:
+def _name_mismatch(what: str, asked: Collection[str], given: Sequence[str]) -> str:
     """Return a text that lists missing, unexpected or repeated names, or an empty text if there are none."""
     if lacking := [name for name in asked if name not in given]:
         return f"{what}: none with {', '.join(lacking)}"
@@ -433,7 +437,7 @@ def _beside_the_names(what: str, asked: Collection[str], given: Sequence[str]) -
     return ""
 
 
-def _of_no_side(answer: RatesAnswer, ends: Mapping[str, Sequence[float | None] | None]) -> str:
+def _impossible_probability(answer: RatesAnswer, ends: Mapping[str, Sequence[float | None] | None]) -> str:
     """Return an error text if an impossible value of a feature has a probability above 0, else an empty text.
 
     For example, a feature without a low cut point cannot have the value low.
@@ -447,7 +451,7 @@ def _of_no_side(answer: RatesAnswer, ends: Mapping[str, Sequence[float | None] |
     return ""
 
 
-def _words(name: str) -> str:
+def _normalized_name(name: str) -> str:
     """Return the letters and digits of a name in lower case. A definition in brackets after the name is removed.
 
     A language model often repeats a name with other capitals, blanks or punctuation.

@@ -117,8 +117,8 @@ class Budget:
         For a request without a reply, the largest possible number of tokens is added.
         """
         with self._mutex:
-            self._read()
-            return self._sum(each.tokens for each in self._calls.values()) + self._used_before_calls()
+            self._read_requests()
+            return self._total_usage(each.tokens for each in self._calls.values()) + self._usage_without_requests()
 
     def expected(self, prompt: str, most_answer_tokens: int) -> Usage:
         """Return upper bounds on the tokens and cost of one request. `prompt` contains all text of the request."""
@@ -155,13 +155,13 @@ class Budget:
         while True:
             with self._mutex:
                 used, calls = self.used, list(self._calls.values())
-                fault = self._passed(used + expected)
+                fault = self._exceeded_cap(used + expected)
                 if not fault:
-                    return self._write(key, expected)
+                    return self._write_request(key, expected)
                 # If the new request would exceed a cap even if all unfinished requests used no tokens, waiting for the
                 # end of the unfinished requests does not help.
-                least = self._sum((0, 0) if each.is_open else each.tokens for each in calls)
-                if self._passed(least + self._used_before_calls() + expected):
+                least = self._total_usage((0, 0) if each.is_open else each.tokens for each in calls)
+                if self._exceeded_cap(least + self._usage_without_requests() + expected):
                     raise BudgetError(fault)
             time.sleep(POLL_SECONDS)
 
@@ -177,14 +177,14 @@ class Budget:
             # of tokens.
             self._lines.append({"try": name, "used": tokens}, durable=False)
 
-    def _write(self, key: str, expected: Usage) -> str:
+    def _write_request(self, key: str, expected: Usage) -> str:
         name, now = uuid.uuid4().hex, datetime.now(UTC).isoformat(timespec="microseconds")
         tokens = expected.prompt_tokens, expected.answer_tokens
         self._lines.append({"try": name, "key": key, "time": now, "expected": tokens})
         self._calls[name] = _Call(key, now, tokens, is_open=True)
         return name
 
-    def _read(self) -> None:
+    def _read_requests(self) -> None:
         faults: list[Fault] = []
         for where, line in self._lines.new(faults):
             document = json.loads(line)
@@ -201,12 +201,12 @@ class Budget:
             self._lines.forget()
             raise ElicitationError(faults)
 
-    def _sum(self, tokens: Iterable[tuple[int, int]]) -> Usage:
+    def _total_usage(self, tokens: Iterable[tuple[int, int]]) -> Usage:
         counts = list(tokens)
         prompt, answer = sum(each[0] for each in counts), sum(each[1] for each in counts)
         return Usage(len(counts), prompt, answer, self.prices.of(prompt, answer))
 
-    def _used_before_calls(self) -> Usage:
+    def _usage_without_requests(self) -> Usage:
         """Return the tokens and cost of recorded answers that are missing from the log of requests.
 
         If the number of tokens of an answer is unknown, the largest number that an answer may have is used.
@@ -223,10 +223,10 @@ class Budget:
                 if entry.time < first.get(entry.key, "9"):
                     asked = {} if isinstance(entry.parameters, str) else entry.parameters
                     spent.append((0, asked.get("most_tokens", 0)) if isinstance(entry.tokens, str) else entry.tokens)
-            self._before = self._sum(spent)
+            self._before = self._total_usage(spent)
         return self._before
 
-    def _passed(self, after: Usage) -> Fault | None:
+    def _exceeded_cap(self, after: Usage) -> Fault | None:
         """Return a `Fault` for the first cap that the numbers in `after` exceed, or None if they exceed no cap."""
         caps = (
             ("calls", self.caps.calls, after.calls),

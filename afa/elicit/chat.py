@@ -87,10 +87,10 @@ class Chat:
 
         Raise a `ReplyError` if the reply exceeds the limit of time or of size.
         """
-        late = _late(self._bounds)
-        return call_with_timeout(self._bounds.deadline, lambda: self._called(document, late), late)
+        late = _deadline_error(self._bounds)
+        return call_with_timeout(self._bounds.deadline, lambda: self._send_chat_request(document, late), late)
 
-    def _called(self, document: Mapping[str, Any], late: ReplyError) -> HttpReply:
+    def _send_chat_request(self, document: Mapping[str, Any], late: ReplyError) -> HttpReply:
         try:
             raw = self._client.chat.completions.with_raw_response.create(**document)
             return HttpReply(raw.status_code, raw.headers, raw.content)
@@ -137,14 +137,14 @@ class _Bounded(openai.DefaultHttpxClient):
                     found = f"a reply of more than {self.bounds.largest} bytes"
                     raise ReplyError(found, "less, for what was asked")
                 if time.monotonic() > end:
-                    raise _late(self.bounds)
+                    raise _deadline_error(self.bounds)
         finally:
             reply.close()
         headers = {name: reply.headers[name] for name in KEPT_HEADERS if name in reply.headers}
         return type(reply)(reply.status_code, headers=headers, content=bytes(body), request=request)
 
 
-def _late(bounds: RequestLimits) -> ReplyError:
+def _deadline_error(bounds: RequestLimits) -> ReplyError:
     return ReplyError(f"no whole reply in {bounds.deadline:g} seconds", again=True)
 
 
@@ -158,7 +158,7 @@ def read_reply(text: str) -> Reply:
     text = text.removeprefix("\ufeff").strip()
     reply, arguments, is_completion = Reply(), "", False
     try:
-        for part in _documents(text):
+        for part in _json_documents(text):
             model, choices = part.get("model"), part.get("choices") or []
             reply = replace(
                 reply,
@@ -167,15 +167,17 @@ def read_reply(text: str) -> Reply:
             )
             for place in (part, *choices[:1]):
                 if place.get("error"):
-                    error, code = _reason(place)
+                    error, code = _error_and_code(place)
                     return replace(reply, error=error or json.dumps(place["error"])[:SHOWN_CHARACTERS], code=code)
             is_completion |= choices == part.get("choices") == []
             for choice in choices[:1]:
                 for message in filter(None, (choice.get("message"), choice.get("delta"))):
                     is_completion = True
-                    arguments += _arguments(message)
+                    arguments += _tool_arguments(message)
                     refusal = (reply.refusal or "") + (message.get("refusal") or "")
-                    reply = replace(reply, text=reply.text + _words(message.get("content")), refusal=refusal or None)
+                    reply = replace(
+                        reply, text=reply.text + _content_text(message.get("content")), refusal=refusal or None
+                    )
                 reply = replace(reply, finish=choice.get("finish_reason") or reply.finish)
         if is_completion:
             return reply if reply.text.strip() or not arguments else replace(reply, text=arguments)
@@ -192,7 +194,7 @@ def reason_of(text: str) -> tuple[str, str]:
     """
     what, start = "JSON without a message", text.strip()[:SHOWN_CHARACTERS]
     try:
-        error, code = _reason(json.loads(text))
+        error, code = _error_and_code(json.loads(text))
         if error:
             return error, code
     except (ValueError, RecursionError):
@@ -204,7 +206,7 @@ def reason_of(text: str) -> tuple[str, str]:
     return f"{what}: {start}".removesuffix(": "), ""
 
 
-def _documents(text: str) -> Iterator[dict[str, Any]]:
+def _json_documents(text: str) -> Iterator[dict[str, Any]]:
     """Yield the JSON document in a body, or one JSON document for each server-sent event in the body.
 
     Comments and empty events of a stream are skipped.
@@ -218,7 +220,7 @@ def _documents(text: str) -> Iterator[dict[str, Any]]:
             yield json.loads(data)
 
 
-def _words(content: Any) -> str:
+def _content_text(content: Any) -> str:
     """Return the text of a message's `content`, without the model's thoughts.
 
     The `content` is a text or a list of parts.
@@ -231,7 +233,7 @@ def _words(content: Any) -> str:
     return content or ""
 
 
-def _arguments(message: Mapping[str, Any]) -> str:
+def _tool_arguments(message: Mapping[str, Any]) -> str:
     """Return the arguments of the first tool call of a message.
 
     If a message has no text, the arguments of its tool call are read as the answer.
@@ -241,7 +243,7 @@ def _arguments(message: Mapping[str, Any]) -> str:
     return given if isinstance(given, str) else json.dumps(given)
 
 
-def _reason(document: Any) -> tuple[str, str]:
+def _error_and_code(document: Any) -> tuple[str, str]:
     """Return the error message and the error code that a JSON document contains.
 
     Endpoints use various JSON keys for the error message. If there is no error message, return two empty texts.
@@ -252,7 +254,7 @@ def _reason(document: Any) -> tuple[str, str]:
         return document if isinstance(document, str) else "", ""
     code = " ".join(str(document[name]) for name in ("code", "type") if document.get(name))
     for name in ("error", "message", "detail", "msg"):
-        words, inner = _reason(document.get(name))
+        words, inner = _error_and_code(document.get(name))
         if words:
             place = ".".join(map(str, document["loc"])) + ": " if isinstance(document.get("loc"), list) else ""
             return place + words, inner or code

@@ -130,30 +130,30 @@ class Client:
                 name = self.budget.begin(key, expected)
             except BudgetError:
                 if failure is not None:
-                    self._recorded(request, len(earlier) + 1, "failed", failure.found, failure.body)
+                    self._record_attempt(request, len(earlier) + 1, "failed", failure.found, failure.body)
                 raise
             try:
-                reply = self._reply(chat, prompt, messages)
+                reply = self._send_prompt(chat, prompt, messages)
             except ReplyError as error:
-                failure, error.found = error, self._shown(error.found)
+                failure, error.found = error, self._one_line_detail(error.found)
                 self.budget.end(name, error.used)
-                self._count(error)
+                self._count_failure(error)
                 if error.wait is None and turn + 1 < self.manner.calls and not stop.is_set():
-                    self._pause(_back_off(turn), stop)
+                    self._pause(_back_off_seconds(turn), stop)
                 continue
             self.budget.end(name, reply.tokens)
             self._failures = 0
             # The API key is removed from the text before parsing, because the recorded text also lacks the key. A later
             # parse of the recorded text then gives the same answer.
-            reply = replace(reply, text=self._writable(reply.text))
+            reply = replace(reply, text=self._recordable_text(reply.text))
             outcome, detail = reply_outcome(reply, ANSWER_SCHEMAS[prompt], request.question.values)
             said = reply.text or reply.refusal or ""
-            return self._recorded(request, len(earlier) + 1, outcome, detail, said, reply)
+            return self._record_attempt(request, len(earlier) + 1, outcome, detail, said, reply)
         if failure is None:
             return None
-        return self._recorded(request, len(earlier) + 1, "failed", failure.found, failure.body)
+        return self._record_attempt(request, len(earlier) + 1, "failed", failure.found, failure.body)
 
-    def _count(self, failure: ReplyError) -> None:
+    def _count_failure(self, failure: ReplyError) -> None:
         """Count a failed request. If the endpoint asks for a waiting time, make all threads wait.
 
         Raises
@@ -187,31 +187,31 @@ class Client:
             with self._lock:
                 self._closed_until = 0.0 if self._closed_until == until else self._closed_until
 
-    def _reply(self, chat: Chat, prompt: str, messages: Messages) -> Reply:
+    def _send_prompt(self, chat: Chat, prompt: str, messages: Messages) -> Reply:
         """Send the prompt once and return the reply.
 
         If the endpoint fails, raise a `ReplyError` with the endpoint's error message.
         """
         from afa.elicit.chat import read_reply, reason_of  # noqa: PLC0415
 
-        came = chat.called(self._document(prompt, messages))
+        came = chat.called(self._request_body(prompt, messages))
         # Remove the API key before the text is shortened, because a part of the key would not be recognised.
-        body = self._writable(came.body.decode(errors="replace"))
+        body = self._recordable_text(came.body.decode(errors="replace"))
         reply, is_sound = read_reply(body), OK <= came.status < REDIRECTS
         if is_sound and not reply.error:
             return reply
         if not is_sound:
             error, code = reason_of(body)
             reply = replace(reply, error=f"HTTP status {came.status}: {error}", code=code)
-        return self._failed(came, reply, body)
+        return self._handle_failed_reply(came, reply, body)
 
-    def _failed(self, came: HttpReply, reply: Reply, body: str) -> Reply:
+    def _handle_failed_reply(self, came: HttpReply, reply: Reply, body: str) -> Reply:
         """Return the reply as a refusal if the endpoint refuses this question, else raise a `ReplyError`.
 
         A status from 300 to 499, except 408 (time-out), means that the model computed nothing: 0 tokens are
         counted for the request. After a time-out (408), or a status of 500 or more, the model may have used tokens.
         """
-        status, detail = came.status, self._shown(reply.error)
+        status, detail = came.status, self._one_line_detail(reply.error)
         if is_refusal := REDIRECTS <= status < INTERNAL and status != TIMED_OUT:
             reply = replace(reply, tokens=reply.tokens or (0, 0))
         if (status < REDIRECTS or status in QUESTION_STATUSES) and REFUSAL_WORDS.search(f"{reply.code} {reply.error}"):
@@ -222,7 +222,7 @@ class Client:
         fatal = is_redirect or (is_refusal and status not in RETRY_STATUSES) or EXHAUSTED in reply.code
         raise ReplyError(detail, again=not fatal, wait=wait, fatal=fatal, used=reply.tokens, body=reply.text or body)
 
-    def _document(self, prompt: str, messages: Messages) -> dict[str, Any]:
+    def _request_body(self, prompt: str, messages: Messages) -> dict[str, Any]:
         """Return the JSON body of a request to the endpoint."""
         manner, bounds = self.manner, self.manner.structured != "bare_schema"
         schema = answer_schema(prompt, bounds=bounds)
@@ -245,7 +245,7 @@ class Client:
     def _pause(self, seconds: float, stop: threading.Event) -> None:
         stop.wait(seconds)
 
-    def _recorded(
+    def _record_attempt(
         self, request: Request, attempt: int, outcome: AnswerOutcome, detail: str, said: str, reply: Reply | None = None
     ) -> Entry:
         """Record an attempt and return its entry.
@@ -262,22 +262,22 @@ class Client:
             prompt_digest=prompt_digest(request.question.prompt),
             messages=request.messages.digest,
             outcome=outcome,
-            raw=self._writable(said),
-            detail=self._writable(detail),
+            raw=self._recordable_text(said),
+            detail=self._recordable_text(detail),
             attempt=attempt,
             time=datetime.now(UTC).isoformat(timespec="microseconds"),
             tokens=(reply and reply.tokens) or UNKNOWN,
-            served_model=self._writable(reply.model if reply else UNKNOWN),
+            served_model=self._recordable_text(reply.model if reply else UNKNOWN),
             endpoint=self.endpoint.base_url,
         )
         self.record.append(entry)
         return entry
 
-    def _shown(self, text: str) -> str:
+    def _one_line_detail(self, text: str) -> str:
         """Return the first `LONGEST_DETAIL` characters of a text, on one line and without the API key."""
-        return " ".join(self._writable(text).split())[:LONGEST_DETAIL]
+        return " ".join(self._recordable_text(text).split())[:LONGEST_DETAIL]
 
-    def _writable(self, text: str) -> str:
+    def _recordable_text(self, text: str) -> str:
         """Remove the API key from the text, and replace characters that UTF-8 cannot encode by question marks."""
         return self.endpoint.redacted(text).encode(errors="replace").decode()
 
@@ -303,7 +303,7 @@ def reply_outcome(reply: Reply, schema: type[Answer], values: Mapping[str, str])
     return ("unparsable", other) if other else ("answered", "; ".join(notes))
 
 
-def _back_off(turn: int) -> float:
+def _back_off_seconds(turn: int) -> float:
     """Return the waiting time before the next request, in seconds.
 
     The waiting time doubles with each failed request. A random factor keeps several clients from sending requests at

@@ -57,7 +57,7 @@ def consensus(
 
     """
     n_runs = int(answers["run"].nunique()) if runs is None else len(runs)
-    _check(answers, min_agree, n_runs)
+    _check_answers(answers, min_agree, n_runs)
     kept, dropped = [], []
     for phenotype in answers["phenotype"].unique():
         named = answers[answers["phenotype"] == phenotype]
@@ -110,7 +110,7 @@ def agreement(named: pd.DataFrame, study: Study) -> pd.DataFrame:
     signs[places] = named["direction"].map(SIGN).astype(np.int64)
     groups = [range(len(voters)), *(combinations(range(len(voters)), 2) if len(voters) > 2 else ())]
     rows = [
-        (name, " & ".join(voters[i] for i in group), *_agreed(part[:, list(group)]))
+        (name, " & ".join(voters[i] for i in group), *_agreement_values(part[:, list(group)]))
         for group in (groups if len(voters) > 1 else ())
         for name, part in [(ALL_VOTERS, signs), *((each, signs[[i]]) for i, each in enumerate(study.names))]
     ]
@@ -208,7 +208,7 @@ def among(table: pd.DataFrame, others: pd.DataFrame) -> Bools:
     return found
 
 
-def _agreed(signs: Ints) -> Iterator[float]:
+def _agreement_values(signs: Ints) -> Iterator[float]:
     """Yield the values of the columns `genes`, `agreed`, `share` and `kappa` of the table `agreement`.
 
     Parameters
@@ -223,7 +223,7 @@ def _agreed(signs: Ints) -> Iterator[float]:
     yield round(fleiss_kappa(signs.transpose(0, 2, 1).reshape(-1, raters)), 4)
 
 
-def _check(answers: pd.DataFrame, min_agree: int, n_runs: int) -> None:
+def _check_answers(answers: pd.DataFrame, min_agree: int, n_runs: int) -> None:
     faults = []
     if not 1 <= min_agree <= n_runs:
         expected = f"a number of runs from 1 to {n_runs}"

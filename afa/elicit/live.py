@@ -142,8 +142,8 @@ class Live:
         if self.study.features is not None:
             return self._outlook_of_rates(self.study.features)
         unary, study = unary_questions(self.study), self.study
-        rows, known = [self._row(UNARY, unary)], self._answered(unary)
-        kept = self._most_kept(min_agree)
+        rows, known = [self._outlook_row(UNARY, unary)], self._recorded_answers(unary)
+        kept = self._placeholder_genes(min_agree)
         if known is not None:
             named, _ = usable_genes(genes_named(known), **study.usable)
             kept, _ = consensus(named, min_agree=min_agree, runs=study.settings.voters)
@@ -152,22 +152,24 @@ class Live:
             questions = pair_questions(study, kept, mode)
             name = mode + ("*" if mode == study.settings.pairs else "")
             if known is not None:
-                rows.append(self._row(PAIR_PROMPTS[mode], questions, name))
+                rows.append(self._outlook_row(PAIR_PROMPTS[mode], questions, name))
             elif questions:
                 times = len(questions) * len(study.names)
-                rows.append(self._row(PAIR_PROMPTS[mode], questions[:1], name, MOST.format("genes"), times))
+                rows.append(self._outlook_row(PAIR_PROMPTS[mode], questions[:1], name, MOST.format("genes"), times))
         return pd.DataFrame(rows, columns=OUTLOOK_COLUMNS)
 
     def _outlook_of_rates(self, features: Features) -> pd.DataFrame:
         cuts, voters = cut_questions(self.study), self.study.settings.voters
-        known = self._answered(cuts)
+        known = self._recorded_answers(cuts)
         ends = {voter: cut_points(features, voter, known or (), self.place) for voter in voters}
         if known is None:
             ends = {voter: dict.fromkeys(features.names, (LONGEST_NUMBER, LONGEST_NUMBER)) for voter in voters}
         rates, how = rate_questions(self.study, ends), EXACT if known is not None else MOST.format("cut points")
-        return pd.DataFrame([self._row(CUTS, cuts), self._row(RATES, rates, how=how)], columns=OUTLOOK_COLUMNS)
+        return pd.DataFrame(
+            [self._outlook_row(CUTS, cuts), self._outlook_row(RATES, rates, how=how)], columns=OUTLOOK_COLUMNS
+        )
 
-    def _row(
+    def _outlook_row(
         self, prompt: str, questions: Sequence[Question], pairs: str = "", how: str = EXACT, times: int = 1
     ) -> tuple[object, ...]:
         """Return the row of the table `outlook` for one prompt.
@@ -178,13 +180,13 @@ class Live:
         left = [usage_estimate(self._requests(questions, run), self.clients[run]) for run in runs]
         return prompt, pairs, len(questions) * times, *astuple(sum(left * times, Usage())), how
 
-    def _answered(self, questions: Sequence[Question]) -> list[Entry] | None:
+    def _recorded_answers(self, questions: Sequence[Question]) -> list[Entry] | None:
         """Return the recorded answers to all questions, or None if an answer is missing."""
         found = [self.clients[each.question.run].recorded(each) for each in self._requests(questions)]
         known = [entry for entry in found if entry is not None and entry.outcome == "answered"]
         return known if len(known) == len(found) else None
 
-    def _most_kept(self, min_agree: int) -> pd.DataFrame:
+    def _placeholder_genes(self, min_agree: int) -> pd.DataFrame:
         """Return a table of placeholder genes, as many as the study can keep for one phenotype.
 
         The phenotype is the one with the longest name and definition, because its questions have the most tokens.
@@ -224,8 +226,11 @@ def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4
     keys = [client.key(request) for request in requests]
     shown_as = {"desc": client.endpoint.model, "unit": "question", "disable": None if progress else True}
     with client.budget.alone():
-        entries, waiting = _split(zip(keys, requests, strict=True), client)
-        with closing(_asked(waiting, client, concurrency)) as asked, tqdm(total=len(waiting), **shown_as) as bar:
+        entries, waiting = _split_recorded(zip(keys, requests, strict=True), client)
+        with (
+            closing(_ask_concurrently(waiting, client, concurrency)) as asked,
+            tqdm(total=len(waiting), **shown_as) as bar,
+        ):
             for key, entry in asked:
                 entries[key] = entry
                 if not bar.disable:
@@ -238,7 +243,7 @@ def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4
 
 def usage_estimate(requests: Iterable[Request], client: Client) -> Usage:
     """Return upper bounds on the tokens and cost of sending each unanswered request once."""
-    _, waiting = _split(((client.key(request), request) for request in requests), client)
+    _, waiting = _split_recorded(((client.key(request), request) for request in requests), client)
     return sum((client.expected(request) for request in waiting.values()), Usage())
 
 
@@ -271,14 +276,18 @@ def reasons(attempts: Iterable[Sequence[Entry]]) -> Iterator[str]:
         yield f"{rest:,} for other reasons: `detail` in the lines of the record"
 
 
-def _split(keyed: Iterable[tuple[str, Request]], client: Client) -> tuple[dict[str, Entry], dict[str, Request]]:
+def _split_recorded(
+    keyed: Iterable[tuple[str, Request]], client: Client
+) -> tuple[dict[str, Entry], dict[str, Request]]:
     """Return two dictionaries by request key: the recorded results, and the requests that are still to be sent."""
     requests = dict(keyed)
     known = {key: entry for key, each in requests.items() if (entry := client.recorded(each)) is not None}
     return known, {key: each for key, each in requests.items() if key not in known}
 
 
-def _asked(waiting: dict[str, Request], client: Client, concurrency: int) -> Generator[tuple[str, Entry], None, None]:
+def _ask_concurrently(
+    waiting: dict[str, Request], client: Client, concurrency: int
+) -> Generator[tuple[str, Entry], None, None]:
     """Yield the key and the result of each request as soon as the result arrives. An error stops all requests."""
     work: queue.SimpleQueue[tuple[str, Request]] = queue.SimpleQueue()
     done: queue.SimpleQueue[tuple[str, Entry] | BaseException] = queue.SimpleQueue()

@@ -112,7 +112,7 @@ def prompt_digest(name: str) -> str:
     while pending:
         template = pending.pop()
         if template not in sources:
-            sources[template] = _source(template)
+            sources[template] = _template_source(template)
             pending += [str(part) for part in find_referenced_templates(_environment().parse(sources[template]))]
     parts = json.dumps([sorted(sources.items()), ANSWER_SCHEMAS[name].model_json_schema()], sort_keys=True)
     return hashlib.sha256(parts.encode()).hexdigest()
@@ -134,15 +134,15 @@ def answer_schema(name: str, *, bounds: bool = True) -> dict[str, Any]:
 
 @cache
 def _schema_text(name: str, bounds: bool) -> str:
-    return json.dumps(_strict(ANSWER_SCHEMAS[name].model_json_schema(), bounds))
+    return json.dumps(_strict_schema(ANSWER_SCHEMAS[name].model_json_schema(), bounds))
 
 
-def _strict(schema: Any, bounds: bool) -> Any:
+def _strict_schema(schema: Any, bounds: bool) -> Any:
     if isinstance(schema, list):
-        return [_strict(part, bounds) for part in schema]
+        return [_strict_schema(part, bounds) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    strict = {key: _strict(part, bounds) for key, part in schema.items() if key != "default"}
+    strict = {key: _strict_schema(part, bounds) for key, part in schema.items() if key != "default"}
     if not bounds:
         strict = {key: part for key, part in strict.items() if key not in BOUNDS}
     return {**strict, "required": list(schema["properties"])} if "properties" in schema else strict
@@ -167,7 +167,7 @@ def _on_one_line(value: Any) -> Any:
     return _LINE_BREAK.sub(" ", value) if isinstance(value, str) else value
 
 
-def _source(template: str) -> str:
+def _template_source(template: str) -> str:
     source, _, _ = _environment().loader.get_source(_environment(), template)  # type: ignore[union-attr]
     return source
 
@@ -176,5 +176,5 @@ def _source(template: str) -> str:
 def _templates(name: str) -> tuple[Template, Template]:
     if name not in ANSWER_SCHEMAS:
         raise ElicitationError(Fault("prompt", repr(name), ", ".join(ANSWER_SCHEMAS), "name one of these"))
-    system, _, user = _source(f"{name}.md").removeprefix("# System\n").partition("\n# User\n")
+    system, _, user = _template_source(f"{name}.md").removeprefix("# System\n").partition("\n# User\n")
     return _environment().from_string(system), _environment().from_string(user)

@@ -77,12 +77,12 @@ class JsonLines:
             *whole, tail = data.split(b"\n")
             for line in whole:
                 number, where = number + 1, f"{path}, line {number + 1}"
-                if trouble := _trouble(line):
+                if trouble := _json_error(line):
                     faults.append(Fault(where, f"no JSON ({trouble})", "a line of the record", RESTORE))
                 elif line.strip():
                     yield where, line
             self._read[path] = start + len(data) - len(tail), number
-            if tail.strip() and not _trouble(tail):
+            if tail.strip() and not _json_error(tail):
                 self._read[path] = start + len(data), number
                 yield f"{path}, line {number + 1}", tail
 
@@ -99,7 +99,7 @@ def _bytes_from(path: Path, start: int) -> bytes:
         return stream.read()
 
 
-def _trouble(line: bytes) -> str:
+def _json_error(line: bytes) -> str:
     """Return the reason why a line is not JSON, or an empty text if the line is valid or blank."""
     try:
         if line.strip():
@@ -284,19 +284,19 @@ class Record:
     def append(self, entry: Entry) -> None:
         """Write one entry, and return after the entry is on disk."""
         with self._lock:
-            entries = self._known()
+            entries = self._load_entries()
             self._entries.append(entry.document)
-            _insert(entries, entry)
+            _insert_entry(entries, entry)
 
     def refresh(self) -> None:
         """Read the entries that other processes have added to the folder."""
         with self._lock:
-            self._known(again=True)
+            self._load_entries(again=True)
 
     def attempts(self, key: str) -> list[Entry]:
         """Return all attempts at a request, sorted by time."""
         with self._lock:
-            return list(self._known().get(key, ()))
+            return list(self._load_entries().get(key, ()))
 
     def replies(self, key: str) -> list[Entry]:
         """Return all attempts at a request, except the attempts that failed without a reply of the model."""
@@ -315,7 +315,7 @@ class Record:
     def entries(self) -> Iterator[Entry]:
         """Yield all entries, sorted by key and time."""
         with self._lock:
-            return iter([entry for _, entries in sorted(self._known().items()) for entry in entries])
+            return iter([entry for _, entries in sorted(self._load_entries().items()) for entry in entries])
 
     def keep(self, messages: Messages) -> None:
         """Save a rendered prompt.
@@ -334,7 +334,7 @@ class Record:
                     self._wordings.append({"sha256": digest, **document})
                     self._kept.add(digest)
 
-    def _known(self, *, again: bool = False) -> dict[str, list[Entry]]:
+    def _load_entries(self, *, again: bool = False) -> dict[str, list[Entry]]:
         if self._by_key is None or again:
             found, faults = [], list[Fault]()
             for where, line in self._entries.new(faults):
@@ -348,7 +348,7 @@ class Record:
                 raise ElicitationError(faults)
             self._by_key = self._by_key or {}
             for entry in found:
-                _insert(self._by_key, entry)
+                _insert_entry(self._by_key, entry)
         return self._by_key
 
 
@@ -428,7 +428,7 @@ def merge(records: Sequence[Path], destination: Path, *, model: str = "", prompt
         step = "take them from the lines of the record, or leave the option out"
         raise ElicitationError(Fault("--model and --prompt", lacking, "one answer or more", step))
     with atomic_folder(destination, ours, f"{MERGED}{ENTRIES}") as made:
-        entries = sorted({(_place(entry), json.dumps(entry.document, sort_keys=True)) for entry in chosen})
+        entries = sorted({(_entry_sort_key(entry), json.dumps(entry.document, sort_keys=True)) for entry in chosen})
         _write_lines(made / f"{MERGED}{ENTRIES}", [line.encode() for _, line in entries])
         for suffix in (WORDINGS, TRIES):
             faults: list[Fault] = []
@@ -446,7 +446,7 @@ def _write_lines(path: Path, lines: Sequence[bytes]) -> None:
     path.write_bytes(b"".join(line + b"\n" for line in lines))
 
 
-def _place(entry: Entry) -> tuple[str, ...]:
+def _entry_sort_key(entry: Entry) -> tuple[str, ...]:
     question = entry.question
     return question.prompt, question.run, *(value for _, value in sorted(question.values.items())), entry.time
 
@@ -454,7 +454,7 @@ def _place(entry: Entry) -> tuple[str, ...]:
 _ENTRY = TypeAdapter(Entry)
 
 
-def _insert(found: dict[str, list[Entry]], entry: Entry) -> None:
+def _insert_entry(found: dict[str, list[Entry]], entry: Entry) -> None:
     entries = found.setdefault(entry.key, [])
     if entry not in entries:
         bisect.insort(entries, entry, key=lambda one: (one.time, one.attempt, one.raw))

@@ -89,7 +89,7 @@ class Literature:
         """
         name = tuple(sorted(question.values.items()))
         if name not in self._known:
-            self._known[name] = self._found(question)
+            self._known[name] = self._search_abstracts(question)
         return self._known[name]
 
     def shown(self, question: Question) -> list[dict[str, str]]:
@@ -130,7 +130,7 @@ class Literature:
         once = list({id(each): each for each in retrieved}.values())
         return {"abstracts": abstract_table(once), "searches": search_table(once)}
 
-    def _found(self, question: Question) -> Retrieved:
+    def _search_abstracts(self, question: Question) -> Retrieved:
         """Search for publications on a question's phenotype and the study's disease, and return the best abstracts.
 
         If the question is on a pair of genes, the publications must also name both genes. If fewer than `most`

@@ -160,9 +160,9 @@ class EuropePmc:
         cursor, seen, total = "*", 0, 0
         while seen < most:
             page = {**asked, "pageSize": str(min(PAGE_SIZE, most - seen)), "cursorMark": cursor}
-            total, records, following = self._web.asked(f"{self._url}/search", page, _page)
+            total, records, following = self._web.asked(f"{self._url}/search", page, _parse_page)
             for record in records[: most - seen]:
-                made = _abstract(source, record)
+                made = _parse_abstract(source, record)
                 if isinstance(made, str):
                     left_out[made] += 1
                 else:
@@ -174,7 +174,7 @@ class EuropePmc:
         return SearchResult(total, tuple(abstracts), +left_out)
 
 
-def _page(body: bytes) -> tuple[int, list[Any], str]:
+def _parse_page(body: bytes) -> tuple[int, list[Any], str]:
     """Return three values of a result page: the total number of publications, the records, and the next page's cursor.
 
     If the page is the last page, the cursor is an empty text.
@@ -188,37 +188,37 @@ def _page(body: bytes) -> tuple[int, list[Any], str]:
     return total, records, following if isinstance(following, str) else ""
 
 
-def _abstract(source: SourceName, record: Any) -> Abstract | str:
+def _parse_abstract(source: SourceName, record: Any) -> Abstract | str:
     """Return the abstract of a record, or the reason why the record is excluded."""
     if not isinstance(record, dict) or record.get("source") != SOURCES[source]:
         return OTHER_FORM
-    number, doi = _field(record, "id"), _field(record, "doi").lower()
+    number, doi = _text_field(record, "id"), _text_field(record, "doi").lower()
     if not _NUMBERS[source].fullmatch(number):
         return OTHER_FORM
-    kinds = _part(record, "pubTypeList").get("pubType", [])
+    kinds = _nested_object(record, "pubTypeList").get("pubType", [])
     if any(str(kind).lower() in RETRACTIONS for kind in (kinds if isinstance(kinds, list) else [kinds])):
         return RETRACTED
     raw = record.get("abstractText")
     text = without_markup(raw) if isinstance(raw, str) else ""
     if not one_line(text):
         return NO_ABSTRACT
-    title, doi = _field(record, "title") or "(no title)", doi if _DOI.fullmatch(doi) else ""
+    title, doi = _text_field(record, "title") or "(no title)", doi if _DOI.fullmatch(doi) else ""
     if source == "pubmed":
-        journal = _part(_part(record, "journalInfo"), "journal")
-        printed = _field(journal, "isoabbreviation") or _field(journal, "title")
+        journal = _nested_object(_nested_object(record, "journalInfo"), "journal")
+        printed = _text_field(journal, "isoabbreviation") or _text_field(journal, "title")
     else:
-        number, printed = doi or number, _field(_part(record, "bookOrReportDetails"), "publisher")
-    year = _field(record, "pubYear")
+        number, printed = doi or number, _text_field(_nested_object(record, "bookOrReportDetails"), "publisher")
+    year = _text_field(record, "pubYear")
     published = int(year) if re.fullmatch(r"\d{4}", year, re.ASCII) else None
     return Abstract(source, number, title, published, printed, text, doi)
 
 
-def _part(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _nested_object(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Return the object `name` inside a record, or an empty mapping if the record lacks the object."""
     part = record.get(name)
     return part if isinstance(part, dict) else {}
 
 
-def _field(record: Mapping[str, Any], name: str) -> str:
+def _text_field(record: Mapping[str, Any], name: str) -> str:
     value = record.get(name)
     return one_line(without_markup(value)) if isinstance(value, str) else ""

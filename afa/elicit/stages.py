@@ -83,9 +83,9 @@ def unary_stage(study: Study, source: Source, literature: Literature | None) -> 
 
     """
     questions = unary_questions(study)
-    entries, asked = _asked(source, questions)
+    entries, asked = _collect_answers(source, questions)
     check_voters({entry.question.run: f"{entry.model} at {entry.endpoint}" for entry in entries}, study)
-    abstracts, retrieved = _retrieved(literature, questions, entries, study)
+    abstracts, retrieved = _retrieve_abstracts(literature, questions, entries, study)
     named, dropped = usable_genes(genes_named(entries, source.place), **study.usable)
     shown = {question.values["phenotype"]: len(own) for question, own in zip(questions, abstracts, strict=True)}
     numbers = named["phenotype"].map(shown)
@@ -111,9 +111,9 @@ def rates_stage(study: Study, source: Source, out: str | Path) -> pd.DataFrame:
     ours = [f"{kind}_{voter}.csv" for kind in ("cuts", "unary") for voter in study.settings.voters]
     check_place(out, ours)
     features = known_features(study)
-    cuts, asked = _asked(source, cut_questions(study))
+    cuts, asked = _collect_answers(source, cut_questions(study))
     ends = {voter: cut_points(features, voter, cuts, source.place) for voter in study.settings.voters}
-    entries, found = _asked(source, rate_questions(study, ends))
+    entries, found = _collect_answers(source, rate_questions(study, ends))
     check_voters({entry.question.run: f"{entry.model} at {entry.endpoint}" for entry in entries}, study)
     given = [
         {"voter": entry.question.run, "entity": entry.question.values["phenotype"], **rate.model_dump()}
@@ -181,8 +181,8 @@ def pairwise_stage(study: Study, source: Source, literature: Literature | None, 
 
     """
     questions = pair_questions(study, kept)
-    entries, asked = _asked(source, questions)
-    _, retrieved = _retrieved(literature, questions, entries, study)
+    entries, asked = _collect_answers(source, questions)
+    _, retrieved = _retrieve_abstracts(literature, questions, entries, study)
     pairs = pairs_judged(entries, source.place)
     dropped = pairs.loc[pairs["sign"] == 0, ["phenotype", "gene_a", "gene_b"]].assign(reason=UNCLEAR_NOTE)
     return {"asked": asked, "pairs": pairs, "dropped": dropped, **retrieved}
@@ -214,8 +214,8 @@ def bundle_stage(
 
     """
     voters, kept, pairs = len(study.settings.voters), stages["evidence"]["kept"], stages["pairwise"]["pairs"]
-    asked = _joined([stages["unary"]["asked"], stages["pairwise"]["asked"]])
-    dropped = _joined([stages[stage]["dropped"] for stage in ("unary", "consensus", "evidence")])
+    asked = _concatenate_tables([stages["unary"]["asked"], stages["pairwise"]["asked"]])
+    dropped = _concatenate_tables([stages[stage]["dropped"] for stage in ("unary", "consensus", "evidence")])
     clear = pairs[pairs["sign"] != 0].rename(columns=BUNDLE_COLUMNS)
     mechanisms = _mechanisms(stages["unary"]["named"], kept, voters)
     unary = kept.rename(columns=BUNDLE_COLUMNS).assign(confidence=kept["confidence"].round(4), evidence=mechanisms)
@@ -330,7 +330,7 @@ def _check_kept(kept: pd.DataFrame, where: str, step: str) -> None:
         raise ElicitationError(Fault(where, "no gene left of any phenotype", "one or more", step))
 
 
-def _asked(source: Source, questions: Sequence[Question]) -> tuple[list[Entry], pd.DataFrame]:
+def _collect_answers(source: Source, questions: Sequence[Question]) -> tuple[list[Entry], pd.DataFrame]:
     """Return the answers to the questions, and a table with the outcome of each question.
 
     If answers are missing, raise an `ElicitationError` that states how many.
@@ -341,7 +341,7 @@ def _asked(source: Source, questions: Sequence[Question]) -> tuple[list[Entry], 
     return [entry for entry in entries if entry is not None], asked
 
 
-def _retrieved(
+def _retrieve_abstracts(
     literature: Literature | None, questions: Sequence[Question], entries: Sequence[Entry], study: Study
 ) -> tuple[list[Sequence[Abstract]], Tables]:
     """Return the abstracts in the prompt of each question, and the tables `abstracts` and `searches`.
@@ -390,7 +390,7 @@ def _provenance(study: Study, asked: pd.DataFrame, counts: Mapping[str, int], mi
     }
 
 
-def _joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def _concatenate_tables(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return the concatenated tables. Empty tables are skipped, because their columns have no type."""
     filled = [table for table in tables if len(table)]
     return pd.concat(filled, ignore_index=True) if filled else tables[0]

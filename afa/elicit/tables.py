@@ -123,7 +123,7 @@ def genes_named(entries: Sequence[Entry | None], place: str = RECORD) -> pd.Data
     were not recorded.
     """
     rows = []
-    for entry in _answered(entries):
+    for entry in _answered_entries(entries):
         for gene in parsed_answer(entry, place).genes:
             named = entry.question.run, entry.question.values["phenotype"], gene.gene_symbol.strip()
             details = safe_text(gene.mechanism_of_action), safe_text(gene.evidence_source), _references(gene)
@@ -177,7 +177,7 @@ def pairs_judged(entries: Sequence[Entry | None], place: str = RECORD) -> pd.Dat
     [`RAREST_PROBABILITY`, 1 - `RAREST_PROBABILITY`]. For questions that do not ask for conditional probabilities, the
     columns `coupling` and `sign` have equal values.
     """
-    rows = [row for entry in _answered(entries) for row in _pairs(entry, place)]
+    rows = [row for entry in _answered_entries(entries) for row in _pair_rows(entry, place)]
     return pd.DataFrame(rows, columns=PAIR_TABLE_COLUMNS)
 
 
@@ -219,7 +219,7 @@ def usable_genes(
     both = pd.MultiIndex.from_frame(named[["phenotype", "gene"]]).isin(pd.MultiIndex.from_frame(torn))
     drop(pd.Series(both, index=named.index), "an answer names it with both directions")
     drop(named.index.isin(sound.index) & named.duplicated([*answer, "gene"]), "named twice in one answer")
-    explained = named.assign(gene=named["gene"].map(_shown), reason="run " + named["run"] + ": " + reasons)
+    explained = named.assign(gene=named["gene"].map(_printable_symbol), reason="run " + named["run"] + ": " + reasons)
     dropped = explained.loc[reasons != "", DROPPED_COLUMNS]
     return named[reasons == ""].reset_index(drop=True), dropped.reset_index(drop=True)
 
@@ -291,11 +291,11 @@ def safe_text(text: str) -> str:
     return f"'{text}" if text.startswith(FORMULA) else text
 
 
-def _answered(entries: Sequence[Entry | None]) -> Iterator[Entry]:
+def _answered_entries(entries: Sequence[Entry | None]) -> Iterator[Entry]:
     return (entry for entry in entries if entry is not None and entry.outcome == "answered")
 
 
-def _pairs(entry: Entry, place: str) -> Iterator[tuple[Any, ...]]:
+def _pair_rows(entry: Entry, place: str) -> Iterator[tuple[Any, ...]]:
     values, answer = entry.question.values, parsed_answer(entry, place)
     if isinstance(answer, AnchorAnswer):
         by_gene = {pair.gene2: pair for pair in answer.pairs}
@@ -320,7 +320,7 @@ def _references(answer: Any) -> str:
     return UNKNOWN if indices is None else " ".join(map(str, indices))
 
 
-def _shown(gene: str) -> str:
+def _printable_symbol(gene: str) -> str:
     """Return a gene symbol as a text for a table. A symbol with unprintable characters is shortened and escaped."""
     shown = gene[:LONGEST_SHOWN].encode("ascii", "backslashreplace").decode() if not gene.isprintable() else gene
     return safe_text(shown)

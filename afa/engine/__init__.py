@@ -4,7 +4,7 @@ Callers use one of two functions of `afa.engine.follow`: `choose` or `follow`. I
 each feature. In `follow`, the caller gives the order of the features. Both functions first build the run's settings
 (`RunSettings`) and the patient state before any observation (`PathState`). Then, both functions call the kernel
 `afa.engine.walk.walk` in parallel threads. Patients with the same observations so far form a group, and each group has
-one `PathState`. For each observation, `_walk_on` takes these steps for a group of patients:
+one `PathState`. For each observation, `_walk_group` takes these steps for a group of patients:
 
 1. Observe the feature `order[t - 1]`. In each duel (entity pair), count a vote for the entity that the observation
    favours (`duels.vote`). Update the state (`state.condition`) and the bounds on each duel's log-odds

@@ -99,8 +99,8 @@ def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
     size, coupled, rows, n = np.empty((2, most)), np.zeros((2, len(pairs))), np.zeros((2, packed.n_features)), 0
     for p in range(len(pairs)):
         for i in range(union.first[p], union.first[p + 1]):
-            _couplings_of(packed, union.slot_a[i], rows[0])
-            _couplings_of(packed, union.slot_b[i], rows[1])
+            _write_couplings(packed, union.slot_a[i], rows[0])
+            _write_couplings(packed, union.slot_b[i], rows[1])
             for k in range(union.first[p], union.first[p + 1]):
                 there = union.feature[k]
                 of_a, of_b = rows[0, there], rows[1, there]
@@ -128,7 +128,7 @@ def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
 
 
 @kernel(inline=True)
-def _couplings_of(packed: Packed, slot: int, row: Floats) -> None:
+def _write_couplings(packed: Packed, slot: int, row: Floats) -> None:
     """Write the couplings between one feature and all M features, in the model of one entity, into `row`.
 
     If `slot` is -1, the feature is outside the entity's support, and `row` does not change.
@@ -187,13 +187,13 @@ def _sum_terms(packed: Packed, state: State, budgets: Budgets, entity: int) -> N
             above = below
         elif not state.observed[packed.feature[slot]] and packed.site[NEXT, slot] < 0.0:
             low, middle, high = terms_of_duel(packed, state, slot, -1)
-            of_slot = _reach(low, middle, high)
+            of_slot = _fall_and_rise(low, middle, high)
             below, above = below + of_slot[0], above + of_slot[1]
     budgets.norm[0, entity], budgets.norm[1, entity] = below, above
 
 
 @kernel(inline=True)
-def _reach(low: float, middle: float, high: float) -> tuple[float, float]:
+def _fall_and_rise(low: float, middle: float, high: float) -> tuple[float, float]:
     """Return how far a term can fall below 0 and rise above 0, given its three possible values."""
     return -min(0.0, low, middle, high), max(0.0, low, middle, high)
 
@@ -227,9 +227,9 @@ def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> No
                 continue
             low_a, middle_a, high_a = terms_of_duel(packed, state, slot_a, -1)
             low_b, middle_b, high_b = terms_of_duel(packed, state, slot_b, -1)
-            below_a, above_a = _reach(low_a, middle_a, high_a)
-            below_b, above_b = _reach(low_b, middle_b, high_b)
-            below_both, above_both = _reach(low_a - low_b, middle_a - middle_b, high_a - high_b)
+            below_a, above_a = _fall_and_rise(low_a, middle_a, high_a)
+            below_b, above_b = _fall_and_rise(low_b, middle_b, high_b)
+            below_both, above_both = _fall_and_rise(low_a - low_b, middle_a - middle_b, high_a - high_b)
             below += below_both - (below_a + above_b)
             above += above_both - (above_a + below_b)
         whole[0, p] = below + coupled[0, p]
@@ -302,11 +302,11 @@ def range_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> tuple[f
     m : (K,) float64, probability of +1 of each member, in [0, 1]
 
     """
-    return _most_of_group(site, m, last_b, last_a), _most_of_group(site, m, last_a, last_b)
+    return _largest_group_log_ratio(site, m, last_b, last_a), _largest_group_log_ratio(site, m, last_a, last_b)
 
 
 @kernel()
-def _most_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> float:
+def _largest_group_log_ratio(site: Floats, m: Floats, last_a: int, last_b: int) -> float:
     """Return the largest log P_a / P_b over all possible observations of an exclusive group.
 
     P_a and P_b are the probabilities of the observations under the models of the entities a and b. For one group

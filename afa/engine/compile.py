@@ -116,7 +116,7 @@ def write_list(*groups: str) -> None:
         with atomic_file(folder / LIST_FILE) as file:
             Path(file).write_text(json.dumps({"groups": done, "files": _digests(folder)}, indent=1) + "\n")
     except OSError as error:
-        _not_kept(folder, error)
+        _warn_not_cached(folder, error)
 
 
 def _digests(folder: Path) -> dict[str, str]:
@@ -149,7 +149,7 @@ def _usable_folder() -> Path | None:
     """
     folder = cache_folder()
     if folder is None:
-        _not_kept(None, None)
+        _warn_not_cached(None, None)
         return None
     try:
         listed = _read_list(folder)
@@ -164,12 +164,12 @@ def _usable_folder() -> Path | None:
             if not listed["groups"] and hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, CACHE_BYTES)
     except OSError as error:
-        _not_kept(folder, error)
+        _warn_not_cached(folder, error)
         return None
     return folder
 
 
-def _not_kept(folder: Path | None, error: OSError | None) -> None:
+def _warn_not_cached(folder: Path | None, error: OSError | None) -> None:
     found = (
         "no home folder" if error is None else "too little room" if error.errno in DISK_FULL_ERRORS else error.strerror
     )

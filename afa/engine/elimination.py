@@ -90,8 +90,8 @@ def log_partitions(
     """
     plan = plan or elimination_plan(mrf)
     codes = np.where(observed[:, plan.feature], values[:, plan.feature], UNOBSERVED).astype(np.int8)
-    states, row = _distinct(codes)
-    entries = _entries(plan, states).max(initial=0.0)
+    states, row = _distinct_rows(codes)
+    entries = _count_table_entries(plan, states).max(initial=0.0)
     if entries > limit:
         size, expected = (
             f"tables of {entries:.3g} entries over {len(plan.feature)} features",
@@ -103,15 +103,15 @@ def log_partitions(
     scaled = np.array(factors, dtype=np.float64)
     most = int(MEMORY_LIMIT / max(BYTES * entries / 3, 1.0))  # threads whose tables fit together
     threads = max(1, min(threads or len(os.sched_getaffinity(0)), most))
-    in_threads(_solve, len(states), threads, plan, states, scaled, solved)
+    in_threads(_solve_states, len(states), threads, plan, states, scaled, solved)
     for i in np.flatnonzero(np.isnan(solved).any(axis=1)):
-        solved[i] = _by_logarithms(mrf, plan, states[i], factors)
+        solved[i] = _solve_with_logarithms(mrf, plan, states[i], factors)
     uniform = (~observed).sum(axis=1) - (codes == UNOBSERVED).sum(axis=1)
     found: Floats = solved[row] + mrf.prior * scaled + LOG3 * uniform[:, None]
     return found
 
 
-def _distinct(codes: Codes) -> tuple[Codes, NDArray[np.intp]]:
+def _distinct_rows(codes: Codes) -> tuple[Codes, NDArray[np.intp]]:
     """Return the distinct rows of `codes`, and for each row its index among the distinct rows."""
     n_rows, n = codes.shape
     if n == 0 or n_rows == 0:
@@ -120,7 +120,7 @@ def _distinct(codes: Codes) -> tuple[Codes, NDArray[np.intp]]:
     return states, row.reshape(-1)
 
 
-def _by_logarithms(mrf: PairwiseMRF, plan: Plan, state: Codes, factors: Sequence[float]) -> Floats:
+def _solve_with_logarithms(mrf: PairwiseMRF, plan: Plan, state: Codes, factors: Sequence[float]) -> Floats:
     """Return the logarithm of the partition function for each given factor, computed by `exact`.
 
     The energy of the model is multiplied by the factor. In `state`, some features are observed, and the partition
@@ -139,7 +139,7 @@ def _by_logarithms(mrf: PairwiseMRF, plan: Plan, state: Codes, factors: Sequence
 
 
 @kernel(entrance=True)
-def _entries(plan: Plan, states: Codes) -> Floats:
+def _count_table_entries(plan: Plan, states: Codes) -> Floats:
     """Return for each state (set of observations) the number of table entries that its elimination needs."""
     clamped = new_clamped(plan)
     entries = np.empty(len(states))
@@ -150,7 +150,7 @@ def _entries(plan: Plan, states: Codes) -> Floats:
 
 
 @kernel(entrance=True)
-def _solve(plan: Plan, states: Codes, factors: Floats, solved: Floats, first: int, last: int) -> None:
+def _solve_states(plan: Plan, states: Codes, factors: Floats, solved: Floats, first: int, last: int) -> None:
     """Write the log-partitions of the states with the indices `first` to `last - 1` into `solved`.
 
     If the weights of a state exceed the range of double precision, the log-partition is NaN.

@@ -87,8 +87,8 @@ def eliminate(clamped: Clamped, n_free: int, factor: float, incoming: Incoming, 
     for v in range(n_free):
         axes = clamped.first[v + 1] - clamped.first[v]
         high_axes = max(0, axes - LOW_AXES)
-        strength = _weigh(clamped, v, high_axes, factor, tables)
-        n_messages = _come_in(clamped, v, high_axes, incoming)
+        strength = _write_weights(clamped, v, high_axes, factor, tables)
+        n_messages = _fill_incoming(clamped, v, high_axes, incoming)
         size = 3**axes
         out = tables.message[begin : begin + size]
         _sum_out(out, high_axes, n_messages, incoming, tables)
@@ -107,7 +107,7 @@ def eliminate(clamped: Clamped, n_free: int, factor: float, incoming: Incoming, 
 
 
 @kernel(inline=True)
-def _weigh(clamped: Clamped, v: int, high_axes: int, factor: float, tables: EliminationTables) -> float:
+def _write_weights(clamped: Clamped, v: int, high_axes: int, factor: float, tables: EliminationTables) -> float:
     """Write the weights of the values +1 and -1 of feature `v`, for each combination of values of its separator.
 
     Return the largest absolute logarithm of the weights.
@@ -131,7 +131,7 @@ def _weigh(clamped: Clamped, v: int, high_axes: int, factor: float, tables: Elim
 
 
 @kernel(inline=True)
-def _come_in(clamped: Clamped, v: int, high_axes: int, incoming: Incoming) -> int:
+def _fill_incoming(clamped: Clamped, v: int, high_axes: int, incoming: Incoming) -> int:
     """Fill `incoming` for all messages that are multiplied into the table of `v`. Return the number of messages."""
     first, axes = clamped.first[v], clamped.first[v + 1] - clamped.first[v]
     row, child = 0, clamped.child[v]

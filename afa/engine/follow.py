@@ -94,7 +94,7 @@ def choose(
     n_rounds = len(bundle.features) if n_rounds is None else n_rounds
     order = np.zeros((len(values), n_rounds), dtype=np.int64)
     run, start = run_of(bundle, read, n_rounds, allocation=allocation, **settings)
-    return _walk(run, start, values, order, threads, n_rows)
+    return _walk_in_threads(run, start, values, order, threads, n_rows)
 
 
 def follow(
@@ -127,7 +127,7 @@ def follow(
         flat = laid_out(np.take_along_axis(flat, rounds - 1, axis=1))
     run, start = run_of(bundle, read, flat.shape[1], **settings)
     run = run._replace(numbered=rounds is not None)
-    results = _walk(run, start, values, flat, threads, rounds=rounds)
+    results = _walk_in_threads(run, start, values, flat, threads, rounds=rounds)
     return WalkResults._make(array.reshape(*orders.shape[:-1], *array.shape[1:]) for array in results)
 
 
@@ -206,7 +206,7 @@ def run_of(
     kind = GAIN_KINDS[gain or "wald_magnitude", target] if uses_weights or gains_read else NO_GAIN
     needs_cross |= kind >= F_LINEARITY
     iteration = iteration_of(solver)
-    state = _start_of(bundle, packed, iteration)
+    state = _cached_start(bundle, packed, iteration)
     empty = elbos(state, m)
     if kind >= F_LINEARITY and packed.class_conditional:
         found, step = "f_target on a bundle with probabilities", "ask for cmi"
@@ -265,7 +265,7 @@ def run_of(
     return run, path_state
 
 
-def _start_of(bundle: Bundle | Models, packed: Packed, iteration: Iteration) -> State:
+def _cached_start(bundle: Bundle | Models, packed: Packed, iteration: Iteration) -> State:
     """Return the mean-field state before any observation, from a cache for each bundle. Callers must not change it."""
     starts = PATH_STARTS.setdefault(bundle, {})
     if iteration not in starts:
@@ -274,7 +274,7 @@ def _start_of(bundle: Bundle | Models, packed: Packed, iteration: Iteration) -> 
     return starts[iteration]
 
 
-def _walk(
+def _walk_in_threads(
     run: RunSettings,
     start: PathState,
     values: Codes,

@@ -115,7 +115,7 @@ def frontier_paths(
     )
     order, fallback = np.empty((n_patients, m), dtype=np.int64), np.empty((n_patients, m), dtype=np.bool_)
     mean = np.empty((n_patients, m + 1, len(table.entities)))
-    in_threads(_follow, n_patients, threads, scores, laid_out(values), k, order, fallback, mean)
+    in_threads(_follow_patient_range, n_patients, threads, scores, laid_out(values), k, order, fallback, mean)
     return FrontierPaths(order, fallback, mean)
 
 
@@ -153,7 +153,7 @@ class _Work(NamedTuple):
 
 
 @kernel(entrance=True)
-def _follow(
+def _follow_patient_range(
     scores: _Scores,
     values: Codes,
     k: int,
@@ -200,11 +200,11 @@ def _follow_patient(
             work.joint[j, i] = scores.joint[j, i]
     for t in range(m):
         size = m - t
-        _expect(scores, work, size, mean[t])
-        _rank(scores, work, mean[t])
-        _share(scores, work, k)
-        _share_pairs(scores, work)
-        most = _gains(work, size, mean[t])
+        _write_expected_scores(scores, work, size, mean[t])
+        _rank_entities(scores, work, mean[t])
+        _write_score_covariances(scores, work, k)
+        _add_pair_covariances(scores, work)
+        most = _write_gains(work, size, mean[t])
         fallback[t] = most <= 0.0
         if most <= 0.0:
             for s in range(len(work.slope)):
@@ -220,11 +220,11 @@ def _follow_patient(
                     chosen = work.at[i]
         order[t] = chosen
         _observe(scores, work, chosen, float(values[chosen]), size)
-    _expect(scores, work, INT(0), mean[m])
+    _write_expected_scores(scores, work, INT(0), mean[m])
 
 
 @kernel(borrows=True)
-def _expect(scores: _Scores, work: _Work, size: int, mean: Floats) -> None:
+def _write_expected_scores(scores: _Scores, work: _Work, size: int, mean: Floats) -> None:
     """Write the slopes, the expected scores (`Belief.mean`), and the covariances of scores with unobserved features."""
     slope, middle, place = work.slope, work.middle, work.place
     for v in range(len(mean)):
@@ -251,7 +251,7 @@ def _expect(scores: _Scores, work: _Work, size: int, mean: Floats) -> None:
 
 
 @kernel(borrows=True)
-def _rank(scores: _Scores, work: _Work, mean: Floats) -> None:
+def _rank_entities(scores: _Scores, work: _Work, mean: Floats) -> None:
     """Rank the entities by decreasing expected score (`Belief.order`). Entities with tied scores are ranked by name."""
     rounded, ranked = work.rounded, work.ranked
     for v in range(len(mean)):
@@ -268,11 +268,11 @@ def _rank(scores: _Scores, work: _Work, mean: Floats) -> None:
 
 
 @kernel(borrows=True)
-def _share(scores: _Scores, work: _Work, k: int) -> None:
+def _write_score_covariances(scores: _Scores, work: _Work, k: int) -> None:
     """Write the variance of each score, and the covariances between the scores of the top-k entities and all scores.
 
-    The function `_share_pairs` adds the contributions of coupled pairs of features. The plain Python definition is
-    `Belief.covariance`.
+    The function `_add_pair_covariances` adds the contributions of coupled pairs of features. The plain Python
+    definition is `Belief.covariance`.
     """
     shared, through, place = work.shared, work.through, work.place
     n = len(shared)
@@ -296,7 +296,7 @@ def _share(scores: _Scores, work: _Work, k: int) -> None:
 
 
 @kernel(borrows=True)
-def _share_pairs(scores: _Scores, work: _Work) -> None:
+def _add_pair_covariances(scores: _Scores, work: _Work) -> None:
     """Add the contributions of coupled pairs of features to the variances and covariances of the scores."""
     shared, place = work.shared, work.place
     for d in range(scores.pair_features.shape[1]):
@@ -312,7 +312,7 @@ def _share_pairs(scores: _Scores, work: _Work) -> None:
 
 
 @kernel(borrows=True)
-def _gains(work: _Work, size: int, mean: Floats) -> float:
+def _write_gains(work: _Work, size: int, mean: Floats) -> float:
     """Write the gain of each unobserved feature (`Belief.frontier`), and return the largest gain."""
     shared, weights, gain, ranked = work.shared, work.weights, work.gain, work.ranked
     (k, n_outside), most = weights.shape, -np.inf

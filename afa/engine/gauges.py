@@ -135,10 +135,10 @@ def gauge_paths(
     place_in_grid[list(grid)] = np.arange(len(grid))
     start = new_state(packed), np.zeros((len(SCORE_GAUGES), len(pairs)))
     start_counts = np.zeros((len(GAUGE_MODELS), len(SOLVE_COUNTS)), dtype=np.int32)
-    _read_changed(gauge, *start, np.ones(len(bundle.entities), dtype=np.bool_), start_counts)
+    _update_changed_duels(gauge, *start, np.ones(len(bundle.entities), dtype=np.bool_), start_counts)
     found.counts[..., 0] = start_counts[:, :, None, None]
     given = laid_out(values), laid_out(orders), place_in_grid, found
-    in_threads(_follow, shape[0] * shape[1], threads, gauge, *start, *given)
+    in_threads(_follow_path_range, shape[0] * shape[1], threads, gauge, *start, *given)
     return GaugePaths(
         pairs,
         dict(zip(SCORE_GAUGES, found.signs, strict=True)),
@@ -148,7 +148,7 @@ def gauge_paths(
 
 
 @kernel(entrance=True)
-def _follow(
+def _follow_path_range(
     gauge: GaugeRun,
     start: State,
     start_scores: Floats,
@@ -179,7 +179,7 @@ def _follow(
                 for h in range(packed.first_feature_slot[feature], packed.first_feature_slot[feature + 1]):
                     changed[packed.owner[packed.feature_slots[h]]] = True
                 counts[:] = 0
-                _read_changed(gauge, state, scores, changed, counts)
+                _update_changed_duels(gauge, state, scores, changed, counts)
                 for model in range(len(GAUGE_MODELS)):
                     for i in range(len(SOLVE_COUNTS)):
                         found.counts[model, i, p, s, t] = counts[model, i]
@@ -191,20 +191,22 @@ def _follow(
 
 
 @kernel(entrance=True)
-def _read_changed(gauge: GaugeRun, state: State, scores: Floats, changed: Bools, counts: NDArray[np.int32]) -> None:
+def _update_changed_duels(
+    gauge: GaugeRun, state: State, scores: Floats, changed: Bools, counts: NDArray[np.int32]
+) -> None:
     """Run mean-field on the models of the entities in `changed`, and write the scores of their duels (entity pairs)."""
     for entity in range(len(changed)):
         if changed[entity]:
             solve_entity(gauge.packed, state, entity, gauge.iteration)
-            _count(counts[ENTITY], state.solves[ITERATIONS, entity], state.solves[ASCENDED, entity])
+            _add_run_counts(counts[ENTITY], state.solves[ITERATIONS, entity], state.solves[ASCENDED, entity])
     pairs = gauge.unions.pairs
     for p in range(len(pairs)):
         if changed[pairs[p, 0]] or changed[pairs[p, 1]]:
-            _read(gauge, state, p, scores, counts)
+            _write_duel_scores(gauge, state, p, scores, counts)
 
 
 @kernel(inline=True)
-def _read(gauge: GaugeRun, state: State, p: int, scores: Floats, counts: NDArray[np.int32]) -> None:
+def _write_duel_scores(gauge: GaugeRun, state: State, p: int, scores: Floats, counts: NDArray[np.int32]) -> None:
     """Write the scores of the entity pair p into column p of `scores`. The rows have the order of `SCORE_GAUGES`."""
     packed, a, b = gauge.packed, gauge.unions.pairs[p, 0], gauge.unions.pairs[p, 1]
     duel = _difference(packed, state, gauge.unions, p)
@@ -217,7 +219,7 @@ def _read(gauge: GaugeRun, state: State, p: int, scores: Floats, counts: NDArray
         factor = 0.5 if side == 0 else -0.5
         field, coupling = factor * duel.field, factor * duel.coupling
         sweeps, ascended = converged(field, coupling, paper, m[side], q[side], duel.n, gauge.iteration)
-        _count(counts[POSITIVE + side], sweeps, ascended)
+        _add_run_counts(counts[POSITIVE + side], sweeps, ascended)
         bounds[side] = bound(field, coupling, m[side], q[side], duel.n)
     scores[1, p] = duel.constant + (bounds[0] - bounds[1])
     scores[3, p] = _stack_a(duel, m, q, packed.tie)
@@ -278,7 +280,7 @@ def _stack_a(duel: Difference, m: Floats, q: Floats, tie: float) -> float:
 
 
 @kernel(inline=True)
-def _count(counts: NDArray[np.int32], iterations: int, ascended: int) -> None:
+def _add_run_counts(counts: NDArray[np.int32], iterations: int, ascended: int) -> None:
     counts[0] += 1
     counts[1] += iterations
     counts[2] += ascended > 0

@@ -210,8 +210,8 @@ def _lay_out(bundle: Bundle) -> Packed:
     of_pair = np.repeat(np.arange(n), np.diff(pairs.pointer))
     row, column = of_pair * m + pairs.row, of_pair * m + pairs.column
     with_unary = np.flatnonzero(bundle.unary.ravel())
-    slots = _distinct(np.concatenate([with_unary, row, column]))
-    packed = _by_slot(slots, row, column, pairs.value, np.array(bundle.priors, dtype=np.float64), n, m)
+    slots = _distinct_numbers(np.concatenate([with_unary, row, column]))
+    packed = _pack_slots(slots, row, column, pairs.value, np.array(bundle.priors, dtype=np.float64), n, m)
     unary = bundle.unary[packed.owner, packed.feature].astype(np.float64)
     of_couplings = np.bincount(packed.owner[packed.other_slot], np.abs(packed.coupling), n) / 2
     reach = np.abs(packed.prior) + np.bincount(packed.owner, np.abs(unary), n) + of_couplings
@@ -248,7 +248,7 @@ def _lay_out_models(bundle: Models) -> Packed:
     for v, members in product(range(n), bundle.exclusive):
         ring = np.searchsorted(slots, v * m + np.array(members))
         site[NEXT, ring] = np.roll(ring, -1)
-    return _by_slot(slots, row, column, value, bundle.priors, n, m)._replace(
+    return _pack_slots(slots, row, column, value, bundle.priors, n, m)._replace(
         unary=np.concatenate([model.unary for model in bundle.models]),
         tie=ROUNDING * max(model.reach for model in bundle.models),
         site=site,
@@ -257,7 +257,7 @@ def _lay_out_models(bundle: Models) -> Packed:
     )
 
 
-def _by_slot(slots: Ints, row: Ints, column: Ints, value: Floats, prior: Floats, n: int, m: int) -> Packed:
+def _pack_slots(slots: Ints, row: Ints, column: Ints, value: Floats, prior: Floats, n: int, m: int) -> Packed:
     """Return the kernel arrays of a bundle.
 
     The array `unary` is 0 and the array `site` is empty. The caller must replace both arrays.
@@ -297,7 +297,7 @@ def _by_slot(slots: Ints, row: Ints, column: Ints, value: Floats, prior: Floats,
     )
 
 
-def _distinct(numbers: Ints) -> Ints:
+def _distinct_numbers(numbers: Ints) -> Ints:
     """Return the distinct numbers in ascending order. For 64-bit integers, this is faster than `np.unique`."""
     ascending = np.sort(numbers)
     return ascending[np.concatenate([[True], ascending[1:] != ascending[:-1]])] if len(ascending) else ascending

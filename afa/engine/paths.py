@@ -107,7 +107,7 @@ def sign_paths(
     """
     found = follow(bundle, values, orders, SIGNS | SOLVES, solver=solver, start=start, threads=threads)
     signs = {score: found.signs[:, :, :, i] for i, score in enumerate(ENGINE_SCORES)}
-    counts: list[NDArray[np.int32]] = [kind.sum(axis=-1, dtype=np.int32) for kind in _kinds(found, np.inf)]
+    counts: list[NDArray[np.int32]] = [kind.sum(axis=-1, dtype=np.int32) for kind in _solve_counts(found, np.inf)]
     solves, iterations, capped, _, ascended = counts
     return SignPaths(all_pairs(len(bundle.entities)), signs, solves, iterations, capped, ascended)
 
@@ -174,7 +174,7 @@ def solve_paths(
     first_unfinished = np.full((n_patients, n_orders, n), -1, dtype=np.int64)
     for rows in blocks(n_patients, 8 * n_orders * (n_features + 1) * n):
         found = follow(bundle, values[rows], orders[rows], SOLVES, solver=solver, threads=threads)
-        kinds = _kinds(found, longest)
+        kinds = _solve_counts(found, longest)
         for i, kind in enumerate(kinds):
             by_round[..., i] += kind.sum(axis=(0, 1), dtype=np.int64)
             by_patient[rows, ..., i] = kind.sum(axis=2, dtype=np.int64)
@@ -183,7 +183,7 @@ def solve_paths(
     return SolvePaths(by_round, by_patient, first_unfinished)
 
 
-def _kinds(found: WalkResults, longest: float) -> list[NDArray[Any]]:
+def _solve_counts(found: WalkResults, longest: float) -> list[NDArray[Any]]:
     """Return the five counts of `SolvePaths` for each entity, in the same order."""
     iterations, ascended = found.iterations, found.ascended
     return [

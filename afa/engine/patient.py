@@ -73,7 +73,7 @@ class Patient(PatientState):
         first_round = iteration_of(solver)
         self._iteration = first_round._replace(warm=start == "warm")
         self._sharing = sharing_of(bundle)
-        self.state, self._mirror, self._table = _start_of(bundle, self.packed, first_round)
+        self.state, self._mirror, self._table = _copy_start(bundle, self.packed, first_round)
         self._exact = ExactModels(bundle, self.packed, self.state) if inference == "exact" else None
         self._stale_scores = np.full(n, self._exact is not None)
         self._ballots: list[tuple[Ints, Floats]] = []
@@ -149,11 +149,11 @@ class Patient(PatientState):
 
         """
         if score == "linearity":
-            return self._linearity().scores.copy()
+            return self._current_rank_table().scores.copy()
         if score in ("kl", "kl_nonzero"):
             return self._vote_scores(score)
         if score == "stack_a":
-            return self._stack_a()
+            return self._stack_a_scores()
         by_entity = self.state.constant if score == "wald" else self.elbo()
         values = by_entity[:, None] - by_entity[None, :]
         return np.where(np.abs(values) <= self.packed.tie, 0.0, values)
@@ -166,7 +166,7 @@ class Patient(PatientState):
         scores : (N, N) float64
 
         """
-        scores = (self._linearity().scores if score == "linearity" else self.scores(score)).view()
+        scores = (self._current_rank_table().scores if score == "linearity" else self.scores(score)).view()
         scores.flags.writeable = False
         return scores
 
@@ -182,7 +182,7 @@ class Patient(PatientState):
         ranks : (N,) int64, 1 for the most preferred entity, or None
 
         """
-        return rank_all(self._linearity(), name_rank, self.packed.tie) if score == "linearity" else None
+        return rank_all(self._current_rank_table(), name_rank, self.packed.tie) if score == "linearity" else None
 
     def intervals(self) -> Floats:
         """Return for each entity v a lower and an upper bound on S_v, given the observed features (eq:l1-bracket).
@@ -311,13 +311,13 @@ class Patient(PatientState):
         """
         return total_unary(self.packed, self.state)
 
-    def _linearity(self) -> RankTable:
+    def _current_rank_table(self) -> RankTable:
         if self._stale_scores.any():
             refresh_table(self.state.cross, self._stale_scores, self.packed.tie, self._table)
             self._stale_scores[:] = False
         return self._table
 
-    def _stack_a(self) -> Floats:
+    def _stack_a_scores(self) -> Floats:
         means = self.scores("linearity")
         a, b = self.pairs.T
         of_duels = zip(means[a, b].tolist(), variances(self.packed, self.state, self.pairs).tolist(), strict=True)
@@ -338,7 +338,7 @@ class Patient(PatientState):
         return share
 
 
-def _start_of(bundle: Bundle, packed: Packed, iteration: Iteration) -> Start:
+def _copy_start(bundle: Bundle, packed: Packed, iteration: Iteration) -> Start:
     """Return a copy of the mean-field state before any observation, from a cache for each bundle and solver."""
     starts = PATIENT_STARTS.setdefault(bundle, {})
     if iteration not in starts:
@@ -366,7 +366,7 @@ class ExactModels:
         self._evidence = [Evidence.of(bundle.mrf(entity)) for entity in bundle.entities]
         self._packed, self._state = packed, state
         self._moments: dict[int, tuple[Floats, Floats]] = {}
-        self._solve(np.arange(len(bundle.entities)))
+        self._solve_entities(np.arange(len(bundle.entities)))
 
     def observe(self, feature: int, value: int, holders: Ints) -> None:
         """Condition every entity's model on one observed value.
@@ -381,9 +381,9 @@ class ExactModels:
 
         """
         self._evidence = [evidence.observe(feature, value) for evidence in self._evidence]
-        self._solve(holders)
+        self._solve_entities(holders)
 
-    def _solve(self, changed: Ints) -> None:
+    def _solve_entities(self, changed: Ints) -> None:
         """Run exact inference on the given entities' models, and update their rows and columns of `State.cross`."""
         state = self._state
         for v in changed.tolist():

@@ -85,7 +85,7 @@ def ranks_of(scores: Floats, members: Ints, name_rank: Ints, tie: float) -> Rank
     if n == 0:
         return Ranks(order, place)
     best = best_first(wins, margin, name_rank[members], tie * n)
-    step = _steps(margin, tie * n)
+    step = _ranks_with_ties(margin, tie * n)
     for i in range(n):
         here, above = best[i], best[max(i - 1, 0)]
         order[i] = members[here]
@@ -110,7 +110,7 @@ def best_first(wins: Floats, margin: Floats, names: Ints, equal: float) -> Ints:
     order : (n,) int64
 
     """
-    step, most, n_names = _steps(margin, equal), np.max(wins), np.max(names) + 1
+    step, most, n_names = _ranks_with_ties(margin, equal), np.max(wins), np.max(names) + 1
     number = np.empty(len(wins), dtype=np.int64)  # sort key: wins (multiples of 1/2), then margin, then name
     for i in range(len(wins)):
         number[i] = (int(2.0 * (most - wins[i])) * len(wins) + step[i]) * n_names + names[i]
@@ -141,7 +141,7 @@ def _tally(scores: Floats, members: Ints, tie: float) -> tuple[Floats, Floats]:
 
 
 @kernel()
-def _steps(margin: Floats, equal: float) -> Ints:
+def _ranks_with_ties(margin: Floats, equal: float) -> Ints:
     """Return the rank of each sum in descending order, from 0. Tied sums have the same rank.
 
     Two neighbours in the sorted list of sums are tied if they differ by at most `equal`.
@@ -236,12 +236,12 @@ def _precision(
         for r in range(place.shape[1]):
             share[patient, r] = np.nan
             if size > 0:
-                found = _overlap(place[patient, r], size, counts, half, slots[patient], ranked)
+                found = _expected_correct_count(place[patient, r], size, counts, half, slots[patient], ranked)
                 share[patient, r] = found / size
 
 
 @kernel(inline=True)
-def _overlap(place: Ints, k: int, right: Bools, tied: Bools, slots: int, among: Bools) -> float:
+def _expected_correct_count(place: Ints, k: int, right: Bools, tied: Bools, slots: int, among: Bools) -> float:
     """Return the expected number of correct entities among the first k entities, with ties broken at random."""
     n = len(place)
     at_place = np.zeros(n, dtype=np.int64)

@@ -154,7 +154,7 @@ def compare_rounds(
     right = np.empty((*signs.shape[:3], len(DUEL_GROUPS)), dtype=np.float32)
     resolved_wrong = np.empty(certified.shape, dtype=np.int32)
     for p, winner in enumerate(truth.winner):
-        right[p], _ = _right(signs[p], winner, truth.prior)
+        right[p], _ = _count_correct_signs(signs[p], winner, truth.prior)
         resolved_wrong[p] = (resolved[p] & (signs[p, :, 1] != winner)).sum(axis=1)
     return RulePaths(order, fallback, right, place, resolved.sum(axis=2, dtype=np.int32), resolved_wrong, certified)
 
@@ -177,12 +177,12 @@ def right_by_kind(signs: Codes, winners: Codes, prior: Codes) -> dict[str, NDArr
         np.empty((*signs.shape[:3], len(DUEL_GROUPS)), dtype=np.int32),
     )
     for at in np.ndindex(*signs.shape[:2]):
-        right[at], duels[at] = _right(signs[at], winners[at[0]], prior[at])
+        right[at], duels[at] = _count_correct_signs(signs[at], winners[at[0]], prior[at])
     counts = {"right": right, "duels": duels}
     return {f"{name}{kind}": counts[name][..., i].ravel() for i, kind in enumerate(DUEL_GROUPS) for name in counts}
 
 
-def _right(signs: Codes, winner: Codes, prior: Codes) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _count_correct_signs(signs: Codes, winner: Codes, prior: Codes) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return the number of duels with the correct sign and the number of duels, for each of the `DUEL_GROUPS`.
 
     Parameters
@@ -248,10 +248,10 @@ def shared_order_calls(
 
     """
     unions = held_by_either(bundle)
-    calls = _no_calls(orders.shape[:2], unions)
+    calls = _empty_call_paths(orders.shape[:2], unions)
     for rows in blocks(len(values), orders.shape[1] * (orders.shape[2] + 1) * len(unions) * N_BRACKETS):
         part = CallPaths._make(array[rows] for array in calls)
-        _judge_all(bundle, values[rows], orders[rows], winners[rows], unions, 0, part, **settings)
+        _observe_and_count_decisions(bundle, values[rows], orders[rows], winners[rows], unions, 0, part, **settings)
     return calls
 
 
@@ -274,12 +274,12 @@ def own_order_calls(
 
     """
     unions, tie = held_by_either(bundle), pack(bundle).tie
-    calls = _no_calls((len(values), 1), unions)
+    calls = _empty_call_paths((len(values), 1), unions)
     for number, (a, b) in enumerate(all_pairs(len(bundle.entities))):
         order = np.tile(orders[number], (len(values), 1, 1))
         both = bundle.restrict_entities([bundle.entities[a], bundle.entities[b]])
         # use the tolerance of the whole bundle for ties
-        _judge_all(both, values, order, winners, unions, number, calls, tie=tie, **settings)
+        _observe_and_count_decisions(both, values, order, winners, unions, number, calls, tie=tie, **settings)
     return calls
 
 
@@ -299,7 +299,7 @@ def held_by_either(bundle: Bundle) -> Bools:
     return union
 
 
-def _no_calls(shape: tuple[int, ...], unions: Bools) -> CallPaths:
+def _empty_call_paths(shape: tuple[int, ...], unions: Bools) -> CallPaths:
     n_duels, n_features = unions.shape
     most = int(unions.sum(axis=1).max(initial=0))
     return CallPaths(
@@ -310,7 +310,7 @@ def _no_calls(shape: tuple[int, ...], unions: Bools) -> CallPaths:
     )
 
 
-def _judge_all(
+def _observe_and_count_decisions(
     bundle: Bundle,
     values: Codes,
     orders: Ints,
@@ -328,11 +328,11 @@ def _judge_all(
     """
     read = follow(bundle, values, orders, CALLS, only_changes=True, threads=threads, **settings)
     given = read, laid_out(orders), laid_out(winners), unions, number, found
-    in_threads(_judge, orders.shape[0] * orders.shape[1], threads, *given)
+    in_threads(_count_early_decisions, orders.shape[0] * orders.shape[1], threads, *given)
 
 
 @kernel(entrance=True)
-def _judge(
+def _count_early_decisions(
     read: WalkResults,
     orders: Ints,
     winners: Codes,

@@ -85,9 +85,9 @@ def weigh(rule: int, packed: Packed, state: State, labels: Ints, view: RoundView
     rank = np.empty(len(view.name_rank), dtype=np.int64)
     rank[view.ranks.order] = np.arange(1, len(rank) + 1)
     if rule in (LUCB, CLUSTERED):
-        duel = _between_champions(packed, view, labels, rank) if rule == CLUSTERED else NONE
+        duel = _cluster_lucb_pair(packed, view, labels, rank) if rule == CLUSTERED else NONE
         if duel == NONE:
-            duel = _most_contested(packed, state, view, rank)
+            duel = _lucb_pair(packed, state, view, rank)
         if duel != NONE:
             weights[duel] = 1.0
     elif rule == PRIORITY_CLUSTERS:
@@ -95,9 +95,9 @@ def weigh(rule: int, packed: Packed, state: State, labels: Ints, view: RoundView
     else:
         resolved = view.resolved
         for p in range(len(weights)):
-            if resolved[p] or (rule == BOUNDARY and not _straddles(view, rank, p)):
+            if resolved[p] or (rule == BOUNDARY and not _is_boundary_pair(view, rank, p)):
                 continue
-            weights[p] = _influence(view, rank, p) if rule == PRIORITY_ALL else 1.0
+            weights[p] = _priority_weight(view, rank, p) if rule == PRIORITY_ALL else 1.0
 
 
 @kernel()
@@ -113,16 +113,16 @@ def _weigh_registry(packed: Packed, view: RoundView, labels: Ints, rank: Ints) -
             order = ranks_of(view.scores, members, view.name_rank, packed.tie).order
             p = number_of(len(rank), order[0], order[-1])
             if not view.resolved[p]:
-                view.weights[p] = _influence(view, rank, p)
+                view.weights[p] = _priority_weight(view, rank, p)
 
 
 @kernel(inline=True)
-def _straddles(view: RoundView, rank: Ints, p: int) -> bool:
+def _is_boundary_pair(view: RoundView, rank: Ints, p: int) -> bool:
     return bool((rank[view.pairs[p, 0]] <= view.k) != (rank[view.pairs[p, 1]] <= view.k))
 
 
 @kernel(inline=True)
-def _influence(view: RoundView, rank: Ints, p: int) -> float:
+def _priority_weight(view: RoundView, rank: Ints, p: int) -> float:
     """Return the weight w_ab of the entity pair with index p (eq:w_impl)."""
     a, b = view.pairs[p, 0], view.pairs[p, 1]
     away_a = view.k - rank[a] if rank[a] <= view.k else rank[a] - view.k - 1
@@ -131,7 +131,7 @@ def _influence(view: RoundView, rank: Ints, p: int) -> float:
 
 
 @kernel()
-def _most_contested(packed: Packed, state: State, view: RoundView, rank: Ints) -> int:
+def _lucb_pair(packed: Packed, state: State, view: RoundView, rank: Ints) -> int:
     """Return the index of the entity pair that the rule LUCB selects, or `NONE` if there is no unresolved pair.
 
     LUCB considers the unresolved pairs of one entity inside the top k and one entity outside the top k. For each pair,
@@ -141,14 +141,14 @@ def _most_contested(packed: Packed, state: State, view: RoundView, rank: Ints) -
     budgets = entity_budgets(packed, state)
     largest = -np.inf
     for p in range(len(view.pairs)):
-        if not view.resolved[p] and _straddles(view, rank, p):
-            largest = max(largest, _overlap(state, view, rank, budgets, p))
+        if not view.resolved[p] and _is_boundary_pair(view, rank, p):
+            largest = max(largest, _interval_overlap(state, view, rank, budgets, p))
     chosen, best_inside, best_outside = NONE, 0, 0
     for p in range(len(view.pairs)):
-        if view.resolved[p] or not _straddles(view, rank, p):
+        if view.resolved[p] or not _is_boundary_pair(view, rank, p):
             continue
-        if _overlap(state, view, rank, budgets, p) >= largest - 4 * packed.tie:
-            inside, outside = _sides(view, rank, p)
+        if _interval_overlap(state, view, rank, budgets, p) >= largest - 4 * packed.tie:
+            inside, outside = _pair_by_rank(view, rank, p)
             here, there = view.name_rank[inside], view.name_rank[outside]
             if chosen == NONE or here < best_inside or (here == best_inside and there < best_outside):
                 chosen, best_inside, best_outside = p, here, there
@@ -156,21 +156,21 @@ def _most_contested(packed: Packed, state: State, view: RoundView, rank: Ints) -
 
 
 @kernel(inline=True)
-def _overlap(state: State, view: RoundView, rank: Ints, budgets: Floats, p: int) -> float:
-    inside, outside = _sides(view, rank, p)
+def _interval_overlap(state: State, view: RoundView, rank: Ints, budgets: Floats, p: int) -> float:
+    inside, outside = _pair_by_rank(view, rank, p)
     upper = state.constant[outside] + budgets[outside]
     return float(upper - (state.constant[inside] - budgets[inside]))
 
 
 @kernel(inline=True)
-def _sides(view: RoundView, rank: Ints, p: int) -> tuple[int, int]:
+def _pair_by_rank(view: RoundView, rank: Ints, p: int) -> tuple[int, int]:
     """Return the two entities of the pair with index p, better ranked entity first."""
     a, b = view.pairs[p, 0], view.pairs[p, 1]
     return (a, b) if rank[a] < rank[b] else (b, a)
 
 
 @kernel()
-def _between_champions(packed: Packed, view: RoundView, labels: Ints, rank: Ints) -> int:
+def _cluster_lucb_pair(packed: Packed, view: RoundView, labels: Ints, rank: Ints) -> int:
     """Return the index of the entity pair that the rule Cluster-LUCB selects, or `NONE`.
 
     The rule considers only the best ranked entity of each cluster. Among these entities, the rule selects the lowest
@@ -342,13 +342,18 @@ def cluster_labels(distance: Floats, by_name: Ints, n_clusters: int, smallest: i
     equal, left, home = RELATIVE_TIE * largest, n, np.arange(n)
     size, nearest, exact = np.ones(n, dtype=np.int64), np.empty(n), np.ones(n, dtype=np.bool_)
     for i in range(n):
-        nearest[i] = _least_after(apart, i)
+        nearest[i] = _smallest_later_distance(apart, i)
     while left > n_clusters:
         first, later = _nearest_pair(apart, nearest, exact, equal)
-        _loosen(apart, nearest, exact, first, later)
-        _join(apart, size, first, later)
+        _mark_inexact_distances(apart, nearest, exact, first, later)
+        _merge_clusters(apart, size, first, later)
         home[later] = first
-        nearest[first], exact[first], nearest[later], exact[later] = _least_after(apart, first), True, np.inf, True
+        nearest[first], exact[first], nearest[later], exact[later] = (
+            _smallest_later_distance(apart, first),
+            True,
+            np.inf,
+            True,
+        )
         left -= 1
     while left > 1:
         small = INT(-1)
@@ -358,7 +363,7 @@ def cluster_labels(distance: Floats, by_name: Ints, n_clusters: int, smallest: i
         if size[small] >= smallest:
             break
         near = _nearest_to(apart, small, equal)
-        _join(apart, size, small, near)
+        _merge_clusters(apart, size, small, near)
         home[max(small, near)] = min(small, near)
         left -= 1
     labels = np.empty(n, dtype=np.int64)
@@ -369,7 +374,7 @@ def cluster_labels(distance: Floats, by_name: Ints, n_clusters: int, smallest: i
 
 
 @kernel()
-def _least_after(apart: Floats, i: int) -> float:
+def _smallest_later_distance(apart: Floats, i: int) -> float:
     """Return the smallest distance between cluster i and a cluster with a larger index."""
     least = np.inf
     for j in range(i + 1, len(apart)):
@@ -393,13 +398,13 @@ def _nearest_pair(apart: Floats, nearest: Floats, exact: Bools, equal: float) ->
     """
     closest = int(np.argmin(nearest))
     while not exact[closest]:
-        nearest[closest], exact[closest] = _least_after(apart, closest), True
+        nearest[closest], exact[closest] = _smallest_later_distance(apart, closest), True
         closest = int(np.argmin(nearest))
     enough = nearest[closest] + equal
     for i in range(len(apart)):
         if nearest[i] <= enough:
             if not exact[i]:
-                nearest[i], exact[i] = _least_after(apart, i), True
+                nearest[i], exact[i] = _smallest_later_distance(apart, i), True
             for j in range(i + 1, len(apart)):
                 if apart[i, j] <= enough:
                     return i, j
@@ -420,7 +425,7 @@ def _nearest_to(apart: Floats, cluster: int, equal: float) -> int:
 
 
 @kernel(inline=True)
-def _loosen(apart: Floats, nearest: Floats, exact: Bools, first: int, later: int) -> None:
+def _mark_inexact_distances(apart: Floats, nearest: Floats, exact: Bools, first: int, later: int) -> None:
     """Set `exact` to False for each distance that can increase when the clusters `first` and `later` are merged."""
     for i in range(later):
         if apart[later, i] <= nearest[i] or (i < first and apart[first, i] <= nearest[i]):
@@ -428,7 +433,7 @@ def _loosen(apart: Floats, nearest: Floats, exact: Bools, first: int, later: int
 
 
 @kernel()
-def _join(apart: Floats, size: Ints, one: int, other: int) -> None:
+def _merge_clusters(apart: Floats, size: Ints, one: int, other: int) -> None:
     """Merge two clusters. The new cluster has the smaller of the two indices.
 
     The distance from the new cluster to another cluster is the larger of the two previous distances.

@@ -206,7 +206,7 @@ def copy_path_state(path_state: PathState) -> PathState:
 
 
 @kernel(inline=True)
-def _put(place: NDArray[Any], numbers: NDArray[Any]) -> None:
+def _copy_numbers(place: NDArray[Any], numbers: NDArray[Any]) -> None:
     """Copy a one-dimensional array into `place` in a loop, because a slice assignment would need reference counting."""
     for i in range(len(numbers)):
         place[i] = numbers[i]
@@ -225,26 +225,26 @@ def write_round(  # noqa: PLR0912 (one branch for each group of results)
     if requested & RANKS:
         for i in range(len(run.ranked)):
             if run.ranked[i] == LINEARITY:
-                _put(results.place[path, row, i], now.ranks.place)
+                _copy_numbers(results.place[path, row, i], now.ranks.place)
             else:
                 place = results.place[path, row, i]
                 _write_places(run.ranked[i], state, run.name_rank, n_unobserved, packed.tie, place)
     if requested & CERTAIN:
-        _put(results.resolved[path, row], now.resolved)
+        _copy_numbers(results.resolved[path, row], now.resolved)
         results.certified[path, row] = is_certified(run.pairs, now.ranks.order, run.k, now.lead, now.resolved)
     if requested & BOUNDARY:
-        results.probability[path, row] = _least_likely(run, path_state, now, t)
+        results.probability[path, row] = _smallest_win_probability(run, path_state, now, t)
     if requested & LARGEST:
         results.gain[path, row] = _largest_gain(path_state.gains, now.resolved, path_state.closed)
     if requested & ENTITIES:
-        _put(results.constant[path, row], state.constant)
+        _copy_numbers(results.constant[path, row], state.constant)
         for entity in range(len(state.bound)):
             results.elbo[path, row, entity] = elbo(state, entity, n_unobserved)
     if requested & MOMENTS:
-        _put(results.m[path, row], state.m)
-        _put(results.q[path, row], state.q)
+        _copy_numbers(results.m[path, row], state.m)
+        _copy_numbers(results.q[path, row], state.q)
         for entity in range(len(state.cross)):
-            _put(results.cross[path, row, entity], state.cross[entity])
+            _copy_numbers(results.cross[path, row, entity], state.cross[entity])
     if requested & SOLVES:
         for entity in range(len(packed.prior)):
             if path_state.of_entity[SOLVED, entity] == t:
@@ -342,11 +342,11 @@ def _write_duels(run: RunSettings, path_state: PathState, t: int, results: WalkR
             bracket_calls(packed, state, a, b, counted, mean, votes[p], t, GAMMA, calls[p])
     if run.requested & CALLS:
         for p in range(len(pairs)):
-            _put(results.calls[path, row, p], calls[p])
+            _copy_numbers(results.calls[path, row, p], calls[p])
 
 
 @kernel(borrows=True)
-def _least_likely(run: RunSettings, path_state: PathState, now: RoundView, t: int) -> float:
+def _smallest_win_probability(run: RunSettings, path_state: PathState, now: RoundView, t: int) -> float:
     """Return the smallest probability that an entity inside the top k wins against an entity outside it (eq:fsp).
 
     If no further observation can change the winner of an entity pair, the pair is excluded.

@@ -68,9 +68,9 @@ def solve_every(
     n = len(packed.prior)
     for entity in range(n):
         solve_entity(packed, state, entity, iteration)
-        _reflect(packed, sharing, state, mirror, entity)
+        _update_mirror(packed, sharing, state, mirror, entity)
     for entity in range(n):
-        _write_row(packed, sharing, state, mirror, entity)
+        _write_cross_row(packed, sharing, state, mirror, entity)
 
 
 @kernel(entrance=True)
@@ -93,11 +93,11 @@ def observe_among(
     ]
     for entity in holders:
         solve_entity(packed, state, entity, iteration)
-        _reflect(packed, sharing, state, mirror, entity)
+        _update_mirror(packed, sharing, state, mirror, entity)
     columns = np.empty((len(holders), len(packed.prior)))
     for i in range(len(holders)):
-        _write_row(packed, sharing, state, mirror, holders[i])
-        _write_column(packed, sharing, state, mirror, holders[i], columns[i])
+        _write_cross_row(packed, sharing, state, mirror, holders[i])
+        _write_cross_column(packed, sharing, state, mirror, holders[i], columns[i])
     cross = state.cross
     for u in range(len(cross)):  # row by row, because each entry of a column is in another memory page
         for i in range(len(holders)):
@@ -105,7 +105,9 @@ def observe_among(
 
 
 @kernel()
-def _reflect(packed: Packed, sharing: FeatureMajorModel, state: State, mirror: FeatureMajorState, entity: int) -> None:
+def _update_mirror(
+    packed: Packed, sharing: FeatureMajorModel, state: State, mirror: FeatureMajorState, entity: int
+) -> None:
     """Copy the effective unary potentials and first moments of one entity into `mirror`."""
     place, from_field, from_m, field, m = sharing.place, state.field, state.m, mirror.field, mirror.m
     for slot in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
@@ -113,7 +115,9 @@ def _reflect(packed: Packed, sharing: FeatureMajorModel, state: State, mirror: F
 
 
 @kernel()
-def _write_row(packed: Packed, sharing: FeatureMajorModel, state: State, mirror: FeatureMajorState, u: int) -> None:
+def _write_cross_row(
+    packed: Packed, sharing: FeatureMajorModel, state: State, mirror: FeatureMajorState, u: int
+) -> None:
     """Write E_{q_u}[S_v] for every entity v into row u of `cross`."""
     # reading these fields inside the loops would take longer than the additions
     feature, first_feature_slot, owner, field = packed.feature, packed.first_feature_slot, sharing.owner, mirror.field
@@ -141,7 +145,7 @@ def _write_row(packed: Packed, sharing: FeatureMajorModel, state: State, mirror:
 
 
 @kernel(inline=True)
-def _write_column(
+def _write_cross_column(
     packed: Packed, sharing: FeatureMajorModel, state: State, mirror: FeatureMajorState, v: int, column: Floats
 ) -> None:
     """Write E_{q_u}[S_v] for every entity u into the array `column`."""
@@ -208,11 +212,11 @@ def sharing_of(bundle: Bundle) -> FeatureMajorModel:
     """
     sharing = SHARED_MODELS.get(bundle)
     if sharing is None:
-        sharing = SHARED_MODELS[bundle] = _sharing(bundle, pack(bundle, overlaps=False))
+        sharing = SHARED_MODELS[bundle] = _lay_out_by_feature(bundle, pack(bundle, overlaps=False))
     return sharing
 
 
-def _sharing(bundle: Bundle, packed: Packed) -> FeatureMajorModel:
+def _lay_out_by_feature(bundle: Bundle, packed: Packed) -> FeatureMajorModel:
     m, pairs = packed.n_features, bundle.packed
     place = np.empty(len(packed.feature_slots), dtype=np.int32)
     place[packed.feature_slots] = np.arange(len(place))
@@ -256,9 +260,9 @@ def model_distances(packed: Packed, sharing: FeatureMajorModel, values: Floats, 
     """
     n, place, owner = len(packed.prior), sharing.place, sharing.owner
     first_slot, feature, first_feature_slot = packed.first_slot, packed.feature, packed.first_feature_slot
-    field = _fields_left(packed, sharing, values, observed)
+    field = _effective_unaries(packed, sharing, values, observed)
     apart = np.zeros((n, n))
-    size = _add_links(packed, sharing, observed, apart)
+    size = _subtract_shared_couplings(packed, sharing, observed, apart)
     for u in range(n):
         row = apart[u]
         for slot in range(first_slot[u], first_slot[u + 1]):
@@ -266,7 +270,7 @@ def model_distances(packed: Packed, sharing: FeatureMajorModel, values: Floats, 
             size[u] += abs(here)
             if here != 0.0:
                 for h in range(place[slot] + 1, first_feature_slot[feature[slot] + 1]):  # slots of entities after u
-                    row[owner[h]] -= _common(here, field[h])
+                    row[owner[h]] -= _cancelling_amount(here, field[h])
     for u in range(n):
         for v in range(u + 1, n):
             apart[u, v] = max(size[u] + size[v] + apart[u, v], 0.0)
@@ -278,7 +282,7 @@ def model_distances(packed: Packed, sharing: FeatureMajorModel, values: Floats, 
 
 
 @kernel(inline=True)
-def _fields_left(packed: Packed, sharing: FeatureMajorModel, values: Floats, observed: Bools) -> Floats:
+def _effective_unaries(packed: Packed, sharing: FeatureMajorModel, values: Floats, observed: Bools) -> Floats:
     """Return the effective unary potential of each slot (entity, feature) given the observations, nats.
 
     The slots are in the order of `Packed.feature_slots`. The effective unary potential of an observed feature is 0.
@@ -295,12 +299,12 @@ def _fields_left(packed: Packed, sharing: FeatureMajorModel, values: Floats, obs
 
 
 @kernel(inline=True)
-def _add_links(packed: Packed, sharing: FeatureMajorModel, observed: Bools, apart: Floats) -> Floats:
+def _subtract_shared_couplings(packed: Packed, sharing: FeatureMajorModel, observed: Bools, apart: Floats) -> Floats:
     """Subtract from the distances in `apart` the corrections for couplings of the same two features in two models.
 
     Without correction, the distance of two models is the sum of all their absolute couplings. The correction
-    (`_common`) replaces |one| + |other| by |one - other|, where `one` and `other` are the couplings of the same two
-    features in the two models. Only the entries above the diagonal of `apart` are changed.
+    (`_cancelling_amount`) replaces |one| + |other| by |one - other|, where `one` and `other` are the couplings of the
+    same two features in the two models. Only the entries above the diagonal of `apart` are changed.
 
     Return the sum of the absolute couplings of each entity, nats.
     """
@@ -315,12 +319,12 @@ def _add_links(packed: Packed, sharing: FeatureMajorModel, observed: Bools, apar
             for i in range(first_member[link], first_member[link + 1]):
                 size[member[i]] += abs(value[i])
                 for k in range(i + 1, first_member[link + 1]):
-                    apart[member[i], member[k]] -= _common(value[i], value[k])
+                    apart[member[i], member[k]] -= _cancelling_amount(value[i], value[k])
     return size
 
 
 @kernel(inline=True)
-def _common(one: float, other: float) -> float:
+def _cancelling_amount(one: float, other: float) -> float:
     """Return |one| + |other| - |one - other|, where `one` and `other` are potentials of two models."""
     return (abs(one) + abs(other)) - abs(one - other)
 
@@ -347,7 +351,7 @@ class GainCache:
         self._packed, self._kind, self._empty, self._iteration = packed, kind, empty, iteration
         self._ahead = new_lookahead(packed, kind)
         self._after_row = np.zeros(n * (n - 1) // 2, dtype=np.int32)  # row + 1, or 0 if not cached
-        self._forget()
+        self._clear_cache()
 
     def rows(self, state: State, duels: Ints, changed_at: Ints, now: int) -> tuple[Gains, Ints]:
         """Return gain arrays that are up to date for the given duels (entity pairs), and the row of each given duel.
@@ -368,33 +372,33 @@ class GainCache:
         """
         rows = self._after_row[duels].astype(np.int64) - 1
         if len(rows) and rows.min() < 0:
-            rows = self._add(duels, rows)
+            rows = self._add_duels(duels, rows)
         wanted = np.zeros(len(self._duels), dtype=np.bool_)
         wanted[rows] = True
         gains, empty, kind, iteration = self._gains, self._empty, self._kind, self._iteration
         bring_up_to_date(self._packed, state, self._ahead, gains, empty, kind, iteration, wanted, changed_at, now)
         return gains, rows
 
-    def _forget(self) -> None:
+    def _clear_cache(self) -> None:
         """Remove all gains from the cache."""
         self._duels = np.empty(0, dtype=np.int64)
         self._gains = new_gains(self._packed, np.empty((0, 2), dtype=np.int64))
 
-    def _add(self, duels: Ints, rows: Ints) -> Ints:
+    def _add_duels(self, duels: Ints, rows: Ints) -> Ints:
         """Add the given duels that are not yet in the cache. Return the rows of all given duels."""
         if len(self._duels) + int((rows < 0).sum()) > CACHE_FACTOR * len(duels):
             self._after_row[self._duels] = 0
-            self._forget()
+            self._clear_cache()
             rows = np.full(len(duels), -1)
         new = duels[rows < 0]
         self._after_row[new] = np.arange(len(self._duels) + 1, len(self._duels) + len(new) + 1)
         self._duels = np.concatenate([self._duels, new])
         more = new_gains(self._packed, sides_of(len(self._empty), new))
-        self._gains = _joined(self._gains, more) if len(self._gains.pairs) else more
+        self._gains = _concatenate_gains(self._gains, more) if len(self._gains.pairs) else more
         return self._after_row[duels].astype(np.int64) - 1
 
 
-def _joined(one: Gains, other: Gains) -> Gains:
+def _concatenate_gains(one: Gains, other: Gains) -> Gains:
     first = np.concatenate([one.first, one.first[-1] + other.first[1:]])
     parts = ((getattr(one, name), getattr(other, name)) for name in Gains._fields if name != "first")
     pairs, *others = (np.concatenate(part) for part in parts)

@@ -125,12 +125,12 @@ def condition(packed: Packed, state: State, feature: int, value: int) -> None:
         if packed.class_conditional:
             state.pull[slot] = 0.0
             if packed.site[NEXT, slot] >= 0.0:
-                _narrow(packed, state, slot, value)
+                _update_exclusive_group(packed, state, slot, value)
         field[slot] = state.m[slot] = state.q[slot] = 0.0
 
 
 @kernel(inline=True)
-def _narrow(packed: Packed, state: State, slot: int, value: int) -> None:
+def _update_exclusive_group(packed: Packed, state: State, slot: int, value: int) -> None:
     """Update the other members of an exclusive group after one member is observed.
 
     If `value` is 1, all other members are set to 0. If `value` is 0, the probability of each other member increases.
@@ -148,7 +148,7 @@ def _narrow(packed: Packed, state: State, slot: int, value: int) -> None:
 
 
 @kernel(inline=True)
-def _group_terms(packed: Packed, state: State, entity: int) -> float:
+def _write_group_pulls(packed: Packed, state: State, entity: int) -> float:
     """Write `State.pull` for the members of exclusive groups, and return the groups' contribution to `State.origin`.
 
     The contribution is a sum with one term for each group: the logarithm of the probability that no unobserved member
@@ -240,7 +240,7 @@ def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration
     state.bound[entity], state.n_free[entity] = bound(alpha, coupling, free_m, free_q, n) + (origin + even), n
     state.solves[ITERATIONS, entity], state.solves[ASCENDED, entity] = sweeps, ascended
     if packed.class_conditional:
-        state.origin[entity] = state.constant[entity] + (origin + _group_terms(packed, state, entity))
+        state.origin[entity] = state.constant[entity] + (origin + _write_group_pulls(packed, state, entity))
 
 
 @kernel(inline=True)

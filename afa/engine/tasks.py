@@ -128,7 +128,7 @@ def follow_orders(task: ClassTask, values: Codes, orders: Ints, *, threads: int 
 
     """
     found = follow(task.bundle, values, orders, TASK_RESULTS, only_changes=True, solver=task.solver, threads=threads)
-    return _steps(task, found)
+    return _task_paths(task, found)
 
 
 def follow_gain(
@@ -163,7 +163,7 @@ def follow_gain(
         solver=task.solver,
         threads=threads,
     )
-    paths = _steps(task, WalkResults._make(array[:, None] for array in found))
+    paths = _task_paths(task, WalkResults._make(array[:, None] for array in found))
     lacking = len(task.bundle.support(task.bundle.entities[0])) + 1 - paths.t.shape[2]
     if not lacking:
         return paths
@@ -173,7 +173,7 @@ def follow_gain(
     return TaskPaths(**parts)
 
 
-def _steps(task: ClassTask, found: WalkResults) -> TaskPaths:
+def _task_paths(task: ClassTask, found: WalkResults) -> TaskPaths:
     wald, two_elbo = (array[..., 0] - array[..., 1] for array in (found.constant, found.elbo))
     wald[np.abs(wald) <= task.tie] = 0.0
     two_elbo[np.abs(two_elbo) <= task.tie] = 0.0

@@ -76,7 +76,7 @@ def walk(
     patterns : (m, M) bool, True for features without a measured value
 
     """
-    members, keys, now = paths.copy(), np.empty(len(paths), dtype=np.int64), _room(run)
+    members, keys, now = paths.copy(), np.empty(len(paths), dtype=np.int64), _new_round_view(run)
     # each entry describes a group of paths: the state, the number of observations, the number of written rows, the
     # start and end of the group in `members`, and True if the state may be changed
     waiting = [(begin_at, 0, 0, 0, 0, False)]
@@ -93,7 +93,7 @@ def walk(
             path_state = copy_path_state(path_state)
         if t == 0:
             path_state.closed[:] = patterns[pattern[begin]]
-        t, row, part = _walk_on(run, path_state, now, values, results, members[begin:end], keys[begin:end], t, row)
+        t, row, part = _walk_group(run, path_state, now, values, results, members[begin:end], keys[begin:end], t, row)
         if part:
             # part 0 is popped last. By then, all other parts have copied the state, so that part 0 may change it
             parts = np.flatnonzero(np.diff(keys[begin:end])) + begin + 1
@@ -103,7 +103,7 @@ def walk(
 
 
 @kernel(borrows=True)
-def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
+def _walk_group(  # noqa: PLR0912 (the one loop of the engine)
     run: RunSettings,
     path_state: PathState,
     now: RoundView,
@@ -144,11 +144,11 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
         is_requested = run.rounds_requested[t] and (changes or not run.only_changes)
         chooses = t < n_rounds and run.rule != GIVEN
         if t % CLUSTER_EVERY == 0 and run.rule in (CLUSTERED, PRIORITY_CLUSTERS):
-            _cluster(run.pairs, path_state.budgets.whole[0], run.name_rank, path_state.labels)
+            _cluster_entities(run.pairs, path_state.budgets.whole[0], run.name_rank, path_state.labels)
         if is_requested or (chooses and run.rescore[t]) or (run.requested & CHOICE) != 0:
             _solve_changed(packed, state, path_state.of_entity, run.iteration, run.needs_cross, number)
             if run.ranking or run.bounding:
-                _look_at(run, path_state, now)
+                _update_round_view(run, path_state, now)
             if run.kind != NO_GAIN:
                 _bring_gains_up_to_date(run, path_state, now, order, members, t, number)
         if is_requested:
@@ -159,19 +159,19 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
         if t == n_rounds or row == n_rows:
             return t, row, False
         if chooses:
-            t = _choose(run, path_state, results, members, t)
+            t = _choose_feature(run, path_state, results, members, t)
         if run.requested & CHOICE:
             for member in members:
-                results.chosen_gain[member, t] = _gain_of(run, path_state, now, order[member, t])
+                results.chosen_gain[member, t] = _chosen_gain(run, path_state, now, order[member, t])
         t += 1
         if len(members) > 1:
             rounds = results.t if run.numbered else results.t[:, :0]
-            if not _keep_together(packed.first_feature_slot, values, order, rounds, members, keys, t):
+            if not _is_same_observation(packed.first_feature_slot, values, order, rounds, members, keys, t):
                 return t, row, True
 
 
 @kernel()
-def _room(run: RunSettings) -> RoundView:
+def _new_round_view(run: RunSettings) -> RoundView:
     """Return a `RoundView` whose arrays are 0, for the kernels to fill."""
     n, q = len(run.name_rank), len(run.pairs)
     ranks = Ranks(np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64))
@@ -181,7 +181,7 @@ def _room(run: RunSettings) -> RoundView:
 
 
 @kernel()
-def _keep_together(
+def _is_same_observation(
     first_feature_slot: Ints,
     values: Codes,
     order: Ints,
@@ -236,11 +236,11 @@ def _solve_changed(
 
 
 @kernel(inline=True)
-def _look_at(run: RunSettings, path_state: PathState, now: RoundView) -> None:
+def _update_round_view(run: RunSettings, path_state: PathState, now: RoundView) -> None:
     """Write into `now` the scores, the ranks and the resolved duels (entity pairs), if the run needs them."""
     state, tie = path_state.state, run.packed.tie
     if run.ranking:
-        _rank(state, run.name_rank, tie, now.scores, now.ranks)
+        _write_scores_and_ranks(state, run.name_rank, tie, now.scores, now.ranks)
     if run.bounding:
         # reading these fields of the tuples inside the loop would take longer than the subtractions
         pairs, constant, offset, whole = run.pairs, state.constant, run.offset, path_state.budgets.whole
@@ -253,7 +253,7 @@ def _look_at(run: RunSettings, path_state: PathState, now: RoundView) -> None:
 
 
 @kernel()
-def _rank(state: State, name_rank: Ints, tie: float, scores: Floats, ranks: Ranks) -> None:
+def _write_scores_and_ranks(state: State, name_rank: Ints, tie: float, scores: Floats, ranks: Ranks) -> None:
     """Write the scores of all entity pairs by `linearity`, and the ranks by these scores."""
     scores[:] = score_table(state, INT(LINEARITY), tie, INT(0))
     found = ranks_of(scores, np.arange(len(scores)), name_rank, tie)
@@ -281,7 +281,7 @@ def _bring_gains_up_to_date(
         wanted[p] = weights[p] > 0.0 or (run.requested & LARGEST and not now.resolved[p])
     if run.requested & CHOICE and t < order.shape[1]:
         for member in members:
-            _want(run, now, order[member, t])
+            _mark_wanted_duels(run, now, order[member, t])
     packed, state, lookahead, gains = run.packed, path_state.state, path_state.lookahead, path_state.gains
     empty, kind, iteration, changed_at = run.empty, run.kind, run.iteration, path_state.of_entity[CHANGED]
     bring_up_to_date(packed, state, lookahead, gains, empty, kind, iteration, wanted, changed_at, number)
@@ -290,7 +290,7 @@ def _bring_gains_up_to_date(
 
 
 @kernel(inline=True)
-def _choose(run: RunSettings, path_state: PathState, results: WalkResults, members: Ints, t: int) -> int:
+def _choose_feature(run: RunSettings, path_state: PathState, results: WalkResults, members: Ints, t: int) -> int:
     """Write the chosen feature, and write to `fallback` whether no feature had a positive gain.
 
     If `only_changes` is True and the chosen feature is outside all supports, `fallback_feature` chooses further
@@ -322,7 +322,7 @@ def _rate_without_duels(rule: int, packed: Packed, state: State, empty: Floats, 
 
 
 @kernel()
-def _cluster(pairs: Pairs, budget: Floats, name_rank: Ints, labels: Ints) -> None:
+def _cluster_entities(pairs: Pairs, budget: Floats, name_rank: Ints, labels: Ints) -> None:
     """Write the cluster of each entity.
 
     The distance between two entities is a bound on how far the unobserved features can still lower the log-odds D of
@@ -337,7 +337,7 @@ def _cluster(pairs: Pairs, budget: Floats, name_rank: Ints, labels: Ints) -> Non
 
 
 @kernel(borrows=True)
-def _want(run: RunSettings, now: RoundView, feature: int) -> None:
+def _mark_wanted_duels(run: RunSettings, now: RoundView, feature: int) -> None:
     """Mark the unresolved duels with at least one entity that has the feature in its support.
 
     The gain of the feature is 0 for a duel (entity pair) if the feature is outside both supports.
@@ -354,7 +354,7 @@ def _want(run: RunSettings, now: RoundView, feature: int) -> None:
 
 
 @kernel(borrows=True)
-def _gain_of(run: RunSettings, path_state: PathState, now: RoundView, feature: int) -> float:
+def _chosen_gain(run: RunSettings, path_state: PathState, now: RoundView, feature: int) -> float:
     """Return the gain of one feature, as `WalkResults.chosen_gain` defines it."""
     packed, gains, total = run.packed, path_state.gains, 0.0
     if feature == NONE or path_state.closed[feature]:
@@ -364,7 +364,7 @@ def _gain_of(run: RunSettings, path_state: PathState, now: RoundView, feature: i
             total += abs(path_state.state.field[packed.feature_slots[h]])
         return total
     now.wanted[:] = False
-    _want(run, now, feature)
+    _mark_wanted_duels(run, now, feature)
     for p in range(len(now.wanted)):
         if now.wanted[p]:
             for i in range(gains.first[p], gains.first[p + 1]):

@@ -59,29 +59,29 @@ def small_bundle() -> Bundle:
     return Bundle("warm", "1", ("u", "v", "w"), ("a", "b", "c", "d"), unary, pairs, np.zeros(N))
 
 
-def _states() -> None:
+def _warm_up_states() -> None:
     packed = pack(small_bundle())
     state = new_state(packed)
     solve_all(packed, state, ITERATION, True)
 
 
-def _walk() -> None:
+def _warm_up_walk() -> None:
     follow(small_bundle(), SMALL_VALUES, SMALL_ORDERS, SIGNS)
     for gain, target in GAIN_KINDS:
         follow_gain(task_of(small_bundle(), "u"), SMALL_VALUES, gain=gain, target=target)
 
 
-def _gauges() -> None:
+def _warm_up_gauges() -> None:
     gauge_paths(small_bundle(), SMALL_VALUES, SMALL_ORDERS[:, None], [0, M])
 
 
-def _brackets() -> None:
+def _warm_up_brackets() -> None:
     winners = np.ones((len(SMALL_VALUES), N), dtype=np.int8)
     shared_order_calls(small_bundle(), SMALL_VALUES, SMALL_ORDERS[:, None], winners)
     own_order_calls(small_bundle(), SMALL_VALUES, np.tile(SMALL_ORDERS[0], (N, 1)), winners)
 
 
-def _tasks() -> None:
+def _warm_up_tasks() -> None:
     for coupling in COUPLINGS:
         elbo_differences(
             small_bundle(), "u", np.zeros(SMALL_VALUES.shape, dtype=np.bool_), SMALL_VALUES, coupling=coupling
@@ -93,12 +93,12 @@ def _tasks() -> None:
     frontier_paths(ScoreTable.of_bundle(small_bundle()), Background.uniform(small_bundle()), SMALL_VALUES, 2)
 
 
-def _exactly() -> None:
+def _warm_up_elimination() -> None:
     model = small_bundle().mrf("u")
     log_partitions(model, np.zeros((1, M), dtype=np.bool_), np.zeros((1, M), dtype=np.int8))
 
 
-def _planners() -> None:
+def _warm_up_planners() -> None:
     name_rank, nothing = np.arange(N), np.zeros(M)
     model_distances(pack(small_bundle(), overlaps=False), sharing_of(small_bundle()), nothing, nothing > 0)
     for gain, target in GAIN_KINDS:
@@ -111,7 +111,13 @@ def _planners() -> None:
         patient.gain_of([1], np.arange(N))
 
 
-WARM_UP_STEPS: tuple[Callable[[], None], ...] = (_walk, _planners, _gauges, _exactly, _tasks)
+WARM_UP_STEPS: tuple[Callable[[], None], ...] = (
+    _warm_up_walk,
+    _warm_up_planners,
+    _warm_up_gauges,
+    _warm_up_elimination,
+    _warm_up_tasks,
+)
 
 
 def compile_all(processes: int | None = None) -> None:
@@ -121,20 +127,23 @@ def compile_all(processes: int | None = None) -> None:
     """
     if not keeps_kernels() or ALL_KERNELS in compiled_groups():
         return
-    _states()  # compile these kernels first, because all parts use them
+    _warm_up_states()  # compile these kernels first, because all parts use them
     workers = processes or len(os.sched_getaffinity(0))
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_say_nothing) as pool:
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_silence_log) as pool:
         begun = {pool.submit(part): part for part in WARM_UP_STEPS}
         for n, done in enumerate(as_completed(begun), start=1):
             done.result()
             _log.warning(
-                "afa: compiled kernels of %s, %d of %d", begun[done].__name__.strip("_"), n, len(WARM_UP_STEPS) + 1
+                "afa: compiled kernels of %s, %d of %d",
+                begun[done].__name__.removeprefix("_warm_up_"),
+                n,
+                len(WARM_UP_STEPS) + 1,
             )
-    _brackets()  # run this step last, because it uses the kernels of `_walk`
+    _warm_up_brackets()  # run this step last, because it uses the kernels of `_warm_up_walk`
     write_list(PLANNER_KERNELS, ALL_KERNELS)
 
 
-def _say_nothing() -> None:
+def _silence_log() -> None:
     _log.setLevel(logging.ERROR)
 
 
@@ -148,7 +157,7 @@ def compile_planners() -> None:
     if folder is None or not keeps_kernels() or PLANNER_KERNELS in compiled_groups():
         return
     with suppress(Timeout), FileLock(folder / "planners.lock", timeout=0):
-        _planners()
+        _warm_up_planners()
         write_list(PLANNER_KERNELS)
 
 

@@ -83,12 +83,12 @@ class Resampled:
         return np.vstack([np.ones(self.weights.shape[1]), self.weights])
 
     @cached_property
-    def _by_unit(self) -> Floats:
+    def _weights_by_unit(self) -> Floats:
         return np.ascontiguousarray(self.every.T)
 
     def drawn(self, names: Iterable[Any]) -> Floats:
         """Return the weights of the C patients (or other units) in `names`, as columns of `every`, (1 + R, C)."""
-        return self._by_unit[self.places(names)].T
+        return self._weights_by_unit[self.places(names)].T
 
     def places(self, names: Iterable[Any]) -> Ints:
         """Return the positions of the named units, (C,) int64, or -1 for an unknown unit."""
@@ -105,14 +105,14 @@ class Resampled:
 
     def mean(self, parts: list[Part]) -> pd.DataFrame:
         """Return a table of the mean share of right decisions (`mean_ratio`) with its interval, one row for each t."""
-        return self.statistic(partial(mean_ratio, parts), _cases(parts))
+        return self.statistic(partial(mean_ratio, parts), _case_counts(parts))
 
     def gap(self, parts: list[Part], against: list[Part]) -> pd.DataFrame:
         """Return the `mean_ratio` of `parts` minus the `mean_ratio` of `against`, as a table with intervals.
 
         Both mean ratios are computed from the same resamples.
         """
-        return self.statistic(lambda w: mean_ratio(parts, w) - mean_ratio(against, w), _cases(parts))
+        return self.statistic(lambda w: mean_ratio(parts, w) - mean_ratio(against, w), _case_counts(parts))
 
     def of_duels(self, table: pd.DataFrame) -> Iterator[pd.DataFrame]:
         """Yield tables of accuracy for each t, computed from the counts of `afa.engine.rounds.right_by_kind`.
@@ -161,7 +161,7 @@ def mean_ratio(parts: list[Part], weights: Floats) -> Floats:
     return reduce(np.add, ratios) / len(ratios)
 
 
-def _cases(parts: list[Part]) -> Ints:
+def _case_counts(parts: list[Part]) -> Ints:
     cases: Ints = np.asarray(sum(total for _, total in parts)).sum(axis=0).astype(np.int64)
     return cases
 

@@ -93,7 +93,7 @@ class PlannerMethod(ABC, Generic[TopKOrBinaryPlanner]):
         _check_options(options)
         self._panels = measurements_of(bundle) if panels is None else {name: tuple(panels[name]) for name in panels}
         self.bundle, self._options, self._most = bundle, options | {"panels": self._panels}, most_planners
-        self.features = _columns(bundle, features)
+        self.features = _column_names(bundle, features)
         self._selections = _selections(self.features, self._panels)
         rates = bundle.rates
         self._table = None if rates is None or rates.table is None else rates.table.chosen(self.features)
@@ -109,7 +109,7 @@ class PlannerMethod(ABC, Generic[TopKOrBinaryPlanner]):
         """Return the names of the classes in the order of the probabilities from `predict`."""
 
     @abstractmethod
-    def _planner(self) -> TopKOrBinaryPlanner:
+    def _new_planner(self) -> TopKOrBinaryPlanner:
         """Return a planner without observations."""
 
     @abstractmethod
@@ -134,10 +134,10 @@ class PlannerMethod(ABC, Generic[TopKOrBinaryPlanner]):
         feature_shape : the shape of the features, by default the last axis
 
         """
-        rows, batch = self._rows(masked_features, feature_mask, selection_mask, feature_shape)
+        rows, batch = self._rows_of_batch(masked_features, feature_mask, selection_mask, feature_shape)
         distinct, place = np.unique(rows, axis=0, return_inverse=True)
         actions = np.array([self._action(row) for row in distinct], dtype=np.int64)
-        return _alike(actions[place.ravel()].reshape(*batch, 1), masked_features)
+        return _as_batch_type(actions[place.ravel()].reshape(*batch, 1), masked_features)
 
     def predict(
         self,
@@ -147,11 +147,11 @@ class PlannerMethod(ABC, Generic[TopKOrBinaryPlanner]):
         feature_shape: tuple[int, ...] | None = None,
     ) -> Any:
         """Return the probability of each class in `classes` given the observations, (*batch, n_classes) float32."""
-        rows, batch = self._rows(masked_features, feature_mask, None, feature_shape)
+        rows, batch = self._rows_of_batch(masked_features, feature_mask, None, feature_shape)
         distinct, place = np.unique(rows, axis=0, return_inverse=True)
-        found = [self._probabilities(self._planner_of(row)) for row in distinct]
+        found = [self._probabilities(self._planner_for_row(row)) for row in distinct]
         table = np.array(found, dtype=np.float32).reshape(-1, len(self.classes))
-        return _alike(table[place.ravel()].reshape(*batch, len(self.classes)), masked_features)
+        return _as_batch_type(table[place.ravel()].reshape(*batch, len(self.classes)), masked_features)
 
     def save(self, path: str | Path) -> None:
         """Write the bundle and the settings to a folder, which is created if it does not exist."""
@@ -215,10 +215,10 @@ class PlannerMethod(ABC, Generic[TopKOrBinaryPlanner]):
     def set_seed(self, seed: int | None) -> None:
         """Set the seed of the rule `random`. None means 0."""
         self._seed = seed or 0
-        self._empty: TopKOrBinaryPlanner = self._planner()
+        self._empty: TopKOrBinaryPlanner = self._new_planner()
         self._held: OrderedDict[bytes, TopKOrBinaryPlanner] = OrderedDict()
 
-    def _rows(
+    def _rows_of_batch(
         self, masked_features: Any, feature_mask: Any, selection_mask: Any, feature_shape: Sequence[int] | None
     ) -> tuple[Codes, tuple[int, ...]]:
         """Return the values of a batch as rows, (R, M), and the shape of the batch without the feature axes.
@@ -236,7 +236,7 @@ class PlannerMethod(ABC, Generic[TopKOrBinaryPlanner]):
         if mask.shape != values.shape or mask.dtype != np.bool_:
             found, expected = f"{mask.dtype} {mask.shape}", f"bool {values.shape}, as masked_features"
             raise PlannerError(Fault("feature_mask", found, expected, "pass a mask of the same batch"))
-        values, mask = self._coded(values.reshape(-1, len(names))), mask.reshape(-1, len(names))
+        values, mask = self._encode_numbers(values.reshape(-1, len(names))), mask.reshape(-1, len(names))
         strange = mask & ~np.isin(values, VALUES)
         if strange.any():
             row, column = (int(index[0]) for index in np.nonzero(strange))
@@ -257,7 +257,7 @@ class PlannerMethod(ABC, Generic[TopKOrBinaryPlanner]):
                 rows[gone] = np.where(mask[gone], rows[gone], PASSED)
         return rows, batch
 
-    def _coded(self, values: NDArray[Any]) -> NDArray[Any]:
+    def _encode_numbers(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return the values, (R, M), with numbers encoded as -1, 0 or 1 by the cut points of their features."""
         if self._table is None:
             return values
@@ -265,7 +265,7 @@ class PlannerMethod(ABC, Generic[TopKOrBinaryPlanner]):
         code = np.where(values > self._table.high, 1.0, np.where(values < self._table.low, -1.0, 0.0))
         return np.where(cut & ~np.isnan(values), code, values)
 
-    def _planner_of(self, row: Codes) -> TopKOrBinaryPlanner:
+    def _planner_for_row(self, row: Codes) -> TopKOrBinaryPlanner:
         """Return a planner that has observed a row's values. The planner is cached, and the caller must not change it.
 
         If no cached planner has observed exactly the row's values, a new planner is made. The new planner is a copy of
@@ -276,7 +276,7 @@ class PlannerMethod(ABC, Generic[TopKOrBinaryPlanner]):
         """
         key = row.tobytes()
         if key not in self._held:
-            known, nearest = self._nearest(row)
+            known, nearest = self._nearest_cached_planner(row)
             planner = self._held[key] = nearest.copy()
             for j in np.flatnonzero((row != OPEN) & (known == OPEN)):
                 if row[j] == PASSED:
@@ -288,7 +288,7 @@ class PlannerMethod(ABC, Generic[TopKOrBinaryPlanner]):
         self._held.move_to_end(key)
         return self._held[key]
 
-    def _nearest(self, row: Codes) -> tuple[Codes, TopKOrBinaryPlanner]:
+    def _nearest_cached_planner(self, row: Codes) -> tuple[Codes, TopKOrBinaryPlanner]:
         """Return two results: the cached row that agrees with `row` and has the most observations, and its planner."""
         held = np.frombuffer(b"".join(self._held), dtype=np.int8).reshape(len(self._held), len(row))
         fits = np.flatnonzero(((held == OPEN) | (held == row)).all(axis=1))
@@ -298,14 +298,14 @@ class PlannerMethod(ABC, Generic[TopKOrBinaryPlanner]):
         return held[best], self._held[held[best].tobytes()]
 
     def _action(self, row: Codes) -> int:
-        planner = self._planner_of(row)
-        feature = None if not self.force_acquisition and self._enough(planner) else planner.next_feature()
+        planner = self._planner_for_row(row)
+        feature = None if not self.force_acquisition and self._is_certain_enough(planner) else planner.next_feature()
         if feature is None:
             return 0
         column = self.features.index(feature)
         return 1 + next(i for i, columns in enumerate(self._selections) if column in columns)
 
-    def _enough(self, planner: TopKOrBinaryPlanner) -> bool:
+    def _is_certain_enough(self, planner: TopKOrBinaryPlanner) -> bool:
         risk = self._cost_param
         return planner.certain() or (risk is not None and 1 - self._probabilities(planner).max() <= risk)
 
@@ -330,7 +330,7 @@ class BinaryMethod(PlannerMethod[BinaryPlanner]):
     def classes(self) -> tuple[str, ...]:
         return (f"not {self.entity}", self.entity)
 
-    def _planner(self) -> BinaryPlanner:
+    def _new_planner(self) -> BinaryPlanner:
         return BinaryPlanner(self.bundle, seed=self._seed, **self._options)
 
     def _probabilities(self, planner: BinaryPlanner) -> Floats:
@@ -362,7 +362,7 @@ class TopKMethod(PlannerMethod[TopKPlanner]):
     def classes(self) -> tuple[str, ...]:
         return self.bundle.entities
 
-    def _planner(self) -> TopKPlanner:
+    def _new_planner(self) -> TopKPlanner:
         planner = TopKPlanner(self.bundle, seed=self._seed, **self._options)
         if planner.holds in (None, "one"):
             return planner
@@ -381,7 +381,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
         raise PlannerError(Fault("method option score", "kl_nonzero, a vote in the order of arrival", "another", step))
 
 
-def _columns(bundle: Bundle, features: Sequence[str] | None) -> tuple[str, ...]:
+def _column_names(bundle: Bundle, features: Sequence[str] | None) -> tuple[str, ...]:
     """Return the names of the batch's columns; raise a `PlannerError` unless each feature of the bundle occurs once."""
     columns = bundle.features if features is None else tuple(features)
     lacking = [name for name in bundle.features if name not in set(columns)]
@@ -413,7 +413,7 @@ def _as_numpy(given: Any) -> NDArray[Any]:
     return np.asarray(given)
 
 
-def _alike(answer: NDArray[Any], given: Any) -> Any:
+def _as_batch_type(answer: NDArray[Any], given: Any) -> Any:
     """Return the result as a torch tensor on the batch's device if the batch is a torch tensor, else unchanged."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(given, torch.Tensor):

@@ -73,11 +73,11 @@ class Classifier:
             votes = self.model[np.arange(values.shape[1]), values + 1]
             summed: Floats = np.where(observed, votes, 0.0).sum(axis=1)
             return summed
-        found: Floats = self.model.decision_function(_inputs(self.method, values, observed))
+        found: Floats = self.model.decision_function(_input_matrix(self.method, values, observed))
         return found
 
 
-def _inputs(method: Method, values: Codes, observed: Bools) -> Floats:
+def _input_matrix(method: Method, values: Codes, observed: Bools) -> Floats:
     """Return the input matrix of a classifier.
 
     For boosting, the matrix has the shape (P, F) and contains the values, with NaN for unobserved values. For logistic
@@ -121,10 +121,10 @@ def train(method: Method, values: Codes, positive: Bools, generator: np.random.G
         values, (-1, 0, 1)
     )
     shown = shown.reshape(-1, values.shape[1])
-    columns = _looked_at(method, values, positive)
+    columns = _screened_features(method, values, positive)
     if not columns.size:
         return Classifier(method, columns, None)
-    rows = _inputs(method, np.tile(values[:, columns], (COPIES_PER_PATIENT, 1)), shown[:, columns])
+    rows = _input_matrix(method, np.tile(values[:, columns], (COPIES_PER_PATIENT, 1)), shown[:, columns])
     answers = np.tile(positive, COPIES_PER_PATIENT)
     if method == "boosting":
         model: Any = HistGradientBoostingClassifier(
@@ -137,7 +137,7 @@ def train(method: Method, values: Codes, positive: Bools, generator: np.random.G
     )
 
 
-def _looked_at(method: Method, values: Codes, positive: Bools) -> NDArray[np.intp]:
+def _screened_features(method: Method, values: Codes, positive: Bools) -> NDArray[np.intp]:
     """Return the indices of the features that vary between patients, (C,).
 
     For boosting, return only the `SCREENED` features with the largest mutual information with the class.
@@ -221,16 +221,16 @@ class Trained:
         ends, rows = np.minimum(counts, values.shape[1]), np.arange(len(values))
         found = np.empty((len(values), len(ends), len(self.chances)))
         for step in range(max([t + 1 for t in ends if t < values.shape[1]], default=0)):
-            evidence = self._evidence(values, observed)
+            evidence = self._hypothesis_log_odds(values, observed)
             found[:, ends == step] = evidence[:, None]
             distinct, of_patient = np.unique(evidence, axis=0, return_inverse=True)  # early patients are alike
             gain = mutual_information(np.exp(log_softmax(distinct, axis=1)), self.chances)[of_patient]
             chosen = most_informative(np.where(observed | ~measured, -1.0, gain), self.features)
             observed[rows, chosen] = measured[rows, chosen]
-        found[:, ends == values.shape[1]] = self._evidence(values, measured)[:, None]
+        found[:, ends == values.shape[1]] = self._hypothesis_log_odds(values, measured)[:, None]
         return found
 
-    def _evidence(self, values: Codes, observed: Bools) -> Floats:
+    def _hypothesis_log_odds(self, values: Codes, observed: Bools) -> Floats:
         """Return the log-odds of each hypothesis against all other hypotheses, (P, C)."""
         found = [classifier.log_odds(np.where(observed, values, 0), observed) for classifier in self.classifiers]
         return np.stack(found if len(found) > 1 else [*found, np.zeros(len(values))], axis=1)

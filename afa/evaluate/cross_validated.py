@@ -63,7 +63,7 @@ def update_brings(
 
     """
     tables = [
-        _brought(bundle, values, task, resamples, confidence)
+        _accuracy_change_table(bundle, values, task, resamples, confidence)
         for task in questions_of(bundle.entities, labels, bundle.holds)
         if (task.main if entity is None else task.entity == entity)
         and np.bincount(task.answers[task.answers >= 0]).min(initial=len(labels)) >= LEAST_PER_ANSWER
@@ -71,7 +71,9 @@ def update_brings(
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=COLUMNS)
 
 
-def _brought(bundle: Bundle, values: Codes, task: FieldTask, resamples: int, confidence: float) -> pd.DataFrame:
+def _accuracy_change_table(
+    bundle: Bundle, values: Codes, task: FieldTask, resamples: int, confidence: float
+) -> pd.DataFrame:
     """Return the table of `update_brings` for a single question."""
     asked = task.answers >= 0
     values, answers, most = values[asked], task.answers[asked], values.shape[1]

@@ -279,7 +279,7 @@ class HypothesisModel:
             order
 
         """
-        most, at = values.shape[1], _from_start(rounds)
+        most, at = values.shape[1], _rounds_with_zero(rounds)
         partly = [t for t in at if t < most]
         elbo = choose(
             self.models,
@@ -296,7 +296,7 @@ class HypothesisModel:
             everything = measured_first(np.tile(np.arange(most), (len(values), 1)), values)
             last = follow(self.models, values, everything, ENTITIES, rounds=[0, most]).elbo
             elbo = np.concatenate([elbo, last[:, 1:]], axis=1)
-        return self._evidence(elbo, rounds)
+        return self._evidence_with_prior(elbo, rounds)
 
     def orders(
         self, values: Codes, rule: str = IDENTIFICATION_RULES[0], *, fixed: bool = False, most: int | None = None
@@ -324,16 +324,16 @@ class HypothesisModel:
         orders : (P, M) int64
 
         """
-        found = follow(self.models, values, orders, ENTITIES, rounds=_from_start(rounds), **options)
-        return self._evidence(found.elbo, rounds)
+        found = follow(self.models, values, orders, ENTITIES, rounds=_rounds_with_zero(rounds), **options)
+        return self._evidence_with_prior(found.elbo, rounds)
 
-    def _evidence(self, elbo: Floats, rounds: Sequence[int]) -> Floats:
+    def _evidence_with_prior(self, elbo: Floats, rounds: Sequence[int]) -> Floats:
         """Return the log-evidence of the hypotheses, (P, T, C), including the prior.
 
         At t = 0 the log-evidence equals the prior (docs/decisions.md, S7 and F3).
         """
         known = np.asarray(self.models.priors) + elbo - elbo[:, :1]
-        shown = _from_start(rounds)
+        shown = _rounds_with_zero(rounds)
         return np.asarray(known[:, [shown.index(t) for t in rounds]])
 
 
@@ -367,7 +367,7 @@ class Discounted(HypothesisModel):
 
     def along(self, values: Codes, orders: Ints, rounds: Sequence[int], **options: Any) -> Floats:
         """Return the log-odds, shrunk towards the prior, (P, T, C). Features are observed in the given `orders`."""
-        shown = _from_start(rounds)
+        shown = _rounds_with_zero(rounds)
         evidence = super().along(values, orders, shown, **options)
         odds, rows = evidence - evidence[:, :, -1:], np.arange(len(values))[:, None]
         for place, t in enumerate(shown):
@@ -380,7 +380,7 @@ class Discounted(HypothesisModel):
         return odds[:, [shown.index(t) for t in rounds], : len(self.asked.models.entities)]
 
 
-def _from_start(rounds: Sequence[int]) -> list[int]:
+def _rounds_with_zero(rounds: Sequence[int]) -> list[int]:
     return sorted({0, *rounds})
 
 
@@ -493,7 +493,7 @@ def which(bundle: Bundle, nobody: str | None = None) -> HypothesisModel:
 
 def uncoupled(variant: HypothesisModel) -> HypothesisModel:
     """Return the model variant without couplings, which is naive Bayes (docs/decisions.md, F4)."""
-    return _with(variant, lambda model: (np.exp(model.terms), 0 * model.couplings))
+    return _with_changed_models(variant, lambda model: (np.exp(model.terms), 0 * model.couplings))
 
 
 def discounted(bundle: Bundle, asked: HypothesisModel, entity: str | None) -> Discounted:
@@ -511,14 +511,14 @@ def discounted(bundle: Bundle, asked: HypothesisModel, entity: str | None) -> Di
 def plainly_coupled(variant: HypothesisModel) -> HypothesisModel:
     """Return the model variant whose couplings multiply values, not deviations from the means (docs/decisions.md, F2a).
 
-    In the compiled engine, couplings always multiply deviations from the means. The function `_moved` compensates for
-    this: it adds the term s psi mu to the log-weight of each value s. Here psi is the matrix of couplings, and mu is
-    the vector of the features' means.
+    In the compiled engine, couplings always multiply deviations from the means. The function `_uncentred_marginals`
+    compensates for this: it adds the term s psi mu to the log-weight of each value s. Here psi is the matrix of
+    couplings, and mu is the vector of the features' means.
     """
-    return _with(variant, lambda model: (_moved(model), model.couplings))
+    return _with_changed_models(variant, lambda model: (_uncentred_marginals(model), model.couplings))
 
 
-def _moved(model: PairwiseMRF) -> Floats:
+def _uncentred_marginals(model: PairwiseMRF) -> Floats:
     """Return marginals, (M, 3), computed as if the model's couplings multiplied values, not deviations from the means.
 
     The marginals are computed by mean field, before any observation.
@@ -532,7 +532,9 @@ def _moved(model: PairwiseMRF) -> Floats:
             return moved
 
 
-def _with(variant: HypothesisModel, changed: Callable[[PairwiseMRF], tuple[Floats, sp.csr_array]]) -> HypothesisModel:
+def _with_changed_models(
+    variant: HypothesisModel, changed: Callable[[PairwiseMRF], tuple[Floats, sp.csr_array]]
+) -> HypothesisModel:
     """Return a copy of `variant`; the function `changed` returns the new probabilities and couplings of each model."""
     if isinstance(variant.models, Bundle):
         raise TypeError("a variant of directions")

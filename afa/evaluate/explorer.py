@@ -137,7 +137,9 @@ def explore(
     ConfigError : the table is empty, incomplete, or belongs to another bundle, cohort or k.
 
     """
-    _check(len(choices) > 0, "table choices", "no row", "the choices of one rule or more", "run the allocation stage")
+    _raise_unless(
+        len(choices) > 0, "table choices", "no row", "the choices of one rule or more", "run the allocation stage"
+    )
     schedule = EVERY_ROUND if (choices["schedule"] == EVERY_ROUND).any() else str(choices["schedule"].iloc[0])
     table = choices[choices["schedule"] == schedule]
     parts = {
@@ -157,16 +159,18 @@ def explore(
         orders = np.array([[place.get(name, -1) for name in row] for row in chosen], dtype=np.int64)
         whole = np.array_equal(np.sort(orders), np.tile(np.arange(len(place)), (len(names), 1)))
         again = "run the allocation stage again for this bundle and cohort"
-        _check(whole, where, "other features", "each feature of the bundle once, of each patient", again)
+        _raise_unless(whole, where, "other features", "each feature of the bundle once, of each patient", again)
         found = by_engine(bundle, values, run[0], orders, setting)
         same = np.array_equal(by_round["certified"].to_numpy(), found.certified)
-        _check(same, f"{where}, column certified", "others", f"those of this bundle, cohort and k = {setting.k}", again)
+        _raise_unless(
+            same, f"{where}, column certified", "others", f"those of this bundle, cohort and k = {setting.k}", again
+        )
         walked[run] = found._replace(fallback=by_round["fallback"].iloc[:, 1:].to_numpy(dtype=np.bool_))
     way, seed = runs[shown]
     planners = [planner_of(bundle, way, setting, patient=name, seed=seed) for name in names]
     believing: list[TopKPlanner] = []
     if len(cohort.patients) > 1 and bundle.ternary:
-        others = replace(setting, background=partial(_others, bundle, cohort))
+        others = replace(setting, background=partial(_background_of_others, bundle, cohort))
         believing = [planner_of(bundle, FRONTIER_STRATEGY, others, patient=name) for name in names]
         walked[FRONTIER_STRATEGY, 0] = by_planners(believing, values, RANKING_SCORES, FRONTIER_STRATEGY)
     named = {
@@ -178,7 +182,7 @@ def explore(
     return explored_of(bundle, cohort, rows, walked, planners, values, named)
 
 
-def _others(bundle: Bundle, cohort: Cohort, name: str) -> Background:
+def _background_of_others(bundle: Bundle, cohort: Cohort, name: str) -> Background:
     """Return the distribution of each feature among all patients of the cohort except the patient `name`."""
     values = np.where(cohort.values == MISSING, np.nan, cohort.values)
     return Background.of_patients(bundle, values, without=cohort.patients.index(name), name="other patients")
@@ -322,7 +326,7 @@ def explored_of(
     guides = {way.score: scores.index(way.score) if way.score in scores else 0 for way, _ in runs}
     for i, row in enumerate(rows):
         values, why = cohort.values[row].tolist(), reasons_of(planners[i], measured[i], by_name)
-        each = [_steps(run, i, by_name, k, guides[way.score]) for (way, _), run in runs.items()]
+        each = [_run_as_json(run, i, by_name, k, guides[way.score]) for (way, _), run in runs.items()]
         found.append({"values": values, "why": why, "runs": each})
     typical = middle([each["runs"][named["shown"]]["settled"][0] for each in found])
     labels = cohort.labels.reindex(columns=entities).astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
@@ -394,7 +398,7 @@ def reasons_of(planner: TopKPlanner, values: Codes, by_name: Sequence[int]) -> l
     return found
 
 
-def _steps(walked: ExploredRuns, path: int, by_name: Sequence[int], k: int, guide: int) -> dict[str, Any]:
+def _run_as_json(walked: ExploredRuns, path: int, by_name: Sequence[int], k: int, guide: int) -> dict[str, Any]:
     """Return one patient's run, up to the last observed feature, in JSON types."""
     taken = int((walked.order[path] >= 0).sum())
     places = walked.place[path, : taken + 1].swapaxes(0, 1)[:, :, list(by_name)]
@@ -402,10 +406,10 @@ def _steps(walked: ExploredRuns, path: int, by_name: Sequence[int], k: int, guid
     certified, sure = walked.certified[path, : taken + 1], walked.probability
     return {
         "order": walked.order[path, :taken].tolist(),
-        "chosen_gain": _rounded(walked.chosen_gain[path, :taken]),
+        "chosen_gain": _round_values(walked.chosen_gain[path, :taken]),
         "guide": guide,
-        "probability": None if sure is None else _rounded(sure[path, : taken + 1]),
-        "margin": _rounded(walked.margin[path, : taken + 1]),
+        "probability": None if sure is None else _round_values(sure[path, : taken + 1]),
+        "margin": _round_values(walked.margin[path, : taken + 1]),
         "fallback": (np.flatnonzero(walked.fallback[path, :taken]) + 1).tolist(),
         "resolved": walked.resolved[path, : taken + 1].tolist(),
         "certified": int(rounds_until(~certified[None])[0]) if certified[-1] else None,
@@ -414,7 +418,7 @@ def _steps(walked: ExploredRuns, path: int, by_name: Sequence[int], k: int, guid
     }
 
 
-def _rounded(values: Floats) -> list[float]:
+def _round_values(values: Floats) -> list[float]:
     return [float(f"{value:.{SHOWN_DECIMALS}g}") for value in values]
 
 
@@ -430,7 +434,7 @@ def settled_from(orders: Ints, k: int) -> int:
     return int(rounds_until((inside != inside[-1]).any(axis=1)[None])[0])
 
 
-def _check(holds: bool, where: str, found: str, expected: str, step: str) -> None:
+def _raise_unless(holds: bool, where: str, found: str, expected: str, step: str) -> None:
     if not holds:
         raise ConfigError(Fault(where, found, expected, step))
 

@@ -96,13 +96,13 @@ def import_field(
     if not re.fullmatch(NAME, target.name):
         expected = "lower-case letters, digits, - and _"
         raise ConfigError(Fault("the name of a field", quoted(target.name), expected, "choose another folder"))
-    dictionary, entities, groups, record, values = _read(source)
+    dictionary, entities, groups, record, values = _read_source_folder(source)
     shown = _display_names(source, DICTIONARY_FILE, list(entities["entity"]), dictionary.names)
     cuts = pool_cuts(record["cuts"], dictionary.names, dictionary.kinds)
     features = features_of(dictionary.to_frame().assign(low=cuts["low"].to_numpy(), high=cuts["high"].to_numpy()))
     encoded = read_and_encode(values, features, Coding("cohort"), dictionary=DICTIONARY_FILE)
     known, patients = list(entities["entity"]), list(encoded.values.index)
-    labels = _labels(source / LABELS_FILE, known, patients) if (source / LABELS_FILE).is_file() else None
+    labels = _read_source_labels(source / LABELS_FILE, known, patients) if (source / LABELS_FILE).is_file() else None
     remarks = [*encoded.notes, *cuts_apart(cuts)]
     if by_cohort := list(encoded.cuts.loc[encoded.cuts["by"] == "cohort", "feature"]):
         remarks.append(f"no cut point, so cut by the table itself: {first_names(by_cohort)}")
@@ -119,8 +119,8 @@ def import_field(
             sha256=sha256_of(values if address else made / TABLE_FILE),
             labels_sha256=sha256_of(source / LABELS_FILE) if address and labels is not None else None,
             carried=address is None,
-            licence=_stated(text, "licence") or "not stated",
-            citation=_stated(text, "citation"),
+            licence=_stated_value(text, "licence") or "not stated",
+            citation=_stated_value(text, "citation"),
             address=address,
         )
         of_cuts = record["cuts"]["voter"].nunique()
@@ -144,8 +144,10 @@ def import_field(
         document = study.model_dump(mode="json", include=STUDY_KEYS, exclude_none=True)
         dump = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
         (made / STUDY_FILE).write_text(dump, encoding="utf-8")
-        write_csv(_shown(features.to_frame(), "feature", shown), made / FEATURES_FILE, float_format="%.12g")
-        write_csv(_shown(entities, "entity", shown), made / ENTITIES_FILE)
+        write_csv(
+            _add_display_column(features.to_frame(), "feature", shown), made / FEATURES_FILE, float_format="%.12g"
+        )
+        write_csv(_add_display_column(entities, "entity", shown), made / ENTITIES_FILE)
         if groups is not None:
             write_csv(groups, made / GROUPS_FILE)
         if table.carried and labels is not None:
@@ -162,7 +164,7 @@ def import_field(
 def read_record(folder: str | Path) -> dict[str, pd.DataFrame]:
     """Return the recorded answers of language models in a folder, one table for each name in `COLUMNS`."""
     faults: list[Fault] = []
-    record = {kind: _answers(Path(folder) / RECORD_FOLDER / f"{kind}.csv", kind, faults) for kind in COLUMNS}
+    record = {kind: _read_answer_file(Path(folder) / RECORD_FOLDER / f"{kind}.csv", kind, faults) for kind in COLUMNS}
     CohortError.raise_for(faults)
     return record
 
@@ -201,7 +203,7 @@ def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool =
         evidence=("reason", "first"),
         scope=("scope", lambda said: said.mode().iloc[0]),
     )
-    groups = _groups(root / GROUPS_FILE) if how_often and (root / GROUPS_FILE).is_file() else None
+    groups = _read_bundle_groups(root / GROUPS_FILE) if how_often and (root / GROUPS_FILE).is_file() else None
     if groups is not None:
         one_of = set(groups.loc[groups["exclusive"] != "", "feature"])
         coupled = coupled.drop(index=[row for row in coupled.index if not one_of.isdisjoint(row[1:])])
@@ -267,7 +269,7 @@ def _display_names(root: Path, of_features: str, entities: Sequence[str], featur
     return found
 
 
-def _shown(table: pd.DataFrame, key: str, display_names: Mapping[str, str]) -> pd.DataFrame:
+def _add_display_column(table: pd.DataFrame, key: str, display_names: Mapping[str, str]) -> pd.DataFrame:
     """Return the table, with a column `display` after the names if any name has a display name."""
     if not (texts := table[key].map(display_names)).notna().any():
         return table
@@ -276,7 +278,7 @@ def _shown(table: pd.DataFrame, key: str, display_names: Mapping[str, str]) -> p
     return table
 
 
-def _groups(path: Path) -> pd.DataFrame:
+def _read_bundle_groups(path: Path) -> pd.DataFrame:
     """Return a data set's feature groups in the format of a bundle.
 
     An exclusive group is named after its measurement.
@@ -285,7 +287,9 @@ def _groups(path: Path) -> pd.DataFrame:
     return groups.assign(exclusive=groups["measurement"].where(groups["exclusive"] == "1", ""))
 
 
-def _read(source: Path) -> tuple[Features, pd.DataFrame, pd.DataFrame | None, dict[str, pd.DataFrame], Path]:
+def _read_source_folder(
+    source: Path,
+) -> tuple[Features, pd.DataFrame, pd.DataFrame | None, dict[str, pd.DataFrame], Path]:
     """Return five parts of a folder: dictionary, entities, groups, answers, and the path of the patients' values.
 
     The answers are a mapping from each name in `COLUMNS` to a table. If files are invalid, raise one exception that
@@ -301,13 +305,13 @@ def _read(source: Path) -> tuple[Features, pd.DataFrame, pd.DataFrame | None, di
     features = () if dictionary is None else dictionary.names
     groups = None
     if features and (source / GROUPS_FILE).is_file():
-        groups = _given_groups(source, features, faults)
+        groups = _read_source_groups(source, features, faults)
     CohortError.raise_for(faults)
-    known = dict.fromkeys(("feature", "feature_a", "feature_b"), (_places(features), f"of {DICTIONARY_FILE}"))
-    known["entity"] = _places(entities["entity"]), f"of {ENTITIES_FILE}"
+    known = dict.fromkeys(("feature", "feature_a", "feature_b"), (_index_by_name(features), f"of {DICTIONARY_FILE}"))
+    known["entity"] = _index_by_name(entities["entity"]), f"of {ENTITIES_FILE}"
     answers = {
         kind: pd.concat(
-            [_answers(path, kind, faults, known) for path in _files(source, kind, faults)]
+            [_read_answer_file(path, kind, faults, known) for path in _answer_files(source, kind, faults)]
             or [pd.DataFrame(columns=["voter", *COLUMNS[kind]])],
             ignore_index=True,
         )
@@ -321,11 +325,11 @@ def _read(source: Path) -> tuple[Features, pd.DataFrame, pd.DataFrame | None, di
     return dictionary, entities[["entity", "definition"]], groups, answers, tables[0]
 
 
-def _places(names: Iterable[str]) -> dict[str, int]:
+def _index_by_name(names: Iterable[str]) -> dict[str, int]:
     return {name: place for place, name in enumerate(names)}
 
 
-def _files(source: Path, kind: str, faults: list[Fault]) -> list[Path]:
+def _answer_files(source: Path, kind: str, faults: list[Fault]) -> list[Path]:
     folder = source / "elicited"
     found = sorted([*folder.glob(f"{kind}.csv"), *folder.glob(f"{kind}_*.csv")])
     if not found and kind != "pairs":
@@ -334,13 +338,13 @@ def _files(source: Path, kind: str, faults: list[Fault]) -> list[Path]:
     return found
 
 
-def _given_groups(source: Path, features: Sequence[str], faults: list[Fault]) -> pd.DataFrame:
+def _read_source_groups(source: Path, features: Sequence[str], faults: list[Fault]) -> pd.DataFrame:
     """Return a table with the measurement to which each feature belongs.
 
     The column `exclusive` is 1 if all features of the measurement are values of one variable.
     """
     table = read_csv_table(source / GROUPS_FILE, required=("feature", "measurement"), whole_rows=True, brief=True)
-    places = name_column(table, "feature", _places(features), f"of {DICTIONARY_FILE}")
+    places = name_column(table, "feature", _index_by_name(features), f"of {DICTIONARY_FILE}")
     table.once(places, "each feature once", "feature")
     faults += table.faults.listed()
     groups = pd.DataFrame(dict(table.columns))
@@ -350,7 +354,7 @@ def _given_groups(source: Path, features: Sequence[str], faults: list[Fault]) ->
     return groups.assign(exclusive=exclusive.astype(int))
 
 
-def _answers(
+def _read_answer_file(
     path: Path, kind: str, faults: list[Fault], known: Mapping[str, tuple[Mapping[str, int], str]] = {}
 ) -> pd.DataFrame:
     """Read and check one file with answers of language models, and return the answers.
@@ -412,7 +416,7 @@ def _remarks(path: Path, missing: pd.Series[int], labels: pd.DataFrame | None) -
     return remarks
 
 
-def _labels(path: Path, entities: Sequence[str], patients: Sequence[str]) -> pd.DataFrame:
+def _read_source_labels(path: Path, entities: Sequence[str], patients: Sequence[str]) -> pd.DataFrame:
     """Return the labels in a data set's folder, (patients, entities); raise an error if an entity has no column."""
     columns = read_names(path)[1:]
     if sorted(columns) != sorted(entities):
@@ -421,6 +425,6 @@ def _labels(path: Path, entities: Sequence[str], patients: Sequence[str]) -> pd.
     return read_table_labels(path, patients)
 
 
-def _stated(text: str, key: str) -> str:
+def _stated_value(text: str, key: str) -> str:
     found = re.search(rf"^- {key}: (.+)$", text, re.MULTILINE)
     return found.group(1).strip() if found else ""

@@ -115,7 +115,9 @@ class NotebookFigure(Figure):
         """
         drawn = StringIO()
         self.savefig(drawn, format="svg", metadata={"Date": None})
-        svg = COORDINATES.sub(lambda found: LONG_DECIMALS.sub(_rounded, found[0].replace("\n", "")), drawn.getvalue())
+        svg = COORDINATES.sub(
+            lambda found: LONG_DECIMALS.sub(_round_coordinate, found[0].replace("\n", "")), drawn.getvalue()
+        )
         return svg[svg.index("<svg") :]
 
     def draw(self, renderer: RendererBase) -> None:
@@ -140,7 +142,7 @@ class NotebookFigure(Figure):
         return self.saved or self.svg()
 
 
-def _rounded(number: re.Match[str]) -> str:
+def _round_coordinate(number: re.Match[str]) -> str:
     return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
 
 

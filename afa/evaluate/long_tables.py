@@ -42,12 +42,12 @@ def write_tables(tables: Mapping[str, pd.DataFrame], folder: str | Path, others:
 
     An existing folder is replaced only if each of its files has the name of a new file or a name in `others`.
     """
-    with atomic_folder(folder, [*_files(tables), *others]) as temporary:
+    with atomic_folder(folder, [*_parquet_file_names(tables), *others]) as temporary:
         for name, table in tables.items():
             write_parquet(table, temporary / f"{name}.parquet")
 
 
-def _files(tables: Iterable[str]) -> list[str]:
+def _parquet_file_names(tables: Iterable[str]) -> list[str]:
     return [f"{name}.parquet" for name in tables]
 
 
@@ -58,7 +58,7 @@ def write_parquet(table: pd.DataFrame | pa.Table, path: Path) -> None:
     than a dictionary.
     """
     whole = pa.Table.from_pandas(table, preserve_index=False) if isinstance(table, pd.DataFrame) else table
-    split = [name for name in whole.column_names if _hardly_repeats(whole[name])]
+    split = [name for name in whole.column_names if _has_few_repeats(whole[name])]
     pq.write_table(
         whole,
         path,
@@ -70,7 +70,7 @@ def write_parquet(table: pd.DataFrame | pa.Table, path: Path) -> None:
     )
 
 
-def _hardly_repeats(column: pa.ChunkedArray) -> bool:
+def _has_few_repeats(column: pa.ChunkedArray) -> bool:
     if not pa.types.is_floating(column.type):
         return False
     return column.type == pa.float32() or len(column.unique()) > max(MOST_DICTIONARY_VALUES, len(column) // 3)
@@ -83,7 +83,7 @@ def read_table(folder: str | Path, name: str, **part: Any) -> pd.DataFrame:
 
     Single-precision numbers are converted to double precision. Raise a `ConfigError` if the file is damaged or missing.
     """
-    table = _read(Path(folder), name, pd.read_parquet, **part)
+    table = _read_stage_table(Path(folder), name, pd.read_parquet, **part)
     return table.astype(dict.fromkeys(table.select_dtypes("float32").columns, "float64"))
 
 
@@ -121,18 +121,18 @@ def gather_tables(shards: Sequence[Path], folder: str | Path, once: Sequence[str
     if not names:
         step = "remove that folder and run its stage again"
         raise ConfigError(Fault(str(shards[0]), "no tables", "the tables of a shard", step))
-    with atomic_folder(folder, _files(names)) as temporary:
+    with atomic_folder(folder, _parquet_file_names(names)) as temporary:
         for name in names:
-            parts = [_read(shard, name, _read_coded) for shard in shards]
+            parts = [_read_stage_table(shard, name, _read_dictionary_encoded) for shard in shards]
             tables, stored = zip(*([part for part in parts if part[0].num_rows] or parts[:1]), strict=True)
-            joined = _by_patient(pa.concat_tables(tables, promote_options="default").unify_dictionaries())
+            joined = _sort_by_patient(pa.concat_tables(tables, promote_options="default").unify_dictionaries())
             if name in once:
                 joined = joined.take(np.flatnonzero(~joined.to_pandas().duplicated()))
             schema = pa.unify_schemas(stored, promote_options="default")
             write_parquet(joined.cast(schema), temporary / f"{name}.parquet")
 
 
-def _read_coded(path: Path, **options: Any) -> tuple[pa.Table, pa.Schema]:
+def _read_dictionary_encoded(path: Path, **options: Any) -> tuple[pa.Table, pa.Schema]:
     """Return a table with dictionary-encoded texts, and the schema of the file.
 
     This encoding saves memory.
@@ -142,7 +142,7 @@ def _read_coded(path: Path, **options: Any) -> tuple[pa.Table, pa.Schema]:
     return pq.read_table(path, read_dictionary=words, **options), schema
 
 
-def _read(folder: Path, name: str, read: Callable[..., T], **part: Any) -> T:
+def _read_stage_table(folder: Path, name: str, read: Callable[..., T], **part: Any) -> T:
     path = folder / f"{name}.parquet"
     if not path.is_file():
         raise ConfigError(Fault(str(path), "no such file", f"the table {name} of a stage", "run that stage first"))
@@ -154,7 +154,7 @@ def _read(folder: Path, name: str, read: Callable[..., T], **part: Any) -> T:
         raise ConfigError(Fault(str(path), found, "what was written there", step)) from None
 
 
-def _by_patient(table: pa.Table) -> pa.Table:
+def _sort_by_patient(table: pa.Table) -> pa.Table:
     """Return the rows sorted by patient. The rows of the same patient keep their order."""
     if "patient" not in table.column_names:
         return table

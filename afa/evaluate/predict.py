@@ -88,11 +88,11 @@ def predict_proba(
             found = np.array([informed(planner.copy(), row).posterior() for row in distinct])
     if inference != "exact":
         gauge = gauge_of(model, coupling)
-        found = _compiled(model, distinct, gauge, holds or model.holds, solver=solver, threads=threads)
+        found = _compiled_probabilities(model, distinct, gauge, holds or model.holds, solver=solver, threads=threads)
     return pd.DataFrame(found[place.ravel()], index=codes.index, columns=list(model.entities))
 
 
-def _compiled(bundle: Bundle, values: Codes, gauge: Closure, holds: str, **options: Any) -> Floats:
+def _compiled_probabilities(bundle: Bundle, values: Codes, gauge: Closure, holds: str, **options: Any) -> Floats:
     """Return the posterior probability of each entity for each patient, (P, N), given `values`, (P, M).
 
     Parameters

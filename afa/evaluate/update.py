@@ -200,11 +200,11 @@ def update_of(bundle: Bundle, values: npt.ArrayLike, labels: npt.ArrayLike, stre
         members.append((y == 0).all(axis=1, keepdims=True))
     elicited, of_class = np.array(classes), np.concatenate(members, axis=1).T.astype(np.float64)
     counts = np.stack([of_class @ (x == value) for value in (-1, 0, 1)], axis=2)
-    variables = [_alone(bundle, elicited, counts), *_groups(bundle, elicited, of_class, x)]
+    variables = [_ungrouped_variables(bundle, elicited, counts), *_group_variables(bundle, elicited, of_class, x)]
     level_weights = fitted_weights(np.empty((0, len(strengths))))
     if bundle.holds == "several":
-        variables, level_weights = _levelled(variables, len(bundle.entities), strengths)
-    weights, of_strengths = _fitted([(each.prior, each.counts) for each in variables], strengths)
+        variables, level_weights = _correct_levels(variables, len(bundle.entities), strengths)
+    weights, of_strengths = _fit_strengths([(each.prior, each.counts) for each in variables], strengths)
     updated, strength = elicited.copy(), np.full(elicited.shape[:2], np.nan)
     for variable, of_strength in zip(variables, of_strengths, strict=True):
         at, some = variable.features, np.asarray(variable.counts.any(axis=-1))
@@ -216,7 +216,7 @@ def update_of(bundle: Bundle, values: npt.ArrayLike, labels: npt.ArrayLike, stre
     return Update(elicited, updated, np.rint(counts).astype(np.int64), strength, weights, level_weights)
 
 
-def _fitted(parts: Sequence[tuple[Floats, Floats]], strengths: Floats) -> tuple[Floats, list[Floats]]:
+def _fit_strengths(parts: Sequence[tuple[Floats, Floats]], strengths: Floats) -> tuple[Floats, list[Floats]]:
     """Return the prior probabilities of the strengths, (G,), and their posterior probabilities for each distribution.
 
     The second result is a list with one array of posterior probabilities, (..., G), for each pair in `parts`.
@@ -234,7 +234,9 @@ def _fitted(parts: Sequence[tuple[Floats, Floats]], strengths: Floats) -> tuple[
     return weights, [np.asarray(softmax(each + log_weights, axis=-1)) for each in marginals]
 
 
-def _levelled(variables: Sequence[_Variables], n_entities: int, strengths: Floats) -> tuple[list[_Variables], Floats]:
+def _correct_levels(
+    variables: Sequence[_Variables], n_entities: int, strengths: Floats
+) -> tuple[list[_Variables], Floats]:
     """Return the variables after the first step of the update, which corrects the overall frequencies of the values.
 
     The second result contains the prior probabilities of the G possible `strengths`, (G,). They are fitted to all
@@ -248,7 +250,7 @@ def _levelled(variables: Sequence[_Variables], n_entities: int, strengths: Float
         share = np.where(both, n_one / np.maximum(n_one + n_zero, 1.0), 0.5)
         mixture = share * each.prior[one] + (1.0 - share) * each.prior[zero]
         parts.append((mixture, np.where(both, each.counts[one] + each.counts[zero], 0.0)))
-    weights, of_strengths = _fitted(parts, strengths)
+    weights, of_strengths = _fit_strengths(parts, strengths)
     made = []
     for each, (mixture, counts), of_strength in zip(variables, parts, of_strengths, strict=True):
         level = posterior_means(mixture, counts, of_strength, strengths)
@@ -288,7 +290,7 @@ class _Variables:
         return np.stack([0.0 * high, states[:, 0].sum(axis=1, keepdims=True) - high, high], axis=2)
 
 
-def _alone(bundle: Bundle, elicited: Floats, counts: Floats) -> _Variables:
+def _ungrouped_variables(bundle: Bundle, elicited: Floats, counts: Floats) -> _Variables:
     """Return the `_Variables` of all features that are not in an exclusive group.
 
     The arguments `elicited` and `counts` have the shape (C, M, 3).
@@ -298,7 +300,7 @@ def _alone(bundle: Bundle, elicited: Floats, counts: Floats) -> _Variables:
     return _Variables(at, elicited[:, at], counts[:, at])
 
 
-def _groups(bundle: Bundle, elicited: Floats, of_class: Floats, values: Floats) -> Iterator[_Variables]:
+def _group_variables(bundle: Bundle, elicited: Floats, of_class: Floats, values: Floats) -> Iterator[_Variables]:
     """Yield each exclusive group. Only patients for whom all members of the group were measured are counted.
 
     Parameters
@@ -357,17 +359,17 @@ def updated_bundle(bundle: Bundle, update: Update, provenance: Mapping[str, Any]
     shares[at] = np.stack([old.with_entity, old.without], axis=1)
     directed[at], written[at] = old.directed, True
     counts[at] = 0 if old.patients is None else old.patients
-    table = _background(bundle, update)
+    table = _updated_feature_table(bundle, update)
     with_rows, without_rows = patients[:n], patients[n : 2 * n]
     seen = (with_rows > 0) | (without_rows > 0)
     shares[seen] = np.stack([update.updated[:n], update.updated[n : 2 * n]], axis=2)[seen]
     counts += np.stack([with_rows, without_rows], axis=2)
     written |= seen
-    made = replace(rates, table=table, probability_rows=_rows(written, shares, directed, counts))
+    made = replace(rates, table=table, probability_rows=_rows_with_probabilities(written, shares, directed, counts))
     moved = (np.abs(made.background - rates.background) > 0).any(axis=1)
     rests = ~seen & moved & np.isnan(shares[..., 0]).any(axis=2)
     shares[rests] = np.stack([update.elicited[:n], update.elicited[n : 2 * n]], axis=2)[rests]
-    made = replace(made, probability_rows=_rows(written | rests, shares, directed, counts))
+    made = replace(made, probability_rows=_rows_with_probabilities(written | rests, shares, directed, counts))
     unary, bare = bundle.unary.copy(), ~made.probability_rows.directed
     unary[made.probability_rows.entity[bare], made.probability_rows.feature[bare]] = made.directions()[bare]
     said = dict(bundle.provenance)
@@ -376,7 +378,7 @@ def updated_bundle(bundle: Bundle, update: Update, provenance: Mapping[str, Any]
     return replace(bundle, unary=unary, rates=made, provenance=said)
 
 
-def _rows(written: Bools, shares: Floats, directed: Bools, counts: Ints) -> ProbabilityRows:
+def _rows_with_probabilities(written: Bools, shares: Floats, directed: Bools, counts: Ints) -> ProbabilityRows:
     """Return the rows of unary.csv that have probabilities.
 
     Parameters
@@ -394,7 +396,7 @@ def _rows(written: Bools, shares: Floats, directed: Bools, counts: Ints) -> Prob
     return ProbabilityRows(entity, feature, each[:, 0], each[:, 1], directed[written], counts[written])
 
 
-def _background(bundle: Bundle, update: Update) -> Features | None:
+def _updated_feature_table(bundle: Bundle, update: Update) -> Features | None:
     """Return the bundle's table of features, after its probabilities are updated by the patients without any entity."""
     table = None if bundle.rates is None else bundle.rates.table
     n = len(bundle.entities)
@@ -452,17 +454,17 @@ def report_of(bundle: Bundle, update: Update, labels: npt.ArrayLike) -> dict[str
         "of": bundle.digest,
         "patients": int((~np.isnan(y)).any(axis=1).sum()),
         "labelled": labelled,
-        "strengths": _common(update.weights),
+        "strengths": _nonzero_strengths(update.weights),
         "moved_most": rows,
     }
     if bundle.holds == "several":
-        said["strengths_of_levels"] = _common(update.level_weights)
+        said["strengths_of_levels"] = _nonzero_strengths(update.level_weights)
     if bundle.holds == "one or none":
         said["without_any"] = int((y == 0).all(axis=1).sum())
     return said
 
 
-def _common(weights: Floats) -> dict[str, float]:
+def _nonzero_strengths(weights: Floats) -> dict[str, float]:
     """Return a mapping from strength to probability, for strengths whose rounded probability is above 0."""
     found = {f"{s:g}": round(float(w), WRITTEN_DECIMALS) for s, w in zip(STRENGTHS, weights, strict=True)}
     return {strength: weight for strength, weight in found.items() if weight > 0}
@@ -608,7 +610,7 @@ def without_knowledge(bundle: Bundle) -> Bundle:
         share[list(members)] = [0.0, 1.0 - high, high]
     every = np.tile(share[None, :, None], (n, 1, 2, 1))
     table = None if rates.table is None else replace(rates.table, p_low=share[:, 0], p_high=share[:, 2])
-    probability_rows = _rows(
+    probability_rows = _rows_with_probabilities(
         np.ones((n, m), np.bool_), every, np.ones((n, m), np.bool_), np.zeros((n, m, 2), dtype=np.int64)
     )
     made = replace(rates, table=table, probability_rows=probability_rows)

@@ -103,7 +103,7 @@ def components(evidence: Evidence) -> list[Component]:
     coupling = evidence.mrf.couplings[free][:, free].tocsr()
     terms = evidence.uncentred()[1][free]
     found = []
-    for part in _connected(_neighbour_masks(coupling)):
+    for part in _connected_subgraphs(_neighbour_masks(coupling)):
         order, separators = min_fill(part)
         place = {v: position for position, v in enumerate(order)}
         members = np.array(order, dtype=np.intp)
@@ -124,7 +124,7 @@ def min_fill(neighbours: dict[int, int]) -> tuple[list[int], list[list[int]]]:
     The argument `neighbours` maps each feature to a bit mask of its neighbours.
     """
     graph = dict(neighbours)
-    score = {v: _fill(graph, v) for v in graph}
+    score = {v: _fill_and_degree(graph, v) for v in graph}
     order, separators = [], []
     while graph:
         v = min(score, key=lambda u: (score[u], u))
@@ -135,7 +135,7 @@ def min_fill(neighbours: dict[int, int]) -> tuple[list[int], list[list[int]]]:
             graph[u] = (graph[u] | around) & ~(1 << u) & ~(1 << v)
             affected |= graph[u]
         for u in _bits(affected):
-            score[u] = _fill(graph, u)
+            score[u] = _fill_and_degree(graph, u)
         order.append(v)
         separators.append(list(_bits(around)))
     return order, separators
@@ -164,7 +164,7 @@ def _neighbour_masks(coupling: sp.csr_array) -> dict[int, int]:
     return {v: sum(1 << u for u in indices[pointer[v] : pointer[v + 1]]) for v in range(coupling.shape[0])}
 
 
-def _connected(graph: dict[int, int]) -> Iterator[dict[int, int]]:
+def _connected_subgraphs(graph: dict[int, int]) -> Iterator[dict[int, int]]:
     rest = dict(graph)
     while rest:
         reached = frontier = 1 << next(iter(rest))
@@ -177,7 +177,7 @@ def _connected(graph: dict[int, int]) -> Iterator[dict[int, int]]:
         yield {v: rest.pop(v) for v in _bits(reached)}
 
 
-def _fill(graph: dict[int, int], v: int) -> tuple[int, int]:
+def _fill_and_degree(graph: dict[int, int], v: int) -> tuple[int, int]:
     """Return the number of pairs of neighbours of `v` that are not connected, and the number of neighbours of `v`."""
     around = graph[v]
     degree = around.bit_count()

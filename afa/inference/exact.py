@@ -62,13 +62,13 @@ def exact(
     (0.850937, 3.142932)
 
     """
-    state = _conditioned(mrf, evidence)
-    parts, cost = _plan(state, memory_limit, pairs=False)
+    state = _evidence_of_model(mrf, evidence)
+    parts, cost = _components_within_limit(state, memory_limit, pairs=False)
     m, q = np.zeros(len(state.free)), np.zeros(len(state.free))
     log_partition = state.uncentred()[0] + state.log_volume
     for part in parts:
         solved = Eliminated.of(part)
-        m[part.members], q[part.members] = _within_bounds(*solved.moments())
+        m[part.members], q[part.members] = _clip_moments(*solved.moments())
         log_partition += solved.log_partition
     return Exact(spread(state, m, q), float(log_partition), cost.width, cost)
 
@@ -86,8 +86,8 @@ def pair_moments(
     pairs : (n_free, n_free) float64, E[x_j x_l] of the features in `evidence.free`
 
     """
-    state = _conditioned(mrf, evidence)
-    parts, _ = _plan(state, memory_limit, pairs=True)
+    state = _evidence_of_model(mrf, evidence)
+    parts, _ = _components_within_limit(state, memory_limit, pairs=True)
     first, pairs = np.zeros(len(state.free)), np.zeros((len(state.free), len(state.free)))
     for part in parts:
         solved = Eliminated.of(part)
@@ -127,7 +127,7 @@ def exact_expected_score(
     InferenceError : as `exact`
 
     """
-    state = _conditioned(mrf, evidence)
+    state = _evidence_of_model(mrf, evidence)
     for other in scores:
         _check_aligned(state, other)
     first, pairs = pair_moments(mrf, state, memory_limit=memory_limit)
@@ -156,8 +156,8 @@ def map_state(
     energy : float, nats
 
     """
-    state = _conditioned(mrf, evidence)
-    parts, _ = _plan(state, memory_limit, pairs=False)
+    state = _evidence_of_model(mrf, evidence)
+    parts, _ = _components_within_limit(state, memory_limit, pairs=False)
     values = state.values.copy()
     for part in parts:
         values[state.free[part.members]] = best_values(part)
@@ -181,8 +181,8 @@ def sample(
     values : (n, M) int8, -1, 0 or +1
 
     """
-    state = _conditioned(mrf, evidence)
-    parts, _ = _plan(state, memory_limit, pairs=False)
+    state = _evidence_of_model(mrf, evidence)
+    parts, _ = _components_within_limit(state, memory_limit, pairs=False)
     values = np.tile(state.values, (n, 1))
     uniform = np.setdiff1d(np.flatnonzero(~state.observed), state.free)
     lowest, size = -mrf.possible[uniform, 0].astype(np.int8), mrf.possible[uniform].sum(axis=1)
@@ -195,16 +195,16 @@ def sample(
 
 def estimate(mrf: PairwiseMRF, evidence: Evidence | dict[str, int] | None = None, *, pairs: bool = False) -> Estimate:
     """Return the estimated cost of `exact`. If `pairs` is True, return the estimated cost of `pair_moments`."""
-    return _total(components(_conditioned(mrf, evidence)), pairs=pairs)
+    return _total_cost(components(_evidence_of_model(mrf, evidence)), pairs=pairs)
 
 
-def _plan(state: Evidence, memory_limit: int, *, pairs: bool) -> tuple[list[Component], Estimate]:
+def _components_within_limit(state: Evidence, memory_limit: int, *, pairs: bool) -> tuple[list[Component], Estimate]:
     """Return the connected components and their total cost.
 
     Raise an `InferenceError` if the tables need more than `memory_limit` bytes.
     """
     parts = components(state)
-    total = _total(parts, pairs=pairs)
+    total = _total_cost(parts, pairs=pairs)
     if total.bytes > memory_limit:
         found = (
             f"elimination width {total.width} over {len(state.free)} features, "
@@ -215,7 +215,7 @@ def _plan(state: Evidence, memory_limit: int, *, pairs: bool) -> tuple[list[Comp
     return parts, total
 
 
-def _total(parts: list[Component], *, pairs: bool) -> Estimate:
+def _total_cost(parts: list[Component], *, pairs: bool) -> Estimate:
     """Return the total cost of all components.
 
     The fields `width` and `bytes` are maxima over the components. The other fields are sums over the components.
@@ -229,13 +229,13 @@ def _total(parts: list[Component], *, pairs: bool) -> Estimate:
     )
 
 
-def _within_bounds(first: Floats, second: Floats) -> tuple[Floats, Floats]:
+def _clip_moments(first: Floats, second: Floats) -> tuple[Floats, Floats]:
     """Clip the moments to |m| <= q <= 1, because rounding errors could make a probability negative."""
     q = np.minimum(second, 1.0)
     return np.clip(first, -q, q), q
 
 
-def _conditioned(mrf: PairwiseMRF, evidence: Evidence | dict[str, int] | None) -> Evidence:
+def _evidence_of_model(mrf: PairwiseMRF, evidence: Evidence | dict[str, int] | None) -> Evidence:
     if not isinstance(evidence, Evidence):
         return Evidence.of(mrf, evidence)
     ours, theirs = mrf, evidence.mrf

@@ -93,7 +93,7 @@ class RowFaults:
             at, count = f", column {column}" if column else "", self._count[column, expected]
             if self.brief:
                 line, _, step = rows[0]
-                numbered.append((line, Fault(self.path + at, self._together(rows, count), expected, step)))
+                numbered.append((line, Fault(self.path + at, self._texts_with_rows(rows, count), expected, step)))
                 continue
             for line, found, step in rows:
                 where = self.path + (f", {self.place(line)}" if line else "") + at
@@ -104,7 +104,7 @@ class RowFaults:
                 unshown.append(Fault(self.path + at, found, expected, step))
         return [fault for _, fault in sorted(numbered, key=itemgetter(0))] + unshown
 
-    def _together(self, rows: Sequence[tuple[int, str, str]], count: int) -> str:
+    def _texts_with_rows(self, rows: Sequence[tuple[int, str, str]], count: int) -> str:
         """Return the invalid texts and the rows of each text, such as `'NA' (lines 3, 7), '?' (line 9) and 40 more`."""
         lines: dict[str, list[int]] = {}
         for line, found, _ in rows:
@@ -199,9 +199,9 @@ def separator_of(path: str | Path) -> str:
 
 def read_header(path: str | Path) -> list[str]:
     """Return the names of a CSV file's columns, or an empty list if the header cannot be read."""
-    text = _text_of(Path(path), RowFaults(path))
+    text = _read_csv_text(Path(path), RowFaults(path))
     with suppress(csv.Error):
-        return next(csv.reader(_lines(text or ""), delimiter=separator_of(path), strict=True), [])
+        return next(csv.reader(_split_lines(text or ""), delimiter=separator_of(path), strict=True), [])
     return []
 
 
@@ -233,14 +233,14 @@ def read_csv_table(
     faults = RowFaults(path, brief)
     columns: dict[str, list[str]] = {column: [] for column in (*required, *optional) if column not in unread}
     lines: list[int] = []
-    text = _text_of(Path(path), faults)
+    text = _read_csv_text(Path(path), faults)
     if text is None:
         return CsvTable(np.array(lines, dtype=np.int64), columns, faults)
     for control in CONTROLS.finditer(text) if shown else ():
         line, step = len(text[: control.start()].splitlines()) or 1, "remove it"
         faults.add(line, "", f"the control character U+{ord(control[0]):04X}", "texts that can be shown", step)
     separator = separator_of(path)
-    reader = csv.reader(_lines(text), delimiter=separator, strict=True)
+    reader = csv.reader(_split_lines(text), delimiter=separator, strict=True)
     try:
         header = next(reader, None)
         if not header:
@@ -248,13 +248,13 @@ def read_csv_table(
             faults.add(1 if header == [] else 0, "", "no header", "a header row", step)
         elif _header_is_usable(header, required, optional, faults, separator):
             shared: dict[str, str] = {}
-            rows = _rows(reader, len(header), lines, faults, whole_rows)
+            rows = _read_rows(reader, len(header), lines, faults, whole_rows)
             while block := list(islice(rows, ROWS_PER_BLOCK)):
                 for name, values in zip(header, zip(*block, strict=True), strict=True):
                     if name in columns:
                         columns[name].extend(map(shared.setdefault, values, values))
     except csv.Error as error:
-        faults.add(1, "", *_no_csv(error))
+        faults.add(1, "", *_csv_fault_texts(error))
     texts = {name: column or [""] * len(lines) for name, column in columns.items()}
     return CsvTable(np.array(lines, dtype=np.int64), texts, faults)
 
@@ -408,7 +408,7 @@ def quoted(text: str) -> str:
     return short if text else "nothing"
 
 
-def _text_of(path: Path, faults: RowFaults) -> str | None:
+def _read_csv_text(path: Path, faults: RowFaults) -> str | None:
     line = 0
     try:
         data = read_unpacked(path)
@@ -435,7 +435,7 @@ def _text_of(path: Path, faults: RowFaults) -> str | None:
     return None
 
 
-def _lines(text: str) -> Iterator[str]:
+def _split_lines(text: str) -> Iterator[str]:
     """Yield the lines of a text without copying the whole text. Each line keeps its line end (LF, CR or CR LF)."""
     return (line[0] for line in _LINES.finditer(text))
 
@@ -472,7 +472,7 @@ def _header_is_usable(
     return not missing and len(set(header)) == len(header)
 
 
-def _rows(
+def _read_rows(
     reader: Iterator[list[str]], width: int, lines: list[int], faults: RowFaults, whole: bool
 ) -> Iterator[list[str]]:
     """Yield the rows as lists of `width` fields, up to the first text that is not valid CSV.
@@ -493,10 +493,10 @@ def _rows(
             begin = reader.line_num + 1  # type: ignore[attr-defined]
     except csv.Error as error:
         # Report the line on which the row begins, because the parser notices an open quote only at the end of the file.
-        faults.add(begin, "", *_no_csv(error))
+        faults.add(begin, "", *_csv_fault_texts(error))
 
 
-def _no_csv(error: csv.Error) -> tuple[str, str, str]:
+def _csv_fault_texts(error: csv.Error) -> tuple[str, str, str]:
     return f"text that is not CSV ({error})", "CSV rows", "check the quotes of that row"
 
 

@@ -64,11 +64,14 @@ def atomic_file(path: str | Path, *, private: bool = False) -> Iterator[Path]:
     """
     target = Path(path).resolve() if private else Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _naming(target), _claimed(target.parent, f".{target.stem}{_OURS}", target.suffix, _new_file) as temporary:
+    with (
+        _set_error_filename(target),
+        _locked_temporary(target.parent, f".{target.stem}{_OURS}", target.suffix, _new_file) as temporary,
+    ):
         try:
             yield temporary
             if private:
-                _give_as(target, temporary)
+                _copy_owner_and_mode(target, temporary)
             else:
                 temporary.chmod(0o666 & ~_umask())
             temporary.replace(target)
@@ -91,7 +94,7 @@ def atomic_folder(path: str | Path, ours: Collection[str] = (), card: str = "") 
     target = Path(path).resolve() if Path(path).is_symlink() else Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     prefix = f".{target.name}{_OURS}"
-    with _naming(target), _claimed(target.parent, prefix, "", _new_folder) as temporary:
+    with _set_error_filename(target), _locked_temporary(target.parent, prefix, "", _new_folder) as temporary:
         earlier = None
         try:
             yield temporary
@@ -123,7 +126,7 @@ def check_place(path: str | Path, ours: Collection[str] = (), card: str = "") ->
     if Path.cwd().is_relative_to(folder):
         found = "the folder that you are in, or one around it"
     elif folder.is_dir():
-        others = list(islice((name for name in _held(folder) if not _matches(name, [*ours, _STAMP])), 3))
+        others = list(islice((name for name in _paths_below(folder) if not _matches(name, [*ours, _STAMP])), 3))
         if others:
             found = f"a folder with other files: {', '.join(others)}"
         elif card and not (folder / card).is_file() and any(folder.iterdir()):
@@ -181,10 +184,10 @@ def write_csv(table: DataFrame, path: str | Path, **form: Any) -> None:
         table.to_csv(temporary, **form)
 
 
-def _held(folder: Path) -> Iterator[str]:
+def _paths_below(folder: Path) -> Iterator[str]:
     """Yield the paths of all files and empty folders below a folder, relative to the folder."""
     for path in sorted(folder.iterdir()):
-        within = _held(path) if path.is_dir() and not path.is_symlink() else iter(())
+        within = _paths_below(path) if path.is_dir() and not path.is_symlink() else iter(())
         empty = not (first := next(within, ""))
         yield path.name if empty else f"{path.name}/{first}"
         yield from (f"{path.name}/{name}" for name in within)
@@ -221,7 +224,7 @@ def digest_faults(card: Path, digests: Mapping[str, Any], known: Sequence[str], 
             yield Fault(where, f"{name} with SHA-256 {found[:12]}...", f"{str(digest)[:12]}...", step)
 
 
-def _give_as(target: Path, temporary: Path) -> None:
+def _copy_owner_and_mode(target: Path, temporary: Path) -> None:
     """Set the owner and mode of a temporary file to those of the file that is replaced.
 
     If no file is replaced, the temporary file keeps mode 600.
@@ -234,7 +237,7 @@ def _give_as(target: Path, temporary: Path) -> None:
 
 
 @contextmanager
-def _claimed(folder: Path, prefix: str, suffix: str, make: Callable[[Path, str, str], Path]) -> Iterator[Path]:
+def _locked_temporary(folder: Path, prefix: str, suffix: str, make: Callable[[Path, str, str], Path]) -> Iterator[Path]:
     """Remove the temporary files of processes that no longer run, and yield a new temporary file.
 
     The new file stays locked until the block ends or the process dies.
@@ -271,7 +274,7 @@ def _remove_leftovers(folder: Path, prefix: str, suffix: str) -> None:
 
 
 @contextmanager
-def _naming(target: Path) -> Iterator[None]:
+def _set_error_filename(target: Path) -> Iterator[None]:
     """Set the file name of a disk-full error to `target`, because libraries often omit the name."""
     try:
         yield

@@ -43,17 +43,17 @@ def marked_table(table: pd.DataFrame) -> pd.DataFrame:
     Carriage returns are replaced by line feeds, because pandas does not quote a carriage return, and a CSV reader would
     begin a new row at it.
     """
-    return _mapped(table, table.columns, lambda text: marked(text.replace("\r\n", "\n").replace("\r", "\n"))).rename(
+    return _map_texts(table, table.columns, lambda text: marked(text.replace("\r\n", "\n").replace("\r", "\n"))).rename(
         columns=lambda name: marked(name) if isinstance(name, str) else name
     )
 
 
 def unmarked_table(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     """Return the table after removing the escapes that `marked_table` added to the given columns."""
-    return _mapped(table, columns, unmarked)
+    return _map_texts(table, columns, unmarked)
 
 
-def _mapped(table: pd.DataFrame, columns: Iterable[str], change: Callable[[str], str]) -> pd.DataFrame:
+def _map_texts(table: pd.DataFrame, columns: Iterable[str], change: Callable[[str], str]) -> pd.DataFrame:
     replaced = {}
     for name in columns:
         texts = {text for text in table[name].dropna().unique() if isinstance(text, str)}

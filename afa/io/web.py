@@ -117,7 +117,7 @@ def called(url: str, fields: Mapping[str, str], bounds: RequestLimits) -> HttpRe
 
     """
     late = ReplyError(f"no whole reply in {bounds.deadline:g} seconds", again=True)
-    return call_with_timeout(bounds.deadline, lambda: _called(url, fields, bounds, late), late)
+    return call_with_timeout(bounds.deadline, lambda: _send_get_request(url, fields, bounds, late), late)
 
 
 def call_with_timeout(seconds: float, call: Callable[[], Parsed], late: Exception) -> Parsed:
@@ -140,7 +140,7 @@ def call_with_timeout(seconds: float, call: Callable[[], Parsed], late: Exceptio
     return done.result()
 
 
-def _called(url: str, fields: Mapping[str, str], bounds: RequestLimits, late: ReplyError) -> HttpReply:
+def _send_get_request(url: str, fields: Mapping[str, str], bounds: RequestLimits, late: ReplyError) -> HttpReply:
     end = time.monotonic() + bounds.deadline
     try:
         with requests.get(
@@ -148,7 +148,7 @@ def _called(url: str, fields: Mapping[str, str], bounds: RequestLimits, late: Re
             params=fields,
             # A compressed reply is not requested, because a small compressed reply can unpack to a very large one.
             headers={"Accept-Encoding": "identity", "User-Agent": "afa"},
-            auth=_as_given,
+            auth=_add_no_credentials,
             timeout=min(bounds.timeout, bounds.deadline),
             stream=True,
             allow_redirects=False,
@@ -175,7 +175,7 @@ def _called(url: str, fields: Mapping[str, str], bounds: RequestLimits, late: Re
         raise ReplyError("a reply that broke off", "the whole of it", again=True) from None
 
 
-def _as_given(request: requests.PreparedRequest) -> requests.PreparedRequest:
+def _add_no_credentials(request: requests.PreparedRequest) -> requests.PreparedRequest:
     """Return the request unchanged.
 
     This function is the argument `auth` in calls of the package `requests`. Without an argument `auth`, the package

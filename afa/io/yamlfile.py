@@ -149,19 +149,19 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(Fault(str(path), error.strerror or "an error", "a readable file", "check the path")) from None
     except yaml.YAMLError as error:
-        raise ConfigError(_no_yaml(error, path, text)) from None
+        raise ConfigError(_yaml_fault(error, path, text)) from None
     except _WORSE_THAN_YAML:
         raise ConfigError(Fault(str(path), "text that is not YAML", "`key: value` lines", "correct it")) from None
     if not isinstance(document, dict):
         found = "an empty file" if document is None else "a list" if isinstance(document, list) else "a value alone"
         raise ConfigError(Fault(str(path), found, "a mapping of keys to values", "write `key: value` lines"))
-    if _is_endless(document):
+    if _is_too_large(document):
         found = f"aliases that stand for more than {MOST_NODES} values or {DEEPEST_NESTING} levels"
         raise ConfigError(Fault(str(path), found, "fewer", "write out what they stand for"))
     return document
 
 
-def _is_endless(document: Any) -> bool:
+def _is_too_large(document: Any) -> bool:
     """Return True if a document with expanded aliases has more than `MOST_NODES` values or `DEEPEST_NESTING` levels.
 
     A value is counted once for each alias that repeats it.
@@ -177,7 +177,7 @@ def _is_endless(document: Any) -> bool:
     return False
 
 
-def _no_yaml(error: yaml.YAMLError, path: Path, text: str) -> Fault:
+def _yaml_fault(error: yaml.YAMLError, path: Path, text: str) -> Fault:
     """Return a `Fault` that names the invalid line of a YAML file and states what was expected there."""
     if isinstance(error, yaml.reader.ReaderError):
         line = text.count("\n", 0, error.position)
@@ -194,7 +194,7 @@ def _no_yaml(error: yaml.YAMLError, path: Path, text: str) -> Fault:
     lines = text.splitlines()
     if mark is None or mark.line >= len(lines):
         return Fault(str(path), found, expected, step)
-    return Fault(f"{path}, line {mark.line + 1}", f"{found} ({_short(lines[mark.line].strip())})", expected, step)
+    return Fault(f"{path}, line {mark.line + 1}", f"{found} ({_short_value(lines[mark.line].strip())})", expected, step)
 
 
 def load_model(path: str | Path, model: type[ModelT]) -> ModelT:
@@ -213,7 +213,7 @@ def check_model(document: Any, model: type[ModelT], where: str) -> ModelT:
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        raise ConfigError(_faults(error, model, where)) from None
+        raise ConfigError(_validation_faults(error, model, where)) from None
 
 
 def first_error(error: ValidationError, whole: str) -> str:
@@ -225,7 +225,7 @@ def first_error(error: ValidationError, whole: str) -> str:
     return f"{'.'.join(map(str, first['loc'])) or whole}: {first['msg']}"
 
 
-def _faults(error: ValidationError, model: type[BaseModel], where: str) -> Iterator[Fault]:
+def _validation_faults(error: ValidationError, model: type[BaseModel], where: str) -> Iterator[Fault]:
     items = error.errors(include_url=False)
     for item in items[:MOST_SHOWN]:
         key = ".".join(map(str, item["loc"]))
@@ -245,13 +245,13 @@ def _faults(error: ValidationError, model: type[BaseModel], where: str) -> Itera
                 message = f"at least {item['ctx']['min_length']} of them"
             if item["type"] == "string_type" and isinstance(item["input"], bool | int | float | date):
                 message += "; put it in quotes"
-            found = _short(item["input"]) if key else "values that do not go together"
+            found = _short_value(item["input"]) if key else "values that do not go together"
             yield Fault(place, found, message, "correct the value")
     if len(items) > MOST_SHOWN:
         yield Fault(where, f"{len(items) - MOST_SHOWN} more such values", "none", "correct those named above first")
 
 
-def _short(value: Any) -> str:
+def _short_value(value: Any) -> str:
     return "nothing" if value is None else (repr(value) if isinstance(value, str) else reprlib.repr(value))[:80]
 
 

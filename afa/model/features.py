@@ -147,7 +147,7 @@ class Features:
         possible : (n_features, 3) bool
 
         """
-        return _possible(self.is_binary, self.low, self.high)
+        return _possible_values(self.is_binary, self.low, self.high)
 
     @property
     def background(self) -> Floats:
@@ -176,7 +176,7 @@ class Features:
         Codes for *not measured* are listed in `missing`, or explained in the coding, such as "9 unknown".
         """
         pairs = zip(self.missing, self.codings, strict=True)
-        return tuple((*_listed(said), *_coded_as_missing(coding)) for said, coding in pairs)
+        return tuple((*_split_missing_codes(said), *_coded_as_missing(coding)) for said, coding in pairs)
 
     def meanings(self, name: str) -> tuple[str, str] | None:
         """Return the words for 0 and 1 in the coding of a binary feature.
@@ -307,14 +307,14 @@ def checked_features(table: CsvTable) -> Features:
     turned = np.array([any(map(_TURNED.fullmatch, _pieces(coding))) for coding in table.columns["values"]], dtype=bool)
     step = "exchange 0 and 1 in the table and here, or call the feature ordinal"
     table.wrong(sound & binary & turned, "values", "0 for no and 1 for yes", step)
-    p_low, p_high, _ = share_columns(table, ("p_low", "p_high"), _possible(binary, low, high), sound)
+    p_low, p_high, _ = share_columns(table, ("p_low", "p_high"), _possible_values(binary, low, high), sound)
     CohortError.raise_for(faults.listed())
     texts = {name: tuple(table.columns[name]) for name in FEATURE_COLUMNS}
     columns: dict[str, Any] = texts | {"low": low, "high": high, "p_low": p_low, "p_high": p_high}
     return Features(*(columns[name] for name in FEATURE_COLUMNS))
 
 
-def _possible(binary: Bools, low: Floats, high: Floats) -> Bools:
+def _possible_values(binary: Bools, low: Floats, high: Floats) -> Bools:
     """Return a mask of the values (-1, 0, +1) that features can take, given their kinds and cut points.
 
     The mask has the shape (n, 3).
@@ -412,7 +412,7 @@ def span_of(coding: str, unit: str = "", *, closed: bool) -> Span | None:
     for piece in _pieces(coding):
         if _MISSING.fullmatch(piece):
             continue
-        if (bound := _bound(piece, unit)) is not None:
+        if (bound := _parse_bound(piece, unit)) is not None:
             (one_sided if math.inf in (-bound.low, bound.high) else listed).append(bound)
         elif closed and (group := re.fullmatch(rf"{_N}\s*(?:to|-|\.\.+)\s*{_N}\s+.*", piece)) is not None:
             listed.append(Span(float(group[1]), float(group[2])))
@@ -462,7 +462,7 @@ def _pieces(coding: str) -> list[str]:
     return [part.strip().removesuffix(".").strip() for part in parts if part and part.strip(" .")]
 
 
-def _bound(piece: str, unit: str) -> Span | None:
+def _parse_bound(piece: str, unit: str) -> Span | None:
     """Return the interval of numbers that a text such as `at least 5` or `1 to 4` describes.
 
     Return None if the text contains neither a lower nor an upper bound.
@@ -489,7 +489,7 @@ def _bound(piece: str, unit: str) -> Span | None:
     return Span(float(both[1]), float(both[2])) if both and float(both[1]) < float(both[2]) else None
 
 
-def _listed(missing: str) -> list[str]:
+def _split_missing_codes(missing: str) -> list[str]:
     return [code.strip() for code in re.split(r"[,;]", missing) if code.strip()]
 
 

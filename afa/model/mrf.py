@@ -79,7 +79,7 @@ class PairwiseMRF:
     ) -> None:
         alpha = np.array(unary, dtype=np.float64)
         terms = alpha[:, None] * np.array(VALUES) if alpha.ndim == 1 else alpha
-        self._fill(alpha, couplings, prior, features, terms, None)
+        self._set_parts(alpha, couplings, prior, features, terms, None)
 
     @classmethod
     def on_values(
@@ -113,7 +113,7 @@ class PairwiseMRF:
         can_be, alpha = np.array(possible, dtype=bool), np.array(unary, dtype=np.float64)
         middle = (can_be[:, 2].astype(np.float64) - can_be[:, 0]) / 2
         terms = np.where(can_be, alpha[:, None] * (np.array(VALUES) - middle[:, None]), -np.inf)
-        return cls.__new__(cls)._fill(alpha, couplings, prior, features, terms, middle)
+        return cls.__new__(cls)._set_parts(alpha, couplings, prior, features, terms, middle)
 
     @classmethod
     def from_probabilities(
@@ -158,9 +158,9 @@ class PairwiseMRF:
         linear = np.where((p[:, 0] == 0) & (p[:, 2] == 0), 0.0, linear)
         terms = np.where(p > 0, np.column_stack([low, middle, high]), -np.inf)
         means = p @ np.array(VALUES, dtype=np.float64)
-        return cls.__new__(cls)._fill(linear, couplings, prior, features, terms, means)
+        return cls.__new__(cls)._set_parts(linear, couplings, prior, features, terms, means)
 
-    def _fill(
+    def _set_parts(
         self,
         unary: Floats,
         couplings: ArrayLike | sp.sparray,
@@ -255,7 +255,7 @@ class PairwiseMRF:
         measured, at = np.isfinite(x), np.arange(self.n_features)
         column = np.where(measured, x, 0.0).astype(np.int64) + 1
         for i, j in np.argwhere(measured & ~self.possible[at, column])[:1]:
-            raise PlannerError(_impossible(self, int(j), int(x[i, j])))
+            raise PlannerError(_impossible_value_fault(self, int(j), int(x[i, j])))
         about = np.where(measured, x if self.centre is None else x - self.centre, 0.0)
         of_values = np.where(measured, self.terms[at, column], 0.0).sum(axis=1)
         pulls = (self.couplings @ about.T).T
@@ -271,7 +271,7 @@ class PairwiseMRF:
         pull = self.couplings @ self.centre
         prior = self.prior + 0.5 * float(self.centre @ pull)
         terms = self.terms - pull[:, None] * np.array(VALUES)
-        return self._like(self.unary - pull, self.couplings, prior, terms)
+        return self._with_same_features(self.unary - pull, self.couplings, prior, terms)
 
     def scaled(self, factor: float) -> PairwiseMRF:
         """Return the model with the energy `factor * E(x)`.
@@ -280,7 +280,7 @@ class PairwiseMRF:
         """
         plain = self.uncentred()
         terms = np.where(plain.possible, factor * np.where(plain.possible, plain.terms, 0.0), -np.inf)
-        return self._like(factor * plain.unary, factor * plain.couplings, factor * plain.prior, terms)
+        return self._with_same_features(factor * plain.unary, factor * plain.couplings, factor * plain.prior, terms)
 
     def __sub__(self, other: PairwiseMRF) -> PairwiseMRF:
         """Return the model whose energy is the difference D = S_a - S_b of two models' energies (App. supp:pair-level).
@@ -292,13 +292,15 @@ class PairwiseMRF:
             raise PlannerError(Fault("a difference of two models", found, expected, "align them first"))
         one, two = self.uncentred(), other.uncentred()
         terms = np.where(self.possible, one.terms - np.where(self.possible, two.terms, 0.0), -np.inf)
-        return self._like(one.unary - two.unary, one.couplings - two.couplings, one.prior - two.prior, terms)
+        return self._with_same_features(
+            one.unary - two.unary, one.couplings - two.couplings, one.prior - two.prior, terms
+        )
 
-    def _like(self, unary: Floats, couplings: sp.csr_array, prior: float, terms: Floats) -> PairwiseMRF:
-        return PairwiseMRF.__new__(PairwiseMRF)._fill(unary, couplings, prior, self.features, terms, None)
+    def _with_same_features(self, unary: Floats, couplings: sp.csr_array, prior: float, terms: Floats) -> PairwiseMRF:
+        return PairwiseMRF.__new__(PairwiseMRF)._set_parts(unary, couplings, prior, self.features, terms, None)
 
 
-def _impossible(mrf: PairwiseMRF, feature: int, value: int) -> Fault:
+def _impossible_value_fault(mrf: PairwiseMRF, feature: int, value: int) -> Fault:
     values = [str(known) for known, possible in zip(VALUES, mrf.possible[feature], strict=True) if possible]
     step = "check the measurement, or the values that the bundle gives this feature"
     return Fault(f"feature {mrf.features[feature]}", str(value), " or ".join(values), step)
@@ -460,7 +462,7 @@ class Evidence:
                 Fault(f"feature {name}", "a second observation", "at most one", "correct the earlier one instead")
             )
         if not self.mrf.possible[feature, int(value) + 1]:
-            raise PlannerError(_impossible(self.mrf, feature, int(value)))
+            raise PlannerError(_impossible_value_fault(self.mrf, feature, int(value)))
         couplings = self.mrf.couplings
         neighbours = slice(couplings.indptr[feature], couplings.indptr[feature + 1])
         observed, values, shift = self.observed.copy(), self.values.copy(), self.shift.copy()

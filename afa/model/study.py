@@ -69,7 +69,7 @@ class Endpoint:
     key: str = field(repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        ElicitationError.raise_for(self._faults())
+        ElicitationError.raise_for(self._endpoint_faults())
 
     @classmethod
     def from_environment(
@@ -101,7 +101,7 @@ class Endpoint:
         """
         return _pattern(self.key).sub(REMOVED, text) if len(self.key) >= SHORTEST_KEY else text
 
-    def _faults(self) -> Iterator[Fault]:
+    def _endpoint_faults(self) -> Iterator[Fault]:
         # Error messages show neither the key nor the address, because the address may contain a password.
         where = "the endpoint's {} ({})"
         try:
@@ -229,7 +229,7 @@ class Voter(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _by_name(cls, given: Any) -> Any:
+    def _voter_from_name(cls, given: Any) -> Any:
         return {"model": given} if isinstance(given, str) else given
 
 
@@ -270,7 +270,7 @@ class StudySettings(Strict):
         return voters
 
     @model_validator(mode="after")
-    def _fits(self) -> StudySettings:
+    def _check_settings(self) -> StudySettings:
         if self.table is not None and not re.fullmatch(NAME, self.name):
             raise ValueError("the name of a field has lower-case letters, digits, - and _ alone")
         if self.table is None and not self.disease:

@@ -9,9 +9,9 @@ covers the function and everything in its module that the function uses. The dig
 that is imported before the function runs.
 
 Digests exclude comments, docstrings and messages to the user: help texts of options (`help=`) and the arguments of
-`Fault(...)` (see `_words_of_errors`). Imports under `if TYPE_CHECKING:` are ignored, because Python does not run these
-imports. Modules that afa itself imports with `importlib.import_module` are also ignored. The declaration of a stage and
-its settings are parameters of the rule too: if one changes, Snakemake runs the rule again.
+`Fault(...)` (see `_message_string_ids`). Imports under `if TYPE_CHECKING:` are ignored, because Python does not run
+these imports. Modules that afa itself imports with `importlib.import_module` are also ignored. The declaration of a
+stage and its settings are parameters of the rule too: if one changes, Snakemake runs the rule again.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Code:
 
     def __init__(self, known: Path | None = None) -> None:
         self._known = known
-        self._before = _read(known) if known is not None else {}
+        self._before = _read_cache(known) if known is not None else {}
         self._new: dict[str, tuple[Piece, ...]] = {}
         self._files = {
             ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
@@ -115,9 +115,9 @@ class Code:
         pending = set[str]()
         for root in roots:
             if root.endswith(".ipynb"):
-                pending |= self._notebook(Path(root))
+                pending |= self._notebook_imports(Path(root))
             elif ":" in root:
-                part, imported = self._function(*root.split(":"))
+                part, imported = self._digest_function(*root.split(":"))
                 found |= part
                 pending |= imported
             else:
@@ -125,7 +125,7 @@ class Code:
         while pending:
             current = pending.pop()
             if current not in found:
-                found[current], imported = self._module(current)
+                found[current], imported = self._digest_module(current)
                 pending |= imported - found.keys()
         return found
 
@@ -133,47 +133,47 @@ class Code:
         """Add the newly parsed sources to the cache file."""
         if self._known is not None and self._new:
             entries = [*self._before.items(), *self._new.items()][-MOST_SOURCES:]
-            text = json.dumps({key: [[*map(_listed, piece)] for piece in pieces] for key, pieces in entries})
+            text = json.dumps({key: [[*map(_json_value, piece)] for piece in pieces] for key, pieces in entries})
             with suppress(OSError), atomic_file(self._known) as path:  # a dry run may lack permission to write
                 path.write_text(text, encoding="utf-8")
 
-    def _module(self, module: str) -> tuple[str, set[str]]:
+    def _digest_module(self, module: str) -> tuple[str, set[str]]:
         """Return two results: the digest of a whole module, and the names of the modules that this module imports."""
         if module not in self._modules:
-            pieces = self._pieces(module)
+            pieces = self._pieces_of_module(module)
             digest = hashlib.sha256("".join(piece.digest for piece in pieces).encode()).hexdigest()
-            self._modules[module] = digest, self._imported(pieces)
+            self._modules[module] = digest, self._imported_modules(pieces)
         return self._modules[module]
 
-    def _function(self, module: str, name: str) -> tuple[dict[str, str], set[str]]:
+    def _digest_function(self, module: str, name: str) -> tuple[dict[str, str], set[str]]:
         """Return two results: a dictionary with one function's digest, and the modules that must be imported first.
 
         If the module only imports the function (`from afa.module import run`), the digest is computed in the module
         that defines the function.
         """
-        pieces = self._pieces(module)
+        pieces = self._pieces_of_module(module)
         own = [piece for piece in pieces if name in piece.binds]
-        if len(own) == 1 and own[0].is_import and (home := next(iter(self._imported(own)), "")):
-            return self._function(home, name)
+        if len(own) == 1 and own[0].is_import and (home := next(iter(self._imported_modules(own)), "")):
+            return self._digest_function(home, name)
         reached = needed(pieces, name)
         digest = hashlib.sha256("".join(piece.digest for piece in reached if not piece.is_import).encode()).hexdigest()
-        return {f"{module}:{name}": digest}, self._imported(reached) - {module}
+        return {f"{module}:{name}": digest}, self._imported_modules(reached) - {module}
 
-    def _notebook(self, notebook: Path) -> set[str]:
+    def _notebook_imports(self, notebook: Path) -> set[str]:
         try:
             cells = json.loads(notebook.read_bytes())["cells"]
             code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(Fault(str(notebook), f"no notebook ({error})", "a notebook", "correct it")) from None
-        return self._imported(self._pieces_of("\n".join(map(_without_magics, code)).encode(), notebook))
+        return self._imported_modules(self._pieces_of_source("\n".join(map(_without_magics, code)).encode(), notebook))
 
-    def _pieces(self, module: str) -> tuple[Piece, ...]:
+    def _pieces_of_module(self, module: str) -> tuple[Piece, ...]:
         if module not in self._sources:
             file = self._files[module]
-            self._sources[module] = self._pieces_of(file.read_bytes(), file)
+            self._sources[module] = self._pieces_of_source(file.read_bytes(), file)
         return self._sources[module]
 
-    def _pieces_of(self, source: bytes, file: Path) -> tuple[Piece, ...]:
+    def _pieces_of_source(self, source: bytes, file: Path) -> tuple[Piece, ...]:
         key = hashlib.sha256(f"{sys.version_info[:2]}\0".encode() + source).hexdigest()
         if key in self._before:
             return self._before[key]
@@ -181,17 +181,17 @@ class Code:
             self._new[key] = pieces_of(source, file)
         return self._new[key]
 
-    def _imported(self, pieces: Iterable[Piece]) -> set[str]:
+    def _imported_modules(self, pieces: Iterable[Piece]) -> set[str]:
         """Return the modules of afa that the given statements import."""
         pairs = chain.from_iterable(piece.imports for piece in pieces)
         return {next((name for name in pair if name in self._files), "") for pair in pairs} - {""}
 
 
-def _listed(value: object) -> object:
+def _json_value(value: object) -> object:
     return sorted(value) if isinstance(value, frozenset) else value
 
 
-def _read(known: Path) -> dict[str, tuple[Piece, ...]]:
+def _read_cache(known: Path) -> dict[str, tuple[Piece, ...]]:
     """Return the parsed sources in a cache file. If the file is missing or incomplete, return an empty dictionary."""
     try:
         return {
@@ -235,12 +235,12 @@ def pieces_of(source: bytes, file: Path) -> tuple[Piece, ...]:
     ConfigError : the source is invalid Python, or has a statement of an unknown kind. The message has file and line.
 
     """
-    with _named(file):
-        return _pieces_of(source)
+    with _convert_parse_errors(file):
+        return _pieces_of_source(source)
 
 
 @contextmanager
-def _named(file: Path) -> Iterator[None]:
+def _convert_parse_errors(file: Path) -> Iterator[None]:
     """Turn a parse error of Python into a `ConfigError` with file and line."""
     try:
         yield
@@ -260,9 +260,9 @@ _KNOWN_STATEMENTS = (
 )
 
 
-def _pieces_of(source: bytes) -> tuple[Piece, ...]:
+def _pieces_of_source(source: bytes) -> tuple[Piece, ...]:
     found: list[Piece] = []
-    for statement in _that_run(ast.parse(source).body):
+    for statement in _statements_that_run(ast.parse(source).body):
         if not isinstance(statement, _KNOWN_STATEMENTS):
             message = f"afa.paper.codedigest does not know which names the statement {type(statement).__name__} binds"
             raise SyntaxError(message, (None, statement.lineno, None, None))
@@ -273,17 +273,17 @@ def _pieces_of(source: bytes) -> tuple[Piece, ...]:
                 bound = () if whole else [alias.asname or alias.name.partition(".")[0]]
                 found.append(_piece(one, frozenset(bound), is_import=not whole))
         else:
-            found.append(_piece(statement, frozenset(_bound(statement)), is_import=False))
+            found.append(_piece(statement, frozenset(_bound_names(statement)), is_import=False))
     names = frozenset[str]().union(*(piece.binds for piece in found))
     return tuple(piece._replace(uses=piece.uses & names) for piece in found)
 
 
-def _that_run(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+def _statements_that_run(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield the statements that run at import: all except strings, `pass`, and imports for type checking."""
     for statement in body:
         if isinstance(statement, ast.If) and _is_for_types(statement):
-            yield from _that_run(statement.orelse)
-        elif not _is_text(statement) and not isinstance(statement, ast.Pass):
+            yield from _statements_that_run(statement.orelse)
+        elif not _is_string_statement(statement) and not isinstance(statement, ast.Pass):
             yield statement
 
 
@@ -292,7 +292,7 @@ def _is_for_types(statement: ast.If) -> bool:
     return "TYPE_CHECKING" in (getattr(test, "id", ""), getattr(test, "attr", ""))
 
 
-def _is_text(node: ast.AST) -> bool:
+def _is_string_statement(node: ast.AST) -> bool:
     """Return True if a statement is only a string, such as a docstring."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
@@ -303,7 +303,7 @@ def _with_names(statement: ast.Import | ast.ImportFrom, names: list[ast.alias]) 
     return ast.copy_location(ast.ImportFrom(statement.module, names, statement.level), statement)
 
 
-def _bound(node: ast.AST, *, changed: bool = True) -> Iterator[str]:
+def _bound_names(node: ast.AST, *, changed: bool = True) -> Iterator[str]:
     """Yield the names that a statement binds in its scope.
 
     If `changed` is True, also yield the names whose values the statement changes (`name[0] = ...`).
@@ -322,48 +322,52 @@ def _bound(node: ast.AST, *, changed: bool = True) -> Iterator[str]:
     elif isinstance(node, ast.MatchAs | ast.MatchStar | ast.ExceptHandler) and node.name:
         yield node.name
     for child in ast.iter_child_nodes(node):
-        yield from _bound(child, changed=changed)
+        yield from _bound_names(child, changed=changed)
 
 
-def _used(node: ast.AST) -> set[str]:
+def _used_names(node: ast.AST) -> set[str]:
     """Return the names that a syntax node uses, without the local names of functions."""
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         names = {node.id} if isinstance(node, ast.Name) else set()
-        return names.union(*map(_used, ast.iter_child_nodes(node)))
+        return names.union(*map(_used_names, ast.iter_child_nodes(node)))
     given = node.args
     arguments = [*given.posonlyargs, *given.args, *given.kwonlyargs, *filter(None, (given.vararg, given.kwarg))]
-    own = {argument.arg for argument in arguments}.union(*(_bound(part, changed=False) for part in node.body))
+    own = {argument.arg for argument in arguments}.union(*(_bound_names(part, changed=False) for part in node.body))
     own -= {name for part in ast.walk(node) if isinstance(part, ast.Global) for name in part.names}
-    inside, outside = set[str]().union(*map(_used, node.body)), [*node.decorator_list, given, node.returns]
-    return (inside - own).union(*(_used(part) for part in outside if part is not None))
+    inside, outside = set[str]().union(*map(_used_names, node.body)), [*node.decorator_list, given, node.returns]
+    return (inside - own).union(*(_used_names(part) for part in outside if part is not None))
 
 
 def _piece(statement: ast.stmt, binds: frozenset[str], *, is_import: bool) -> Piece:
     nodes = list(ast.walk(statement))
     words: list[str] = []
-    _write(statement, _words_of_errors(statement, nodes), words)
+    _append_syntax_tree(statement, _message_string_ids(statement, nodes), words)
     imported = chain.from_iterable(map(_imports, nodes))
     ours = frozenset(pair for pair in imported if pair[1].partition(".")[0] in (PACKAGE.name, ""))
     digest = hashlib.sha256("\0".join(words).encode()).hexdigest()
-    return Piece(digest[:DIGEST_LENGTH], binds, frozenset(_used(statement)), ours, is_import)
+    return Piece(digest[:DIGEST_LENGTH], binds, frozenset(_used_names(statement)), ours, is_import)
 
 
-def _write(node: ast.AST, omitted: set[int], words: list[str]) -> None:
+def _append_syntax_tree(node: ast.AST, omitted: set[int], words: list[str]) -> None:
     """Append the syntax tree below a node to `words` as text. Skip line numbers, docstrings and `omitted` nodes."""
     words.append(type(node).__name__)
     for field in node._fields:
         value = getattr(node, field, None)
         for part in value if isinstance(value, list) else [value]:
             if isinstance(part, ast.AST):
-                if not isinstance(part, ast.expr_context) and not _is_text(part) and id(part) not in omitted:
+                if (
+                    not isinstance(part, ast.expr_context)
+                    and not _is_string_statement(part)
+                    and id(part) not in omitted
+                ):
                     words.append(field)
-                    _write(part, omitted, words)
+                    _append_syntax_tree(part, omitted, words)
             elif part is not None:
                 words.append(f"{field} {part!r}")
     words.append(".")
 
 
-def _words_of_errors(statement: ast.stmt, nodes: Sequence[ast.AST]) -> set[int]:
+def _message_string_ids(statement: ast.stmt, nodes: Sequence[ast.AST]) -> set[int]:
     """Return the `id` of every string constant that is part of a message to the user, such as an error message.
 
     Messages to the user are the arguments of `Fault(...)`, the argument `help=` of any call, and the return value of
@@ -385,28 +389,28 @@ def _words_of_errors(statement: ast.stmt, nodes: Sequence[ast.AST]) -> set[int]:
         texts = [part for part in statement.body if isinstance(part, ast.FunctionDef) and part.name == "__str__"]
         returned = (node for part in texts for node in ast.walk(part) if isinstance(node, ast.Return))
         spoken += [node.value for node in returned if node.value is not None]
-    leaves = list(chain.from_iterable(map(_leaves, spoken)))
+    leaves = list(chain.from_iterable(map(_text_parts, spoken)))
     if any(isinstance(leaf, ast.Name) for leaf in leaves):
         functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
         in_place = {id(leaf) for leaf in leaves}
         for function in functions:
-            leaves += chain.from_iterable(map(_leaves, _values_of_names(function, in_place)))
+            leaves += chain.from_iterable(map(_text_parts, _message_only_values(function, in_place)))
     return {id(leaf) for leaf in leaves if isinstance(leaf, ast.Constant)}
 
 
-def _leaves(node: ast.expr) -> Iterator[ast.expr]:
+def _text_parts(node: ast.expr) -> Iterator[ast.expr]:
     """Yield the strings and names from which an expression builds a text by conditionals, sums and f-strings."""
     if isinstance(node, ast.IfExp):
-        yield from chain(_leaves(node.body), _leaves(node.orelse))
+        yield from chain(_text_parts(node.body), _text_parts(node.orelse))
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        yield from chain(_leaves(node.left), _leaves(node.right))
+        yield from chain(_text_parts(node.left), _text_parts(node.right))
     elif isinstance(node, ast.JoinedStr):
         yield from (part for part in node.values if isinstance(part, ast.Constant))
     elif isinstance(node, ast.Name) or (isinstance(node, ast.Constant) and isinstance(node.value, str)):
         yield node
 
 
-def _values_of_names(function: ast.FunctionDef | ast.AsyncFunctionDef, in_place: set[int]) -> Iterator[ast.expr]:
+def _message_only_values(function: ast.FunctionDef | ast.AsyncFunctionDef, in_place: set[int]) -> Iterator[ast.expr]:
     """Yield the values that a function uses only in messages to the user.
 
     Such a value is assigned to a variable, or is the default value of a parameter.
@@ -476,13 +480,15 @@ def user_files(module: str) -> list[Path]:
     while pending:
         name = pending.pop()
         # Look for the top-level package first, because Python imports a package to find a module inside the package.
-        top, _ = _found(name.partition(".")[0])
-        file, package = (None, None) if top is not None and _is_installed(top) and name != module else _found(name)
+        top, _ = _find_source_file(name.partition(".")[0])
+        file, package = (
+            (None, None) if top is not None and _is_installed(top) and name != module else _find_source_file(name)
+        )
         if file is None or name in files:
             continue
         files[name] = file
         if not _is_installed(file):
-            with _named(file):
+            with _convert_parse_errors(file):
                 tree = ast.parse(file.read_bytes())
             for node in ast.walk(tree):
                 pending += chain.from_iterable(_imports(node, package))
@@ -506,7 +512,7 @@ def _is_installed(file: Path) -> bool:
     return any(file.is_relative_to(folder) for folder in (*folders, PACKAGE))
 
 
-def _found(module: str) -> tuple[Path | None, str | None]:
+def _find_source_file(module: str) -> tuple[Path | None, str | None]:
     """Return the source file of a module and the name of its package, or (None, None) if the module does not exist."""
     try:
         spec = find_spec(module)

@@ -132,7 +132,7 @@ def _remove_dead_lock(folder: Path, file: IO[str], *, alone: bool) -> str | None
     file.seek(0)
     last = file.read().strip()
     if locks and not alone:
-        pids = ", ".join(map(str, _holders(folder / LOCK_FILE))) or "on another machine"
+        pids = ", ".join(map(str, _lock_holder_pids(folder / LOCK_FILE))) or "on another machine"
         return (
             f"{folder}/locks: found the lock of a run, and processes at work here ({pids}); expected no other run on"
             " the same files. Next step: if Snakemake stops now, wait for them or end them, then type the same again."
@@ -153,7 +153,7 @@ def _remove_dead_lock(folder: Path, file: IO[str], *, alone: bool) -> str | None
     return None
 
 
-def _holders(alive: Path) -> list[int]:
+def _lock_holder_pids(alive: Path) -> list[int]:
     """Return the ids of all other processes on this machine that have the file open."""
     pids = set()
     for link in Path("/proc").glob("[0-9]*/fd/*"):

@@ -175,7 +175,7 @@ class Planner(ABC):
         """
         if not self._fresh:
             ended = self.stopped()
-            self._asked = None if ended else self._first_item()
+            self._asked = None if ended else self._item_to_suggest()
             self.reason = ended or (self._asked.reason if self._asked else "")
             self._fresh = True
         return self._asked
@@ -193,7 +193,7 @@ class Planner(ABC):
         for item in range(most + 1):
             if not offered.any():
                 break
-            chosen = self._chosen_item(view, offered)
+            chosen = self._choose_by_rule(view, offered)
             others += [chosen] if item else []
             members = (first if not item else chosen).features
             offered &= ~np.isin(self._menu.item_of, [self._menu.of_feature[name] for name in members])
@@ -218,8 +218,9 @@ class Planner(ABC):
         if not self._offer().open.any():
             return "what is not observed cannot be measured"
         if not self._offer().affordable.any():
-            return f"no remaining feature is affordable: {self._left():g} of the budget of {self.stop.budget:g} is left"
-        return None if self._to_begin_with() is not None else self.stop.met_by(self)
+            left = f"{self._budget_left():g} of the budget of {self.stop.budget:g} is left"
+            return f"no remaining feature is affordable: {left}"
+        return None if self._affordable_first_item() is not None else self.stop.met_by(self)
 
     @abstractmethod
     def certain(self) -> bool:
@@ -369,9 +370,9 @@ class Planner(ABC):
             expected = "a finite number, 0 or more"
             check_number(PlannerError, "cost of an observation", cost, expected, lambda x: 0 <= x < np.inf, step)
         asked = self._fresh and self._asked is not None and read_values.keys() <= set(self._asked.features)
-        self._take(action_of("observe", read_values, float(cost), self.reason if asked else OWN_CHOICE))
+        self._record_action(action_of("observe", read_values, float(cost), self.reason if asked else OWN_CHOICE))
         for name, read_value in read_values.items():
-            self._note(name, read_value.code)
+            self._add_observation(name, read_value.code)
 
     def replace_value(self, feature: str, read_value: ReadValue) -> None:
         """Replace the recorded value of a feature with the new value `read_value`.
@@ -382,10 +383,10 @@ class Planner(ABC):
             step = "observe it"
             raise PlannerError(Fault(f"feature {feature}", "no observation", "an earlier one to correct", step))
         check_exclusive(self.bundle, self._log.observed | {feature: read_value.code})
-        self._take(action_of("correct", {feature: read_value}, 0.0, f"{self._said(feature)} was wrong"))
-        self._replay()
+        self._record_action(action_of("correct", {feature: read_value}, 0.0, f"{self._value_text(feature)} was wrong"))
+        self._rebuild_state()
 
-    def _said(self, feature: str) -> str:
+    def _value_text(self, feature: str) -> str:
         return with_number(self.question_bundle, feature, self._log.observed[feature], self._log.numbers.get(feature))
 
     def skip(self, name: str) -> None:
@@ -407,7 +408,7 @@ class Planner(ABC):
         if not features or any(feature in self._log.observed for feature in features):
             step = "correct the value, or undo"
             raise PlannerError(Fault(f"{name!r}", "already observed", "what is still open", step))
-        self._take(Action("skip", tuple(features), (None,) * len(features), 0.0, "cannot be measured"))
+        self._record_action(Action("skip", tuple(features), (None,) * len(features), 0.0, "cannot be measured"))
 
     def undo(self) -> Action:
         """Undo the last step and return it. A step is an observation, a correction or a skip."""
@@ -415,9 +416,9 @@ class Planner(ABC):
             raise PlannerError(Fault("undo", "no step to take back", "one or more", "observe something first"))
         *earlier, last = self._log.actions
         self._log = Log(earlier)
-        self._forget()
+        self._invalidate_suggestions()
         if last.kind != "skip":
-            self._replay()
+            self._rebuild_state()
         return last
 
     def repeat(self, actions: Iterable[Action]) -> None:
@@ -439,9 +440,9 @@ class Planner(ABC):
                     expected = "steps that can follow each other"
                     step = "start anew from the values themselves"
                     raise PlannerError(Fault(f"step {len(self.actions) + 1}", found + "observed", expected, step))
-            self._take(action)
+            self._record_action(action)
             check_exclusive(self.bundle, self._log.observed)
-        self._replay()
+        self._rebuild_state()
 
     def copy(self) -> Self:
         """Return a copy of the planner in its current state. Changes to the copy do not affect the planner."""
@@ -530,7 +531,7 @@ class Planner(ABC):
 
     def fresh(self, patient: str = "") -> Self:
         """Return a planner for another patient, with the same settings but without observations."""
-        other = self._with(Log())
+        other = self._copy_with_log(Log())
         other.patient, other.settings = patient, {**other.settings, "patient": patient}
         return other
 
@@ -538,12 +539,12 @@ class Planner(ABC):
         """Return a copy of the planner without the observation of this feature."""
         log = Log()
         log.observed = {name: value for name, value in self._log.observed.items() if name != feature}
-        return self._with(log)
+        return self._copy_with_log(log)
 
-    def _with(self, log: Log) -> Self:
+    def _copy_with_log(self, log: Log) -> Self:
         other = self.copy()
         other._log = log
-        other._replay()
+        other._rebuild_state()
         return other
 
     def _open_duels(self) -> Ints:
@@ -576,34 +577,34 @@ class Planner(ABC):
         tie, rank = belief.table.tie, np.argsort(belief.order()) + 1
         return replace(view, tie=tie, find_scores=lambda: self.scores_by(BACKGROUND), find_rank=lambda: rank)
 
-    def _chosen_item(self, view: View, offered: Bools) -> Suggestion:
+    def _choose_by_rule(self, view: View, offered: Bools) -> Suggestion:
         """Return the feature or panel that the allocation rule chooses from the available features."""
         return chosen_item(self.rule, view, self._menu, self._offer().price, offered)
 
-    def _to_begin_with(self) -> int | None:
+    def _affordable_first_item(self) -> int | None:
         """Return the index of the first affordable item in the list `first`, or None if no item is affordable."""
         offered = self._menu.item_of[self._offer().affordable]
         return next((item for item in self._first if item in offered), None)
 
-    def _first_item(self) -> Suggestion:
+    def _item_to_suggest(self) -> Suggestion:
         """Return the feature or panel to suggest.
 
         The `reason` of the suggestion states how costs, panels and the budget affected the choice.
         """
-        if (named := self._to_begin_with()) is not None:
+        if (named := self._affordable_first_item()) is not None:
             open_ = [self.bundle.features[j] for j in self._menu.members[named] if self._offer().open[j]]
             return Suggestion(self._menu.names[named], tuple(open_), float(self._offer().price[named]), NAMED_FIRST)
         view = self._view()
-        item = self._chosen_item(view, self._offer().affordable)
+        item = self._choose_by_rule(view, self._offer().affordable)
         if self.at_once > 1:
-            item = self._with_others(item)
+            item = self._add_further_items(item)
         words = item.reason
         over = posterior_weights(self._state) if isinstance(self.rule, Information) else item.over
         if over is not None:
             features, shown = [self._index[name] for name in item.features], shown_entities(self)
             if apart := separated_entities(self._state, shown, features, over):
                 words = f"best separates {apart}{' for its cost' if self.priced else ''}"
-            if self._counts_patients:
+            if self._has_patient_counts:
                 apart_of = separated(self._state, len(shown), features, over)
                 between = {self.bundle.entities[v]: shown[v] for v in apart_of}
                 if behind := patients_behind(self.question_bundle, between, item.features[0]):
@@ -611,13 +612,13 @@ class Planner(ABC):
         if self.priced and not item.cost:
             words += "; free"
         if (self._offer().open != self._offer().affordable).any():
-            first = self._chosen_item(view, self._offer().open)
+            first = self._choose_by_rule(view, self._offer().open)
             if first.name != item.name:
-                name, left = self.question_bundle.shown(first.name), f"{self._left():g} is left"
+                name, left = self.question_bundle.shown(first.name), f"{self._budget_left():g} is left"
                 words += f"; {name} comes first but costs {first.cost:g}, and {left}"
         return replace(item, reason=words)
 
-    def _with_others(self, item: Suggestion) -> Suggestion:
+    def _add_further_items(self, item: Suggestion) -> Suggestion:
         """Return a suggestion that contains `item` and further items, at most `together` items in total."""
         offer, menu, belief = self._offer(), self._menu, self._belief
         assert belief is not None
@@ -627,7 +628,7 @@ class Planner(ABC):
             offer.affordable,
             item_of=menu.item_of,
             price=offer.price,
-            left=self._left(),
+            left=self._budget_left(),
             first=[self._index[name] for name in item.features],
         )
         items = list(dict.fromkeys(int(menu.item_of[j]) for j in features))
@@ -636,7 +637,7 @@ class Planner(ABC):
         return replace(item, name=", ".join(menu.names[i] for i in items), features=names, cost=cost)
 
     @property
-    def _counts_patients(self) -> bool:
+    def _has_patient_counts(self) -> bool:
         """Return True if the planner uses probabilities that `afa.update` estimated from labelled patients."""
         rates = self.question_bundle.rates
         return (
@@ -651,29 +652,29 @@ class Planner(ABC):
         The result is cached until the state changes.
         """
         if self._offered is None:
-            self._offered = offer_of(self._menu, self.bundle, self._log, self._left())
+            self._offered = offer_of(self._menu, self.bundle, self._log, self._budget_left())
         return self._offered
 
-    def _left(self) -> float:
+    def _budget_left(self) -> float:
         return np.inf if self.stop.budget is None else self.stop.budget - self.spent
 
-    def _forget(self) -> None:
+    def _invalidate_suggestions(self) -> None:
         """Discard the cached suggestion and the cached available features, because the state has changed."""
         self._fresh, self._offered = False, None
 
-    def _take(self, action: Action) -> None:
+    def _record_action(self, action: Action) -> None:
         self._log.add(action)
-        self._forget()
+        self._invalidate_suggestions()
 
-    def _replay(self) -> None:
+    def _rebuild_state(self) -> None:
         """Rebuild the state of the patient from the observations in the log."""
         self._state = self._new_patient()
         self._belief = self._at_first and self._at_first.copy()
         for feature, value in self._log.observed.items():
-            self._note(feature, value)
-        self._forget()
+            self._add_observation(feature, value)
+        self._invalidate_suggestions()
 
-    def _note(self, feature: str, value: int) -> None:
+    def _add_observation(self, feature: str, value: int) -> None:
         """Add one observed value to the state of the patient and to the belief about scores."""
         self._state.observe(self._index[feature], value)
         if self._belief is not None:

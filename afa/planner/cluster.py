@@ -102,7 +102,7 @@ def parameters(bundle: Bundle, observations: Mapping[str, int] | None = None) ->
     PlannerError : an observation has an unknown feature or value
 
     """
-    values, observed = _evidence(bundle, observations or {})
+    values, observed = _observation_arrays(bundle, observations or {})
     packed, n_features = bundle.packed, len(bundle.features)
     entity = packed.owner
     fields = bundle.unary.copy()
@@ -123,7 +123,7 @@ def distances(bundle: Bundle, observations: Mapping[str, int] | None = None) -> 
 
     The result has the shape (N, N).
     """
-    values, observed = _evidence(bundle, observations or {})
+    values, observed = _observation_arrays(bundle, observations or {})
     return model_distances(pack(bundle, overlaps=False), sharing_of(bundle), values, observed)
 
 
@@ -166,7 +166,7 @@ def clusters(
     return tuple(tuple(part.tolist()) for part in parts)
 
 
-def _evidence(bundle: Bundle, observations: Mapping[str, int]) -> tuple[Floats, Bools]:
+def _observation_arrays(bundle: Bundle, observations: Mapping[str, int]) -> tuple[Floats, Bools]:
     """Return two arrays of shape (M,): the values of all features, and a mask of the observed features.
 
     The value of an unobserved feature is 0.

@@ -124,17 +124,17 @@ class ExplicitPatient(PatientState):
 
     def _solve_stale(self) -> None:
         for v in np.flatnonzero(self._stale):
-            self._solve(int(v))
+            self._solve_hypothesis(int(v))
         self._stale[:] = False
 
-    def _solve(self, v: int) -> None:
+    def _solve_hypothesis(self, v: int) -> None:
         """Compute the log-odds of one hypothesis, and the probabilities and energy differences of its features.
 
         The computation uses all observations so far (docs/decisions.md, F2c, F3 and F11).
         """
         side, states = self.packed.sides[v], self._states[v]
         self.leads[v] = states[0].constant - states[1].constant
-        solved = [self._solved(state) for state in states]
+        solved = [self._run_inference(state) for state in states]
         self.log_odds[v] = solved[0][0] - solved[1][0]
         for e, (_, marginals) in enumerate(solved):
             self.predictive[e, v, side.at] = site_probabilities(marginals)
@@ -148,7 +148,7 @@ class ExplicitPatient(PatientState):
             self.tau[v] = side.repeats.believed(self.observed[side.at])
         self._changed_at[v] = self._round
 
-    def _solved(self, state: Evidence) -> tuple[float, Marginals]:
+    def _run_inference(self, state: Evidence) -> tuple[float, Marginals]:
         if not state.mrf.couplings.nnz:
             return state.constant, spread(state, *moments_of(state.mrf.terms[state.free]))
         if self._exactly:
@@ -183,9 +183,9 @@ class ExplicitPatient(PatientState):
         The log-odds include the prior, and are shrunk towards it by the factor `tau` (docs/decisions.md, F16).
         """
         self._solve_stale()
-        return self._believed(self.log_odds)
+        return self._shrink_log_odds(self.log_odds)
 
-    def _believed(self, log_odds: Floats) -> Floats:
+    def _shrink_log_odds(self, log_odds: Floats) -> Floats:
         return np.asarray(self._empty + self.tau * (log_odds - self._empty))
 
     def scores(self, score: str) -> Floats:
@@ -194,7 +194,7 @@ class ExplicitPatient(PatientState):
         The parameter `score` is `two_elbo` or `wald`. A score counts as 0 if it may differ from 0 only by rounding.
         """
         self._solve_stale()
-        by_side = self._believed(self.leads if score == "wald" else self.log_odds)
+        by_side = self._shrink_log_odds(self.leads if score == "wald" else self.log_odds)
         values = by_side[:, None] - by_side[None, :]
         return np.where(np.abs(values) <= self.packed.tie, 0.0, values)
 
@@ -206,7 +206,7 @@ class ExplicitPatient(PatientState):
         """
         self._solve_stale()
         a, b = self.sides(duels).T
-        leads = self._believed(self.leads)
+        leads = self._shrink_log_odds(self.leads)
         return np.asarray(leads[a] - leads[b])
 
     def resolved(self, duels: Ints | None = None) -> Bools:
@@ -294,7 +294,7 @@ class ExplicitPatient(PatientState):
         The parameter `duels` is a mask of shape (Q,). The result has the shape (q, M), where q is the number of
         selected duels.
         """
-        return self._gains(np.flatnonzero(duels))
+        return self._gains_of_duels(np.flatnonzero(duels))
 
     def gain_of(self, features: list[int], duels: Ints) -> Floats:
         """Return, for each given duel (comparison of two hypotheses), the sum of the given features' gains, in nats.
@@ -306,7 +306,7 @@ class ExplicitPatient(PatientState):
         duels : (q,) int64, ascending
 
         """
-        return np.asarray(self._gains(duels)[:, features].sum(axis=1))
+        return np.asarray(self._gains_of_duels(duels)[:, features].sum(axis=1))
 
     def summed_gain(self, duels: Ints, weights: Floats) -> Floats:
         """Return the weighted sum of each feature's gains over the given duels, in nats (eq:feature_selection).
@@ -321,7 +321,7 @@ class ExplicitPatient(PatientState):
         """
         total = np.zeros(len(self.observed))
         for part in np.split(np.arange(len(duels)), range(DUELS_PER_PART, len(duels), DUELS_PER_PART)):
-            total += weights[part] @ self._gains(duels[part])
+            total += weights[part] @ self._gains_of_duels(duels[part])
         return total
 
     def total_unary(self) -> Floats:
@@ -343,23 +343,25 @@ class ExplicitPatient(PatientState):
         odds, (one, other) = self.log_evidence(), self.predictive
         if not self.rivals:
             each = np.arange(len(odds))
-            return np.asarray(self._cmi(odds, one, other, self._states_of(each, each)).sum(axis=0))
+            return np.asarray(self._cmi(odds, one, other, self._group_probabilities(each, each)).sum(axis=0))
         if self.may_be_none:
             odds, one = np.append(odds, 0.0), np.concatenate([one, self.packed.background[None]])
         return np.where(self.observed, 0.0, information(softmax(odds), one))
 
-    def _gains(self, duels: Ints) -> Floats:
+    def _gains_of_duels(self, duels: Ints) -> Floats:
         self._solve_stale()
         a, b = self.sides(duels).T
         if self.gain == "wald_magnitude":
             return self._half_range(self.terms[a] - self.terms[b])
         odds = self.log_evidence()
         if self.rivals:
-            return self._cmi(odds[a] - odds[b], self.predictive[0, a], self.predictive[0, b], self._states_of(a, b))
+            return self._cmi(
+                odds[a] - odds[b], self.predictive[0, a], self.predictive[0, b], self._group_probabilities(a, b)
+            )
         each = np.unique(np.concatenate([a, b]))
         own = np.zeros((len(odds), len(self.observed)))
         own[each] = self._cmi(
-            odds[each], self.predictive[0, each], self.predictive[1, each], self._states_of(each, each)
+            odds[each], self.predictive[0, each], self.predictive[1, each], self._group_probabilities(each, each)
         )
         return np.asarray(own[a] + own[b])
 
@@ -377,7 +379,7 @@ class ExplicitPatient(PatientState):
         ----------
         odds : (q,) float64, log-odds, nats
         one, other : (q, M, 3) float64, predictive probabilities
-        states : as from `_states_of`
+        states : as from `_group_probabilities`
 
         """
         gain = np.where(self.observed, 0.0, divergence(odds[:, None], one, other))
@@ -385,7 +387,7 @@ class ExplicitPatient(PatientState):
             gain[:, members] = divergence(odds, of_one, of_other)[:, None] / max(len(members), 1)
         return np.where(gain < ZERO_GAIN, 0.0, gain)
 
-    def _states_of(self, a: Ints, b: Ints) -> list[tuple[Ints, Floats, Floats]]:
+    def _group_probabilities(self, a: Ints, b: Ints) -> list[tuple[Ints, Floats, Floats]]:
         """Return the features and probabilities of each exclusive group whose features are all measured at once.
 
         For each such group, the result contains the indices of the g unobserved features and two arrays of shape (q, g

@@ -67,7 +67,7 @@ class Cluster:
         L_c is 1 for the criterion `f1`. For the criterion `f2`, eq:lc-mf gives L_c. Return None if `f2` cannot be
         applied because beta_c L^2 >= 1.
         """
-        _one_of("criterion", criterion, CRITERIA)
+        _check_option("criterion", criterion, CRITERIA)
         if criterion == "f1":
             return 1.0
         return 1.0 + self.norm / (1.0 - self.contraction) if self.contraction < 1 else None
@@ -189,7 +189,7 @@ def score_distances(entities: Parameters) -> Floats:
 
     The scores of two entities differ by at most this distance. The result has the shape (N, N).
     """
-    return distances(entities.bundle) + np.abs(_leads(entities.bundle))
+    return distances(entities.bundle) + np.abs(_prior_differences(entities.bundle))
 
 
 def partition(entities: Parameters, n_clusters: int, *, solver: Solver | None = None) -> Partition:
@@ -249,11 +249,11 @@ def centroid_certificates(parted: Partition, k: int, *, criterion: str = "f1", r
         intervals
 
     """
-    _one_of("rule", rule, EXCLUSION_RULES)
+    _check_option("rule", rule, EXCLUSION_RULES)
     bundle = parted.bundle
     needed = _checked_k(bundle, k) if rule == "k" else len(bundle.entities) - _checked_k(bundle, k)
     low, high = np.array([cluster.interval(criterion) for cluster in parted.clusters]).T
-    above = low[:, None] > high[None, :] + _tie(bundle)
+    above = low[:, None] > high[None, :] + _tie_tolerance(bundle)
     return Certificates(bundle.entities, above[np.ix_(parted.label, parted.label)], needed)
 
 
@@ -274,8 +274,8 @@ def sound_certificates(entities: Parameters, k: int, *, bounds: Bounds | None = 
     bundle = entities.bundle
     needed = _checked_k(bundle, k)
     low, high, _ = completion_bounds(bundle) if bounds is None else bounds
-    apart = low[:, None] > high[None, :] + _tie(bundle)
-    outpaced = _leads(bundle) > distances(bundle) + _tie(bundle)
+    apart = low[:, None] > high[None, :] + _tie_tolerance(bundle)
+    outpaced = _prior_differences(bundle) > distances(bundle) + _tie_tolerance(bundle)
     return Certificates(bundle.entities, apart | outpaced, needed)
 
 
@@ -321,9 +321,9 @@ def without_eliminated(
     PlannerError : no more than k entities are left
 
     """
-    _one_of("criterion", criterion, (*CRITERIA, SOUND))
+    _check_option("criterion", criterion, (*CRITERIA, SOUND))
     if criterion == SOUND:
-        _one_of("rule", rule or "k", ("k",))
+        _check_option("rule", rule or "k", ("k",))
         certificates = sound_certificates(parameters(bundle), k)
     else:
         count = paper_clusters(len(bundle.entities)) if n_clusters is None else n_clusters
@@ -336,7 +336,7 @@ def without_eliminated(
     return bundle.restrict_entities(left)
 
 
-def _leads(bundle: Bundle) -> Floats:
+def _prior_differences(bundle: Bundle) -> Floats:
     """Return the difference between the prior log-odds of each pair of entities, in nats.
 
     The result has the shape (N, N).
@@ -345,7 +345,7 @@ def _leads(bundle: Bundle) -> Floats:
     return leads
 
 
-def _tie(bundle: Bundle) -> float:
+def _tie_tolerance(bundle: Bundle) -> float:
     """Return the largest difference between two scores, in nats, that can be due to rounding."""
     return tie_of([bundle.mrf(entity) for entity in bundle.entities]) + ROUNDING
 
@@ -357,6 +357,6 @@ def _checked_k(bundle: Bundle, k: int) -> int:
     return k
 
 
-def _one_of(option: str, given: str, known: Sequence[str]) -> None:
+def _check_option(option: str, given: str, known: Sequence[str]) -> None:
     if given not in known:
         raise PlannerError(Fault(f"option {option}", repr(given), " or ".join(known), "choose one of these"))

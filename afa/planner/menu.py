@@ -333,7 +333,7 @@ def chosen_item(rule: Rule, view: View, menu: Menu, price: Floats, offered: Bool
     """
     free = offered & (price == 0)[menu.item_of]
     for among in (free, offered) if free.any() else (offered,):
-        choice = rule.choose(_offering(view, menu, among))
+        choice = rule.choose(_restrict_view(view, menu, among))
         if not 0 <= choice.feature < len(among) or not among[choice.feature]:
             where, expected = f"rule {type(rule).__name__}", "an index of an unobserved feature"
             raise PlannerError(Fault(where, str(choice.feature), expected, "correct the rule's choose()"))
@@ -345,7 +345,7 @@ def chosen_item(rule: Rule, view: View, menu: Menu, price: Floats, offered: Bool
     return Suggestion(menu.names[item], features, float(price[item]), choice.reason, choice.over)
 
 
-def _offering(view: View, menu: Menu, offered: Bools) -> View:
+def _restrict_view(view: View, menu: Menu, offered: Bools) -> View:
     """Return a view (the input of an allocation rule) in which every unavailable feature is marked as observed.
 
     If there are costs or panels, the gain of each feature in the returned view is a gain per unit of cost: the sum of

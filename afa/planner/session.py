@@ -103,7 +103,7 @@ class _Step(Strict):
     units: tuple[str, ...] = ()
 
     @model_validator(mode="after")
-    def _fits(self) -> _Step:
+    def _check_step(self) -> _Step:
         if {len(self.numbers), len(self.units)} not in ({0}, {len(self.features)}):
             raise ValueError("numbers and units, one each for each feature, or neither")
         if len(self.values) != len(self.features) or len(set(self.features)) < len(self.features):
@@ -205,7 +205,9 @@ def load_session(
         if used.name == bundle.name:
             step = f"load it as it was then, or {REPLAY_ADVICE}"
         raise PlannerError(Fault(str(path), found, expected, step))
-    return _planner_of(stored, path, bundle, [Action(**step.model_dump()) for step in stored.steps], allocation, stop)
+    return _restore_planner(
+        stored, path, bundle, [Action(**step.model_dump()) for step in stored.steps], allocation, stop
+    )
 
 
 def replay_session(
@@ -257,11 +259,11 @@ def replay_session(
     if used.digest != bundle.digest:
         then, now = (f"version {each.version}, digest {each.digest[:16]}" for each in (used, bundle))
         changes.append(f"{bundle.name} has changed since this session: then {then}, now {now}")
-    steps, step = _steps_again(stored.steps, bundle, changes), "begin a new session"
-    return _planner_of(stored, path, bundle, steps, allocation, stop, step), changes
+    steps, step = _still_valid_steps(stored.steps, bundle, changes), "begin a new session"
+    return _restore_planner(stored, path, bundle, steps, allocation, stop, step), changes
 
 
-def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> list[Action]:
+def _still_valid_steps(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> list[Action]:
     """Return the steps of a session that are still valid with the edited bundle.
 
     The values that changed or were skipped are appended to `changes` as texts. If a value was corrected in the session,
@@ -270,7 +272,7 @@ def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> 
     """
     actions = [Action(**step.model_dump()) for step in steps]
     last = {row[0]: row[1:] for action in actions if action.kind != "skip" for row in action.rows()}
-    read_values = {feature: _compared(bundle, feature, *given, changes) for feature, given in last.items()}
+    read_values = {feature: _encode_and_compare(bundle, feature, *given, changes) for feature, given in last.items()}
     coded = [name for name, (_, number, _) in last.items() if number is None and name in bundle.features]
     if coded := [name for name in coded if scale_of(bundle, name).has_range]:
         changes.append(f"given without a number, so as they were read then: {first_names(coded)}")
@@ -284,7 +286,7 @@ def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> 
         for feature, value, measured, unit in action.rows():
             with suppress(PlannerError):
                 if read_values[feature] is not None:
-                    fits[feature] = _read_again(bundle, feature, value, measured, unit)
+                    fits[feature] = _encode_stored_value(bundle, feature, value, measured, unit)
         # If the first value of a feature is invalid in the edited bundle, the later correction of the feature becomes
         # its observation.
         split: tuple[tuple[ActionKind, set[str]], ...] = (
@@ -299,7 +301,7 @@ def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> 
     return taken
 
 
-def _compared(
+def _encode_and_compare(
     bundle: Bundle, feature: str, value: int | None, measured: float | None, unit: str, changes: list[str]
 ) -> ReadValue | None:
     """Return a value encoded with the ranges of the edited bundle, or None if the value is invalid in this bundle.
@@ -308,7 +310,7 @@ def _compared(
     """
     said = str(value) if measured is None else number_with_unit(measured, unit)
     try:
-        read_value = _read_again(bundle, feature, value, measured, unit)
+        read_value = _encode_stored_value(bundle, feature, value, measured, unit)
     except PlannerError as error:
         fault = error.faults[0]
         changes.append(f"{feature}: left out {said}: found {fault.found}; expected {fault.expected}")
@@ -321,7 +323,7 @@ def _compared(
     return read_value
 
 
-def _read_again(bundle: Bundle, feature: str, value: Any, measured: float | None, unit: str) -> ReadValue:
+def _encode_stored_value(bundle: Bundle, feature: str, value: Any, measured: float | None, unit: str) -> ReadValue:
     """Return a value of a session, encoded with the ranges of the edited bundle.
 
     Raise a `PlannerError` if the value is invalid in the edited bundle.
@@ -336,7 +338,7 @@ def _read_again(bundle: Bundle, feature: str, value: Any, measured: float | None
     return read_number(bundle, feature, measured)
 
 
-def _planner_of(
+def _restore_planner(
     stored: _Session,
     path: str | Path,
     bundle: Bundle,

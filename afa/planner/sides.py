@@ -155,7 +155,7 @@ def sides_for(
     known = FIXED_OF_BUNDLE.setdefault(bundle, {})
     key = holds, exactly, entity, discounted
     if key not in known:
-        known[key] = _laid_out(bundle, holds, exactly=exactly, entity=entity, discounted=discounted)
+        known[key] = _lay_out_sides(bundle, holds, exactly=exactly, entity=entity, discounted=discounted)
     return known[key]
 
 
@@ -193,7 +193,7 @@ def score_table_of(fixed: Fixed, entities: tuple[str, ...], features: tuple[str,
     )
 
 
-def _laid_out(bundle: Bundle, holds: str, *, exactly: bool, entity: str | None, discounted: bool) -> Fixed:
+def _lay_out_sides(bundle: Bundle, holds: str, *, exactly: bool, entity: str | None, discounted: bool) -> Fixed:
     background = bundle.background
     groups = tuple(np.array(members, dtype=np.int64) for _, members in bundle.exclusive)
     models, classes = [], []
@@ -214,10 +214,10 @@ def _laid_out(bundle: Bundle, holds: str, *, exactly: bool, entity: str | None, 
     sides, kappa = list[Side](), np.zeros(len(models))
     for v, ((*pair, at), shares) in enumerate(zip(models, classes, strict=True)):
         repeats = _repeats(*pair) if discounted else None
-        one, zero = (_again(model, 0 * model.couplings, 0.0) for model in pair) if discounted else pair
+        one, zero = (_replace_couplings(model, 0 * model.couplings, 0.0) for model in pair) if discounted else pair
         kappa[v] = (log_ratio if exactly else known_log_ratio)(one, zero)
         if exactly:
-            one, kappa[v] = _again(one, one.couplings, -kappa[v]), 0.0
+            one, kappa[v] = _replace_couplings(one, one.couplings, -kappa[v]), 0.0
         row, column = sp.triu(abs(one.couplings) + abs(zero.couplings)).nonzero()
         members = tuple(np.stack([group_states(p[group, 2], bundle.floor) for p in shares]) for group in groups)
         links = np.column_stack([at[row], at[column]]).astype(np.int64)
@@ -251,6 +251,6 @@ def _repeats(one: PairwiseMRF, zero: PairwiseMRF) -> Repeats:
     return Repeats(own, together + np.diag(own), least)
 
 
-def _again(model: PairwiseMRF, couplings: sp.csr_array, by: float) -> PairwiseMRF:
+def _replace_couplings(model: PairwiseMRF, couplings: sp.csr_array, by: float) -> PairwiseMRF:
     """Return a copy of a model with the given couplings, and with a prior that is larger by `by`."""
     return PairwiseMRF.from_probabilities(np.exp(model.terms), couplings, model.prior + by, model.features)

@@ -234,7 +234,7 @@ class TopKPlanner(Planner):
         tied = self._tied_by_score()
         by_posterior = self.guide != BACKGROUND and not self._log.observed  # a background gives unequal scores
         if self.ordered_by == "probability" or by_posterior:
-            tied |= self._as_probable()
+            tied |= self._tied_by_probability()
         order, posterior = np.argsort(self._view().rank), self.posterior()
         chosen = sorted(order[tied[order]], key=lambda v: -round(float(posterior[v]), 2))
         return [self.bundle.entities[v] for v in chosen]
@@ -245,7 +245,7 @@ class TopKPlanner(Planner):
         The top k is undecided if an entity inside it and an entity outside it have equal scores, or posterior
         probabilities that differ by less than 0.005.
         """
-        return 0.0 if (self._tied_by_score() | self._as_probable()).any() else self.answer_probability()
+        return 0.0 if (self._tied_by_score() | self._tied_by_probability()).any() else self.answer_probability()
 
     def _tied_by_score(self) -> Bools:
         """Return a mask of the entities that are tied by score for the last places of the top k.
@@ -259,7 +259,7 @@ class TopKPlanner(Planner):
         last, next_ = places[order[self.k - 1]], places[order[self.k]]
         return np.asarray((places == last) & (last == next_))
 
-    def _as_probable(self) -> Bools:
+    def _tied_by_probability(self) -> Bools:
         """Return a mask of the entities that are tied by posterior probability across the boundary of the top k.
 
         An entity is tied if an entity on the other side of the boundary has almost the same posterior probability: the

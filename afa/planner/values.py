@@ -66,7 +66,7 @@ def scale_of(bundle: Bundle, feature: str) -> Scale:
     If there is no row, return a `Scale` without unit and cut points.
     """
     table = None if bundle.rates is None else bundle.rates.table
-    row = None if table is None else _rows(table).get(feature)
+    row = None if table is None else _row_by_feature(table).get(feature)
     if table is None or row is None:
         return Scale("", "", "", None, None)
     low, high = (None if math.isnan(cut[row]) else float(cut[row]) for cut in (table.low, table.high))
@@ -74,7 +74,7 @@ def scale_of(bundle: Bundle, feature: str) -> Scale:
 
 
 @lru_cache(maxsize=8)
-def _rows(table: Features) -> dict[str, int]:
+def _row_by_feature(table: Features) -> dict[str, int]:
     return {name: row for row, name in enumerate(table.names)}
 
 
@@ -115,7 +115,7 @@ def grades_of(bundle: Bundle, feature: str) -> str:
     If the feature is not ordinal or has no row in features.csv, return an empty text.
     """
     table = None if bundle.rates is None else bundle.rates.table
-    row = None if table is None else _rows(table).get(feature)
+    row = None if table is None else _row_by_feature(table).get(feature)
     return table.codings[row] if table is not None and row is not None and table.kinds[row] == "ordinal" else ""
 
 
@@ -155,7 +155,7 @@ def code_of(bundle: Bundle, feature: Any, value: Any) -> int:
     """
     if not isinstance(feature, str) or feature not in bundle.features:
         raise unknown(bundle.features, feature)
-    code = _word(bundle, feature, value) if isinstance(value, str) else value
+    code = _code_of_word(bundle, feature, value) if isinstance(value, str) else value
     if isinstance(code, bool) or not isinstance(code, Real) or code not in VALUES:
         step = f"give one of these, or {', '.join(code_words(bundle, feature))}"
         if scale_of(bundle, feature).has_range:  # the message shows 7.2, because 1 would look like a code
@@ -203,7 +203,7 @@ def read_typed(bundle: Bundle, feature: str, text: str) -> ReadValue:
     asks which number is meant.
     """
     scale, typed = scale_of(bundle, feature), text.strip()
-    known = _word(bundle, feature, typed)
+    known = _code_of_word(bundle, feature, typed)
     if known is None:
         known = TYPED_CODES.get(typed)
     if known is None and not scale.has_range:
@@ -217,7 +217,7 @@ def read_typed(bundle: Bundle, feature: str, text: str) -> ReadValue:
         return ReadValue(known)
     if known is not None or not scale.has_range:
         raise PlannerError(fault)
-    return read_number(bundle, feature, _number_of(typed, scale.unit, fault))
+    return read_number(bundle, feature, _parse_typed_number(typed, scale.unit, fault))
 
 
 def echo(bundle: Bundle, feature: str, read_value: ReadValue) -> str:
@@ -243,7 +243,7 @@ def same_unit(one: str, other: str) -> bool:
     return first == second
 
 
-def _word(bundle: Bundle, feature: str, text: str) -> int | None:
+def _code_of_word(bundle: Bundle, feature: str, text: str) -> int | None:
     """Return the code for a word that is allowed for the feature. For any other text, return None."""
     words = WORD_CODES | FINDING if scale_of(bundle, feature).kind == "binary" else WORD_CODES
     if meanings := meanings_of(bundle, feature):  # words in features.csv take precedence over words such as `normal`
@@ -251,7 +251,7 @@ def _word(bundle: Bundle, feature: str, text: str) -> int | None:
     return words.get(text.strip().casefold())
 
 
-def _number_of(typed: str, unit: str, fault: Fault) -> float:
+def _parse_typed_number(typed: str, unit: str, fault: Fault) -> float:
     """Return the number at the start of a text. A unit may follow the number.
 
     Raise a `PlannerError` if the text does not start with a number, or if the unit is wrong.

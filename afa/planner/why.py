@@ -104,7 +104,7 @@ def explained(planner: Planner, most: int) -> pd.DataFrame:
     state, bundle, menu, offer = planner._state, planner.bundle, planner._menu, planner._offer()
     duels = planner._open_duels()
     table, order, place = pd.DataFrame({"feature": bundle.features}), "gain", bundle.features.index
-    table["gain"], table["duels_moved"] = _total_gain(state, duels)
+    table["gain"], table["duels_moved"] = _sum_and_count_gains(state, duels)
     if not menu.plain:
         order = "gain_per_cost"
         table["item"] = [menu.names[i] for i in menu.item_of]
@@ -124,7 +124,7 @@ def shown_entities(planner: Planner) -> tuple[str, ...]:
     return tuple(map(planner.question_bundle.shown, planner.bundle.entities))
 
 
-def _total_gain(state: PatientState, duels: Ints) -> tuple[Floats, Ints]:
+def _sum_and_count_gains(state: PatientState, duels: Ints) -> tuple[Floats, Ints]:
     """Return, for each feature, the sum of its gains over the given duels, and the number of positive gains.
 
     A duel is a comparison of two entities. Both results have the shape (M,).

@@ -107,7 +107,7 @@ class Background:
         p.flags.writeable = False
         object.__setattr__(self, "probabilities", p)
         if self.covariance is not None:
-            s = _symmetric(self.covariance)
+            s = _parse_covariance(self.covariance)
             if s.shape != (len(p), len(p)) or not (np.abs(np.diag(s) - variances_of(p)) <= 10.0**-DIGITS).all():
                 expected = "(n_features, n_features), its diagonal the variances"
                 raise PlannerError(Fault("covariance of a background", f"shape {s.shape}", expected, "correct it"))
@@ -299,7 +299,7 @@ def variances_of(probabilities: Floats) -> Floats:
     return np.where(p.max(axis=1) == 1, 0.0, np.maximum(p @ VALUE_ARRAY**2 - (p @ VALUE_ARRAY) ** 2, 0.0))
 
 
-def _symmetric(covariance: Any) -> Floats:
+def _parse_covariance(covariance: Any) -> Floats:
     """Return a covariance matrix (M, M) that is given as an array, or as M strings from `Background.plain`.
 
     Parameters
@@ -386,7 +386,7 @@ def shrunk_covariance(values: Floats, probabilities: Floats) -> Floats | None:
     whitened = solve_triangular(np.linalg.cholesky(expected), z.T, lower=True).T
     part, total = np.arange(n) % FOLDS, np.zeros(len(SHRINKAGE))
     for fold in range(FOLDS):
-        total += _held_out(whitened[part != fold], whitened[part == fold])
+        total += _held_out_log_likelihoods(whitened[part != fold], whitened[part == fold])
     lost = float(SHRINKAGE[np.argmax(total)])
     if lost == 1:
         return None
@@ -398,7 +398,7 @@ def shrunk_covariance(values: Floats, probabilities: Floats) -> Floats | None:
     return covariance
 
 
-def _held_out(z: Floats, left_out: Floats) -> Floats:
+def _held_out_log_likelihoods(z: Floats, left_out: Floats) -> Floats:
     """Return for each shrinkage the normal log-likelihood of held-out patients, up to a constant.
 
     With shrinkage t, the correlation matrix is (1 - t) z'z / n + t I.
@@ -505,7 +505,7 @@ class ScoreTable:
         start : (n_features + 1,) int64, position in `slots` of each feature's first slot
 
         """
-        return self._by_feature(self.feature)
+        return self._sort_by_feature(self.feature)
 
     @cached_property
     def neighbours(self) -> tuple[Ints, Floats, Ints]:
@@ -518,10 +518,10 @@ class ScoreTable:
         start : (n_features + 1,) int64, position of each feature's first entry
 
         """
-        order, start = self._by_feature(self.feature[np.concatenate(self.ends)])
+        order, start = self._sort_by_feature(self.feature[np.concatenate(self.ends)])
         return np.concatenate(self.ends[::-1])[order], np.concatenate([self.psi, self.psi])[order], start
 
-    def _by_feature(self, feature: NDArray[np.integer[Any]]) -> tuple[Ints, Ints]:
+    def _sort_by_feature(self, feature: NDArray[np.integer[Any]]) -> tuple[Ints, Ints]:
         order = np.argsort(feature, kind="stable")
         return order, np.searchsorted(feature[order], np.arange(len(self.features) + 1))
 
@@ -587,7 +587,7 @@ class ScoreTable:
         return np.searchsorted(self.entity, np.arange(len(self.entities) + 1))
 
     @cached_property
-    def _by_row(self) -> sp.csr_array:
+    def _slot_pattern(self) -> sp.csr_array:
         shape = len(self.entities), len(self.features)
         return sp.csr_array((np.ones(len(self.feature)), self.feature, self.pointer), shape=shape)
 
@@ -603,7 +603,7 @@ class ScoreTable:
         matrix : (n_entities, n_features) sparse
 
         """
-        found = copy(self._by_row)  # all returned matrices have the same index arrays
+        found = copy(self._slot_pattern)  # all returned matrices have the same index arrays
         found.data = of_slots
         return found
 
@@ -732,19 +732,19 @@ class Belief:
         self._value = np.zeros(len(p), dtype=np.int64)
         of, at = p[table.feature], table.feature
         self._expected = (of * table.terms).sum(axis=1)
-        self._linear = (of * _standard(VALUE_ARRAY - self.middle[:, None], p)[at] * table.terms).sum(axis=1)
+        self._linear = (of * _standardise_rows(VALUE_ARRAY - self.middle[:, None], p)[at] * table.terms).sum(axis=1)
         # for a constant feature, use half the range: regression gives no slope
         slope = (table.terms[:, 2] - table.terms[:, 0]) / 2
         self._linear = np.divide(self._linear, np.sqrt(self.spread[at]), out=slope, where=self.spread[at] > 0)
-        self._bend = (of * _curve(p)[at] * table.terms).sum(axis=1)
+        self._bend = (of * _quadratic_component(p)[at] * table.terms).sum(axis=1)
         self._bend[np.abs(self._bend) <= table.tie] = 0.0
         apart = bool(table.groups) or bool(self._bend.any())
         covariance = None if apart else background.covariance
         self.joint: Floats | None = None if covariance is None else covariance.copy()
         self.background = background.independent() if apart and background.kind == "patients" else background
-        self._add_up()
+        self._update_expected_scores()
 
-    def _add_up(self) -> None:
+    def _update_expected_scores(self) -> None:
         """Compute the expected scores (`mean`), and the contribution of the couplings to each slope (`slope`)."""
         self._products: Floats | None = None
         table, (first, second) = self.table, self.table.pair_features
@@ -790,11 +790,11 @@ class Belief:
         others = [group for group in self.table.groups if feature in group]
         chance = {int(j): self.middle[j] for group in others for j in group if j != feature and not self.observed[j]}
         left = 1.0 - self.middle[feature]
-        self._set(feature, float(value), 0.0, value)
+        self._set_mean_and_variance(feature, float(value), 0.0, value)
         self.observed[feature] = True
         for j, before in chance.items():
             p = 0.0 if value == 1 or left <= 0 else min(before / left, 1.0)
-            self._set(j, p, p * (1.0 - p), None)
+            self._set_mean_and_variance(j, p, p * (1.0 - p), None)
             self.observed[j] = value == 1
 
     def _observe_jointly(self, feature: int, value: int) -> None:
@@ -804,9 +804,9 @@ class Belief:
         """
         self.middle = self.middle + self._regression(feature) * (value - self.middle[feature])
         self.middle[feature], self._value[feature], self.observed[feature] = value, value, True
-        self._settle(feature)
+        self._condition_on_feature(feature)
         self._expected = self._linear * self.middle[self.table.feature]
-        self._add_up()
+        self._update_expected_scores()
 
     def _regression(self, feature: int) -> Floats:
         """Return the change of the mean of each feature if the value of `feature` increases by 1."""
@@ -814,7 +814,7 @@ class Belief:
         own = self.spread[feature]
         return self.joint[feature] / own if own > 0 else np.zeros(len(self.spread))
 
-    def _settle(self, feature: int) -> None:
+    def _condition_on_feature(self, feature: int) -> None:
         """Set the variance of a feature to 0, and condition the covariance of all other features on this feature."""
         if self.joint is not None:
             self._products = None
@@ -823,7 +823,7 @@ class Belief:
             self.spread = np.maximum(np.diag(self.joint), 0.0)
         self.spread[feature] = 0.0
 
-    def _set(self, feature: int, middle: float, spread: float, value: int | None) -> None:
+    def _set_mean_and_variance(self, feature: int, middle: float, spread: float, value: int | None) -> None:
         """Set the mean and the variance of a feature. If `value` is not None, also set the value of the feature."""
         table, step = self.table, middle - self.middle[feature]
         order, start = table.slots_of
@@ -853,7 +853,7 @@ class Belief:
         return np.asarray(np.lexsort((places, -rounded)), dtype=np.int64)
 
     @property
-    def _through(self) -> Floats:
+    def _score_feature_covariance(self) -> Floats:
         """Return the matrix product c Sigma (N, M): the first-order covariance of each score with each feature."""
         if self._products is None:
             self._products = np.asarray(self.table.matrix(self.slope) @ self.joint)
@@ -869,7 +869,7 @@ class Belief:
         """
         if self.joint is not None:
             inverse = np.divide(1.0, self.spread, out=np.zeros_like(self.spread), where=self.spread > 0)
-            return [(self._through, inverse)]
+            return [(self._score_feature_covariance, inverse)]
         parts = [(self.table.matrix(self.slope), self.spread)]
         if self._bend.any():
             parts.append((self.table.matrix(self._bend), (~self.observed & (self.spread > 0)).astype(np.float64)))
@@ -894,12 +894,12 @@ class Belief:
         """
         chosen = np.arange(len(self.mean)) if entities is None else entities
         if self.joint is not None:
-            total = self._through @ _rows(self.table.matrix(self.slope), chosen).T
+            total = self._score_feature_covariance @ _dense_rows(self.table.matrix(self.slope), chosen).T
             return total + self._covariance_of_pairs(chosen) if self.exact else total
         total = np.zeros((len(self.mean), len(chosen)))
         loadings = self._loadings()
         for matrix, s in loadings:
-            total += matrix @ (_rows(matrix, chosen) * s).T
+            total += matrix @ (_dense_rows(matrix, chosen) * s).T
         for group in self._open_groups():
             own = loadings[0][0][:, group].toarray() * self.middle[group]
             total += own @ own[chosen].T - np.outer(own.sum(axis=1), own[chosen].sum(axis=1))
@@ -909,13 +909,13 @@ class Belief:
         """Return the sum over j < l of psi_vjl psi_wjl s_j s_l, for each entity v and each given entity w."""
         table, n = self.table, len(self.mean)
         features, which = table.distinct_pairs
-        at, member = _entries(table.pairs_pointer, chosen)
+        at, member = _entries_of_rows(table.pairs_pointer, chosen)
         columns, place = np.unique(which[at], return_inverse=True)
         weight = np.zeros((len(chosen), len(columns)))
         weight[member, place] = table.psi[at]
         weight *= self.spread[features[:, columns]].prod(axis=0)
         order, start = table.by_pair
-        at, column = _entries(start, columns)
+        at, column = _entries_of_rows(start, columns)
         at = order[at]
         owner, psi = table.owner[at], table.psi[at]
         return np.stack([np.bincount(owner, weights=psi * row[column], minlength=n) for row in weight], axis=1)
@@ -937,7 +937,7 @@ class Belief:
         if self.joint is None:
             total = table.by_entity(self.slope**2 * self.spread[table.feature])
         else:
-            shared = self._through[table.entity, table.feature]
+            shared = self._score_feature_covariance[table.entity, table.feature]
             total = np.maximum(table.by_entity(self.slope * shared), 0.0)
         if self._bend.any():
             total += table.by_entity(self._bend**2 * (~self.observed & (self.spread > 0))[table.feature])
@@ -971,17 +971,17 @@ class Belief:
         gain : (n_features,) float64, 0 for observed features
 
         """
-        return self._settled(self.differences(k))
+        return self._frontier_gains(self.differences(k))
 
-    def _settled(self, of: Differences) -> Floats:
+    def _frontier_gains(self, of: Differences) -> Floats:
         total = np.zeros(len(self.middle))
         for matrix, s in self._loadings():
             linear = self.joint is None and matrix.data is not self._bend
-            total += _taken_out(of, self._with_groups(matrix) if linear else matrix, s)
+            total += _weighted_variance_reductions(of, self._correct_for_groups(matrix) if linear else matrix, s)
         # set gains below the rounding error to 0
         return np.where(self.observed | (total <= RELATIVE_TIE * total.max(initial=0.0)), 0.0, total)
 
-    def _with_groups(self, slopes: sp.csr_array) -> sp.csr_array:
+    def _correct_for_groups(self, slopes: sp.csr_array) -> sp.csr_array:
         """Return the slopes, corrected for exclusive groups.
 
         If a member of an exclusive group is +1, all other members are 0. The corrected slope of a member is its slope
@@ -1008,11 +1008,11 @@ class Belief:
         """
         of, chosen, total, ahead = self.differences(k), list(dict.fromkeys(features)), 0.0, self.copy()
         for i, j in enumerate(chosen):
-            total += float(ahead._settled(of)[j]) + float(self._paired(of, j)[chosen[i + 1 :]].sum())
-            ahead._settle(j)
+            total += float(ahead._frontier_gains(of)[j]) + float(self._gain_increases(of, j)[chosen[i + 1 :]].sum())
+            ahead._condition_on_feature(j)
         return total
 
-    def _paired(self, of: Differences, feature: int) -> Floats:
+    def _gain_increases(self, of: Differences, feature: int) -> Floats:
         """Return how much the gain of every other feature increases if `feature` is also measured.
 
         The increase is 0 for features that are not coupled to `feature`.
@@ -1022,7 +1022,7 @@ class Belief:
         part = slice(begin[feature], begin[feature + 1])
         at = table.entity[there[part]], table.feature[there[part]]
         matrix = sp.csr_array((psi[part], at), shape=(len(table.entities), len(table.features)))
-        return _taken_out(of, matrix, self.spread * self.spread[feature])
+        return _weighted_variance_reductions(of, matrix, self.spread * self.spread[feature])
 
     def together(
         self,
@@ -1067,9 +1067,9 @@ class Belief:
                 chosen, taken, left = [*chosen, *new], taken + 1, left - float(cost[items[new[0]]])
                 allowed = allowed & (items != items[new[0]])
                 for j in new:
-                    pairs += self._paired(of, j)
-                    ahead._settle(j)
-            gained_variance = ahead._settled(of) + pairs
+                    pairs += self._gain_increases(of, j)
+                    ahead._condition_on_feature(j)
+            gained_variance = ahead._frontier_gains(of) + pairs
             allowed = allowed & (cost <= left * (1 + ROUNDING))[items]
             total = np.bincount(items, weights=np.where(allowed, gained_variance, 0.0), minlength=len(cost))
             per_cost = np.where(allowed, (total / np.where(cost > 0, cost, 1.0))[items], 0.0)
@@ -1108,7 +1108,7 @@ class Belief:
         return float(max(right.mean() - missed, 0.0))
 
 
-def _entries(pointer: Ints, rows: Ints) -> tuple[Ints, Ints]:
+def _entries_of_rows(pointer: Ints, rows: Ints) -> tuple[Ints, Ints]:
     """Return all entries of the given rows as two arrays: the positions of the entries, and the rows of the entries.
 
     A row is identified by its index in `rows`.
@@ -1120,15 +1120,15 @@ def _entries(pointer: Ints, rows: Ints) -> tuple[Ints, Ints]:
     return np.arange(len(which)) + np.repeat(pointer[rows] - np.cumsum(count) + count, count), which
 
 
-def _rows(matrix: sp.csr_array, rows: Ints) -> Floats:
+def _dense_rows(matrix: sp.csr_array, rows: Ints) -> Floats:
     """Return the given rows of a sparse matrix as a dense array."""
-    at, which = _entries(matrix.indptr, rows)
+    at, which = _entries_of_rows(matrix.indptr, rows)
     dense = np.zeros((len(rows), matrix.shape[1]))
     dense[which, matrix.indices[at]] = matrix.data[at]
     return dense
 
 
-def _taken_out(of: Differences, loadings: sp.csr_array | Floats, s: Floats) -> Floats:
+def _weighted_variance_reductions(of: Differences, loadings: sp.csr_array | Floats, s: Floats) -> Floats:
     """Return for each feature j the sum of w_ab (c_aj - c_bj)^2 s_j over all differences D_ab in `of`.
 
     Each difference D_ab compares an entity a in the top k with an entity b outside the top k.
@@ -1149,11 +1149,11 @@ def _taken_out(of: Differences, loadings: sp.csr_array | Floats, s: Floats) -> F
     against[of.outside] = weights.T
     squares = np.repeat(every, np.diff(loadings.indptr)) * loadings.data**2
     single = np.bincount(loadings.indices, weights=squares, minlength=len(s))
-    crossed = (_rows(loadings, of.inside) * (loadings.T @ against).T).sum(axis=0)
+    crossed = (_dense_rows(loadings, of.inside) * (loadings.T @ against).T).sum(axis=0)
     return np.asarray(np.maximum(single - 2 * crossed, 0.0) * s)
 
 
-def _standard(vectors: Floats, p: Floats) -> Floats:
+def _standardise_rows(vectors: Floats, p: Floats) -> Floats:
     """Scale each row of `vectors` to mean square 1 under the probabilities in the same row of `p`.
 
     Both arrays have the shape (M, 3). Rows with mean square 0 become 0.
@@ -1162,12 +1162,12 @@ def _standard(vectors: Floats, p: Floats) -> Floats:
     return np.asarray(np.divide(vectors, size, out=np.zeros_like(vectors), where=size > np.sqrt(ROUNDING)))
 
 
-def _curve(p: Floats) -> Floats:
+def _quadratic_component(p: Floats) -> Floats:
     """Return for each feature x a function of x with mean 0, mean square 1 and correlation 0 with x.
 
     Row j of the result contains the function at -1, 0 and +1, and row j of `p` contains the probabilities of these
     values.
     """
-    line = _standard(VALUE_ARRAY - (p @ VALUE_ARRAY)[:, None], p)
+    line = _standardise_rows(VALUE_ARRAY - (p @ VALUE_ARRAY)[:, None], p)
     square = VALUE_ARRAY**2 - (p @ VALUE_ARRAY**2)[:, None]
-    return _standard(square - (p * line * square).sum(axis=1, keepdims=True) * line, p)
+    return _standardise_rows(square - (p * line * square).sum(axis=1, keepdims=True) * line, p)

@@ -59,12 +59,12 @@ def linearity(evidence: Sequence[Evidence], marginals: Sequence[Marginals], *, m
         return duels_of(cross_expectations(evidence, marginals))
     scores = np.zeros((len(evidence), len(evidence)))
     for a, b in np.ndindex(scores.shape):
-        mean = _mixture(marginals[a], marginals[b])
+        mean = _average_moments(marginals[a], marginals[b])
         scores[a, b] = expected_score(evidence[a], mean) - expected_score(evidence[b], mean)
     return scores
 
 
-def _mixture(a: Marginals, b: Marginals) -> Marginals:
+def _average_moments(a: Marginals, b: Marginals) -> Marginals:
     return Marginals(a.free, (a.first + b.first) / 2, (a.second + b.second) / 2)
 
 
@@ -163,7 +163,7 @@ def stack_a(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Flo
 def duel_variance(a: Evidence, b: Evidence, of_a: Marginals, of_b: Marginals) -> float:
     """Return sigma_D^2: the variance of unary terms under the mixture, plus a bound for the couplings (eq:sigma-D)."""
     unary, pairs = difference_terms(a, b)
-    mixture = _mixture(of_a, of_b)
+    mixture = _average_moments(of_a, of_b)
     p = probabilities_of(mixture.first, mixture.second)
     value = np.where(p > 0, unary, 0.0)
     variance = (p * value**2).sum(axis=1) - (p * value).sum(axis=1) ** 2

@@ -57,7 +57,7 @@ def test_without_couplings_what_is_followed_is_naive_bayes_at_every_round(seed):
     seen = task.block(slice(0, 3))
     ratios = np.log(np.where(case.one > 0, case.one, 1.0)) - np.log(np.where(case.zero > 0, case.zero, 1.0))
     for way in (GREEDY, RANDOM, OWN):
-        scores, orders = task.walk(seen, way, 0, nobody).scores, task._planned(seen, way, 0, nobody)[0]
+        scores, orders = task.walk(seen, way, 0, nobody).scores, task._paths_by_planners(seen, way, 0, nobody)[0]
         for i, order in enumerate(orders):
             for t in range(5):
                 at = [j for j in order[:t] if j >= 0 and values[i, j] != MISSING]
@@ -74,8 +74,8 @@ def test_what_the_engine_follows_is_what_a_planner_says_of_patients_with_gaps(se
     task = asked(case, names, values)
     seen = task.block(slice(0, 3))
     for way in (RANDOM, OWN, GREEDY, BY_WALD):
-        _, followed, certified = task._compiled(task.task, seen, way, 0)
-        _, walked, sure = task._planned(seen, way, 0, nobody)
+        _, followed, certified = task._paths_by_engine(task.task, seen, way, 0)
+        _, walked, sure = task._paths_by_planners(seen, way, 0, nobody)
         np.testing.assert_allclose(followed[:, [0, -1]], walked[:, [0, -1]], atol=1e-8)
         assert (np.sign(walked[:, -1].round(9)) == seen.targets["sign_accuracy"][:, 0]).all() or way is BY_WALD
         if way in (RANDOM, OWN):

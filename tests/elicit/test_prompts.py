@@ -40,7 +40,7 @@ def _values(name: str) -> dict[str, object]:
     """Those of `VALUES` that a prompt and what it includes name."""
     environment, needed, pending = prompts._environment(), set(), [f"{name}.md"]
     while pending:
-        parsed = environment.parse(prompts._source(pending.pop()))
+        parsed = environment.parse(prompts._template_source(pending.pop()))
         needed |= find_undeclared_variables(parsed)
         pending += prompts.find_referenced_templates(parsed)
     return {key: VALUES[key] for key in needed}

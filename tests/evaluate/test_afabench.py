@@ -86,7 +86,7 @@ def test_a_row_takes_the_path_of_a_planner_of_its_own(method):
     features = values_of(method, 9)
     actions, _ = evaluate(method, features, budget=6)
     for row, row_actions in zip(features, actions, strict=True):
-        planner = method._planner()
+        planner = method._new_planner()
         for action in row_actions:
             certain = planner.resolved() if isinstance(planner, BinaryPlanner) else planner.certified()
             if certain or len(planner.observed) == len(row):

@@ -18,7 +18,7 @@ from afa.scores.belief import (
     Background,
     Belief,
     ScoreTable,
-    _held_out,
+    _held_out_log_likelihoods,
     intensity_covariance,
     variances_of,
 )
@@ -337,7 +337,7 @@ def test_a_covariance_without_any_is_independence():
 def test_the_shrinkage_of_correlations_is_chosen_by_the_likelihood_of_patients_left_out():
     random = np.random.default_rng(0)
     z, left_out = random.normal(size=(12, 5)) @ random.normal(size=(5, 5)), random.normal(size=(4, 5))
-    found = _held_out(z, left_out)
+    found = _held_out_log_likelihoods(z, left_out)
     for share, value in zip(SHRINKAGE, found, strict=True):
         whole = multivariate_normal(np.zeros(5), (1 - share) * z.T @ z / len(z) + share * np.eye(5))
         assert value == pytest.approx(whole.logpdf(left_out).sum() + 0.5 * left_out.size * np.log(2 * np.pi))

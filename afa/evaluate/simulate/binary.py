@@ -108,14 +108,17 @@ class BinaryTask(SimulationTask):
         unknown.
         """
         label = np.nan_to_num(2 * self.labels - 1).astype(np.int8)
-        return {"sign_accuracy": self._winners(), **({"label_accuracy": label} if self.has_labels else {})}
+        return {
+            "sign_accuracy": self._fully_informed_decisions(),
+            **({"label_accuracy": label} if self.has_labels else {}),
+        }
 
     def block(self, rows: slice) -> BinaryBlock:
         """Return the patients in the given rows, with their targets."""
         targets = {metric: target[rows, None] for metric, target in self.targets.items()}
         return BinaryBlock(self.patients[rows], self.values[rows], targets)
 
-    def _winners(self) -> Codes:
+    def _fully_informed_decisions(self) -> Codes:
         """Return the decisions based on all measured values, (P,): +1, -1, or 0 for a tie.
 
         If the bundle has no probabilities, a feature that was not measured counts as 0.
@@ -123,7 +126,7 @@ class BinaryTask(SimulationTask):
         values, setting = self.values, self.setting
         if self.task is None:
             way = Strategy("random", "", "two_elbo")
-            return np.array([informed(self._planner(way), row).decision() for row in values], dtype=np.int8)
+            return np.array([informed(self._strategy_planner(way), row).decision() for row in values], dtype=np.int8)
         if isinstance(self.task.bundle, Bundle):
             known = np.where(values == MISSING, 0, values)
             one, zero = (self.task.bundle.mrf(name).energies(known) for name in self.task.bundle.entities)
@@ -145,9 +148,9 @@ class BinaryTask(SimulationTask):
         """Simulate feature acquisition for a block of patients until no measured value is left to acquire."""
         by_planner = INFORMATION in way or FRONTIER in way or weighs_items(self.bundle, way, self.setting)
         if self.task is None or by_planner:
-            order, scores, certified = self._planned(block, way, seed, tick)
+            order, scores, certified = self._paths_by_planners(block, way, seed, tick)
         else:
-            order, scores, certified = self._compiled(self.task, block, way, seed)
+            order, scores, certified = self._paths_by_engine(self.task, block, way, seed)
             tick(len(block.names))
         signs, winner = np.sign(scores).astype(np.int8), block.targets["sign_accuracy"]
         if way.score == BACKGROUND:  # with a background, the planner's decision is the sign of S
@@ -162,8 +165,8 @@ class BinaryTask(SimulationTask):
         spent = spent_along(order, prices_of(self.bundle, self.setting))
         return Walk(parts, with_costs(needed, spent), scores, spent)
 
-    def _compiled(self, task: ClassTask, block: BinaryBlock, way: Strategy, seed: int) -> BinaryPaths:
-        orders, drawn = self._orders(block, way, seed), way.allocation in RANDOM_RULES
+    def _paths_by_engine(self, task: ClassTask, block: BinaryBlock, way: Strategy, seed: int) -> BinaryPaths:
+        orders, drawn = self._random_feature_orders(block, way, seed), way.allocation in RANDOM_RULES
         gain, target = way.gain or "wald_magnitude", way.score if way.gain == "f_target" else None
         if not self.setting.explicit:
             given = orders if drawn else None
@@ -181,8 +184,10 @@ class BinaryTask(SimulationTask):
         scores = np.take_along_axis(getattr(paths, way.score)[:, 0], step, axis=1)
         return orders, scores, np.take_along_axis(called, step, axis=1)
 
-    def _planned(self, block: BinaryBlock, way: Strategy, seed: int, tick: Callable[[int], None]) -> BinaryPaths:
-        orders = self._orders(block, way, seed) if way.allocation in RANDOM_RULES else None
+    def _paths_by_planners(
+        self, block: BinaryBlock, way: Strategy, seed: int, tick: Callable[[int], None]
+    ) -> BinaryPaths:
+        orders = self._random_feature_orders(block, way, seed) if way.allocation in RANDOM_RULES else None
 
         def read(planner: BinaryPlanner, _: int) -> tuple[Any, ...]:
             if self.setting.explicit:
@@ -191,11 +196,11 @@ class BinaryTask(SimulationTask):
                 return planner.score() if planner.decision() else 0.0, planner.resolved()
             return planner.log_odds() if planner.decision() else 0.0, planner.resolved()
 
-        planners = (self._planner(way, name) for name in block.names)
+        planners = (self._strategy_planner(way, name) for name in block.names)
         order, scores, certified = planned(planners, block.values, read, orders, tick)
         return order[:, 1:], scores, certified
 
-    def _planner(self, way: Strategy, patient: str = "") -> BinaryPlanner:
+    def _strategy_planner(self, way: Strategy, patient: str = "") -> BinaryPlanner:
         """Return a planner with the rule, gain and score of a strategy.
 
         Raise a `PlannerError` if the options are invalid.
@@ -231,9 +236,9 @@ class BinaryTask(SimulationTask):
             found, expected = repr(self.setting.holds), "none where one entity is asked for"
             raise ConfigError(Fault("holds", found, expected, "leave it out"))
         if explicit or self.setting.tau is not None or INFORMATION in way or FRONTIER in way:
-            self._planner(way)
+            self._strategy_planner(way)
 
-    def _orders(self, block: BinaryBlock, way: Strategy, seed: int) -> Ints:
+    def _random_feature_orders(self, block: BinaryBlock, way: Strategy, seed: int) -> Ints:
         """Return random orders of the features, (B, M).
 
         With `random_own`, the features of the entity precede all other features.

@@ -193,7 +193,7 @@ class TopKTask(SimulationTask):
         """
         values = self.values[rows]
         if self.setting.explicit:
-            truth = planned_truth(values, [self._planner(Strategy("random", "", "two_elbo")) for _ in values])
+            truth = planned_truth(values, [self._strategy_planner(Strategy("random", "", "two_elbo")) for _ in values])
         else:
             truth = full_observation(self.bundle, np.where(values == MISSING, 0, values), solver=self.setting.solver)
         targets = Targets.of(truth, self.labels[rows], self.setting.k, self.k_labels)
@@ -217,7 +217,7 @@ class TopKTask(SimulationTask):
     def walk(self, block: TopKBlock, way: Strategy, seed: int, tick: Callable[[int], None]) -> Walk:
         """Simulate feature acquisition for a block of patients until no measured value is left to acquire."""
         compiled = is_compiled(self.bundle, way, self.setting)
-        paths = self._compiled(block, way, seed) if compiled else self._planned(block, way, seed, tick)
+        paths = self._paths_by_engine(block, way, seed) if compiled else self._paths_by_planners(block, way, seed, tick)
         order, right, place, certified = paths
         if compiled:
             tick(len(block.names))
@@ -236,7 +236,7 @@ class TopKTask(SimulationTask):
         spent = spent_along(order, prices_of(self.bundle, self.setting))
         return Walk(parts, with_costs(needed, spent), spent=spent)
 
-    def _compiled(self, block: TopKBlock, way: Strategy, seed: int) -> TopKPaths:
+    def _paths_by_engine(self, block: TopKBlock, way: Strategy, seed: int) -> TopKPaths:
         bundle, orders = self.bundle, None
         if way.allocation == "random":
             orders = measured_first(random_orders(bundle.features, block.names, [seed])[:, 0], block.values)
@@ -255,7 +255,7 @@ class TopKTask(SimulationTask):
         right = paths.right[:, :, 0, 0].astype(np.float64)
         return paths.order, right, paths.place[:, :, 0].astype(np.int64), paths.certified
 
-    def _planned(self, block: TopKBlock, way: Strategy, seed: int, tick: Callable[[int], None]) -> TopKPaths:
+    def _paths_by_planners(self, block: TopKBlock, way: Strategy, seed: int, tick: Callable[[int], None]) -> TopKPaths:
         pairs = all_pairs(len(self.bundle.entities))
 
         def read(planner: TopKPlanner, patient: int) -> tuple[Any, ...]:
@@ -263,14 +263,14 @@ class TopKTask(SimulationTask):
             calls = np.sign(scores[pairs[:, 0], pairs[:, 1]])
             return (0.5 * (1 + calls * winner))[winner != 0].sum(), place, planner.certified()
 
-        planners = (self._planner(way, name, seed) for name in block.names)
+        planners = (self._strategy_planner(way, name, seed) for name in block.names)
         order, right, place, certified = planned(planners, block.values, read, tick=tick)
         return order[:, 1:], right, place, certified
 
-    def _planner(self, way: Strategy, name: str = "", seed: int = 0) -> TopKPlanner:
+    def _strategy_planner(self, way: Strategy, name: str = "", seed: int = 0) -> TopKPlanner:
         return planner_of(self.bundle, way, self.setting, patient=name, seed=seed)
 
-    check = _planner
+    check = _strategy_planner
     """Raise a `PlannerError`, or the `ConfigError` of a user-defined rule, if no planner can use the strategy."""
 
 

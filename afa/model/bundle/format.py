@@ -176,7 +176,7 @@ def potential_rows(table: CsvTable, codes: list[Ints]) -> Potentials:
     value = number_column(table, "potential", empty=None if paired else np.nan)
     if not paired:
         empty = table.empty("potential")
-        table.wrong(empty & ~_states(table), "potential", "a finite number", "correct the number")
+        table.wrong(empty & ~_probability_mask(table), "potential", "a finite number", "correct the number")
         value = np.where(empty, 0.0, value)
     number_column(table, "confidence", low=0.0, high=1.0, empty=np.nan)
     sound = (entity >= 0) & (features >= 0).all(axis=1)
@@ -200,7 +200,7 @@ def _scopes(table: CsvTable) -> Codes | None:
     return codes if codes.any() else None
 
 
-def _states(table: CsvTable) -> Bools:
+def _probability_mask(table: CsvTable) -> Bools:
     """Return a mask that is True for the rows of unary.csv with at least one probability.
 
     The mask has the shape (n_rows,).
@@ -220,7 +220,7 @@ def probability_rows_of(table: CsvTable, unary: Potentials, rates: Rates) -> Pro
 
     """
     entity, feature = unary.entity, unary.features[:, 0]
-    states = _states(table) & (entity >= 0) & (feature >= 0)
+    states = _probability_mask(table) & (entity >= 0) & (feature >= 0)
     # The index -1 of an unknown feature selects the row that is appended here, in which all three values are possible.
     possible, background = np.vstack([rates.possible, [True] * 3]), np.append(rates.has_background, False)
     wrong, both = np.zeros(len(table), dtype=bool), {}
@@ -239,14 +239,14 @@ def probability_rows_of(table: CsvTable, unary: Potentials, rates: Rates) -> Pro
         table.wrong(bare, f"p_high_{state}", f"the probabilities {state} it", step, found)
     rows = np.flatnonzero(states)
     order = rows[np.lexsort((feature[rows], entity[rows]))]
-    directed, patients = ~table.empty("potential")[order], _patients(table, states)
+    directed, patients = ~table.empty("potential")[order], _patient_counts(table, states)
     patients_in_order = None if patients is None else patients[order]
     return ProbabilityRows(
         entity[order], feature[order], both["with"][order], both["without"][order], directed, patients_in_order
     )
 
 
-def _patients(table: CsvTable, states: Bools) -> Ints | None:
+def _patient_counts(table: CsvTable, states: Bools) -> Ints | None:
     """Return the numbers of labelled patients from the columns `COUNT_COLUMNS`, or None if both columns are empty.
 
     The result has the shape (n_rows, 2). If at least one number is given, each empty field counts as 0.

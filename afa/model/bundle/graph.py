@@ -207,7 +207,7 @@ def write_graph(bundle: Bundle, path: str | Path, *, entity: str | None = None) 
     If two bundles are equal, their files are identical.
     """
     target = Path(path)
-    form, graph, networkx = _form_of(target), to_networkx(bundle, entity), library("networkx")
+    form, graph, networkx = _file_format(target), to_networkx(bundle, entity), library("networkx")
     if form == GRAPHML:
         lines = ["<?xml version='1.0' encoding='utf-8'?>", *networkx.generate_graphml(graph)]
     else:
@@ -225,7 +225,7 @@ def read_graph(
     a `BundleError` if the file contains no graph.
     """
     source = Path(path)
-    form, networkx = _form_of(source), library("networkx")
+    form, networkx = _file_format(source), library("networkx")
     try:
         if form == GRAPHML:
             graph = networkx.read_graphml(source)
@@ -244,7 +244,7 @@ def read_graph(
     return from_networkx(graph, name=name, version=version, entity=entity)
 
 
-def _form_of(path: Path) -> str:
+def _file_format(path: Path) -> str:
     """Return the suffix of the file name, which determines the format of the file."""
     form = path.suffix.lower()
     if form not in (GRAPHML, ".json"):

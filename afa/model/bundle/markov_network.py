@@ -150,7 +150,7 @@ def _terms_of(factor: Any, where: str) -> dict[tuple[str, ...], float] | Fault:
     logs = np.log(values)
     for axis, variable in enumerate(scope):  # bring the states into the order -1, 0, 1
         logs = np.take(logs, np.argsort(factor.state_names[variable]), axis=axis)
-    terms, residual = _fitted(scope, logs)
+    terms, residual = _fit_terms(scope, logs)
     if residual > TOLERANCE * max(1.0, float(np.abs(logs).max())):
         expected = "exp(c + a x)" if len(scope) == 1 else "exp(c + a x + b y + p x y), x and y being -1, 0 or 1"
         return Fault(
@@ -162,7 +162,7 @@ def _terms_of(factor: Any, where: str) -> dict[tuple[str, ...], float] | Fault:
     return terms
 
 
-def _fitted(scope: list[str], logs: Floats) -> tuple[dict[tuple[str, ...], float], float]:
+def _fit_terms(scope: list[str], logs: Floats) -> tuple[dict[tuple[str, ...], float], float]:
     """Return the coefficients of x_j and x_j x_l, fitted to `logs`, and the largest absolute residual of the fit.
 
     The array `logs` contains the logarithm of a factor. Its shape is (3,) for a factor of one variable, and (3, 3) for

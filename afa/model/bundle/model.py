@@ -369,9 +369,9 @@ class Bundle:
         background : (M, 3) float64, probabilities of -1, 0, +1
 
         """
-        return self._rates().background
+        return self._required_rates().background
 
-    def _rates(self) -> Rates:
+    def _required_rates(self) -> Rates:
         if self.rates is None or (self.rates.table is None and not self.has_probabilities):
             step = "add p_low_with, p_high_with, ... to unary.csv (docs/bundle.md)"
             raise BundleError(Fault(f"bundle {self.name}", "directions without probabilities", "probabilities", step))
@@ -394,7 +394,7 @@ class Bundle:
         """
         v = self.index(entity)
         row, column, _ = self.packed.of(v)
-        return self._rates().of_entity(v, self.unary[v], np.concatenate([row, column]))
+        return self._required_rates().of_entity(v, self.unary[v], np.concatenate([row, column]))
 
     def patients_behind(self, entity: str) -> Ints:
         """Return how many labelled patients were used to estimate an entity's probabilities, for each feature.
@@ -466,16 +466,16 @@ class Bundle:
         BundleError : names the features that are unknown or given twice
 
         """
-        return self._chosen(self.entities, features)
+        return self._restrict_to_names(self.entities, features)
 
     def restrict_entities(self, entities: Sequence[str]) -> Bundle:
         """Return a copy of the bundle with only the given entities, in the given order, and with all features.
 
         Errors are raised, and `provenance` is changed, in the same way as by `restrict`.
         """
-        return self._chosen(entities, self.features)
+        return self._restrict_to_names(entities, self.features)
 
-    def _chosen(self, entities: Sequence[str], features: Sequence[str]) -> Bundle:
+    def _restrict_to_names(self, entities: Sequence[str], features: Sequence[str]) -> Bundle:
         """Return the bundle with only the given entities and features, in the given order.
 
         If nothing changes, return this bundle.

@@ -63,7 +63,7 @@ def prior_rows(table: CsvTable, entity: Ints, n_entities: int, holds: Holds) -> 
         table.faults.add(
             0, "probability", "some rows with it, some with log-odds", "one of the two", "state one in all"
         )
-    _ask_back(table, value)
+    _check_log_odds(table, value)
     priors = np.zeros(n_entities)
     known = entity >= 0
     if table.faults.listed() or not said["probability"].any():
@@ -71,13 +71,13 @@ def prior_rows(table: CsvTable, entity: Ints, n_entities: int, holds: Holds) -> 
         return priors, None
     shares = np.full(n_entities, np.nan)
     shares[entity[known]] = share[known]
-    shares = _completed(table, shares, holds)
+    shares = _complete_shares(table, shares, holds)
     left = max(1.0 - float(shares.sum()), np.finfo(np.float64).tiny)
     priors = logit(shares) if holds == "several" else np.log(shares) - (np.log(left) if holds != "one" else 0.0)
     return priors, shares
 
 
-def _ask_back(table: CsvTable, value: Floats) -> None:
+def _check_log_odds(table: CsvTable, value: Floats) -> None:
     """Record an error if the log-odds may be probabilities that were entered by mistake.
 
     Log-odds are suspicious if all numbers are between 0 and 1 and no number has a plus sign.
@@ -92,7 +92,7 @@ def _ask_back(table: CsvTable, value: Floats) -> None:
         table.faults.add(0, "log_odds", found, "log-odds, such as -2.94 for a probability of 0.05", step)
 
 
-def _completed(table: CsvTable, shares: Floats, holds: Holds) -> Floats:
+def _complete_shares(table: CsvTable, shares: Floats, holds: Holds) -> Floats:
     """Return the prior probabilities of all entities, including entities without a row in priors.csv.
 
     In the argument `shares`, the probability of an entity without a row is NaN. If a patient can have several entities,

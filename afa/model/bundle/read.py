@@ -241,9 +241,11 @@ def assembled(
 
     """
     listed = f"listed in {HEADER if isinstance(place, Path) else place}"
-    rows = {name: _no_rows(name) for name in REQUIRED_COLUMNS} | dict(tables)
-    entities, entities_from = _names(header.entities, rows.values(), ("entity",), listed)
-    features, features_from = _names(header.features, rows.values(), ("feature", "feature_a", "feature_b"), listed)
+    rows = {name: _empty_table(name) for name in REQUIRED_COLUMNS} | dict(tables)
+    entities, entities_from = _known_names(header.entities, rows.values(), ("entity",), listed)
+    features, features_from = _known_names(
+        header.features, rows.values(), ("feature", "feature_a", "feature_b"), listed
+    )
     if header.features is None and "features.csv" in tables:
         features, features_from = tuple(dict.fromkeys(rows["features.csv"].columns["feature"])), "in features.csv"
     elif header.features is None:
@@ -281,7 +283,7 @@ def assembled(
 
     if table_faults:  # else each row with the feature would repeat the error
         return BundleReading(faults=first_of([*faults, *table_faults], place, "check again"))
-    faults = [*faults, *_sound_faults(rows), *digest_faults]
+    faults = [*faults, *_faults_of_files(rows), *digest_faults]
     if not faults:
         faults += group_faults(rows["groups.csv"], rows["pairwise.csv"], rates, features, pairwise)
     if not faults and "costs.csv" in tables:
@@ -324,12 +326,12 @@ def assembled(
     return BundleReading(bundle, notes=[*notes])
 
 
-def _no_rows(file: str) -> CsvTable:
+def _empty_table(file: str) -> CsvTable:
     columns = (*REQUIRED_COLUMNS[file], *OPTIONAL_COLUMNS.get(file, ()))
     return CsvTable(np.zeros(0, dtype=np.int64), {column: [] for column in columns}, RowFaults(file))
 
 
-def _sound_faults(rows: Mapping[str, CsvTable]) -> list[Fault]:
+def _faults_of_files(rows: Mapping[str, CsvTable]) -> list[Fault]:
     """Return the errors of all files.
 
     If unary.csv or pairwise.csv has errors, `unknown name` errors of the other files are omitted, because rows with
@@ -345,7 +347,7 @@ def _sound_faults(rows: Mapping[str, CsvTable]) -> list[Fault]:
     ]
 
 
-def _names(
+def _known_names(
     listed: Sequence[str] | None, tables: Iterable[CsvTable], columns: Sequence[str], listed_in: str
 ) -> tuple[tuple[str, ...], str]:
     """Return the known names, and a text that says where they are listed.
@@ -390,7 +392,7 @@ def _notes(
         counts = np.bincount(np.concatenate([index.ravel() for index in uses]), minlength=len(names))
         if idle := [names[index] for index in np.flatnonzero(counts == 0)]:
             yield f"{name} without any potential ({len(idle)}): {first_names(idle)}"
-        for once, other in () if listed is not None else _much_alike(names, counts):
+        for once, other in () if listed is not None else _similar_name_pairs(names, counts):
             yield (
                 f"{HEADER}: no list of {name}, and {once}, in one row only, is much like {other}; "
                 "correct it if the two are one"
@@ -454,7 +456,7 @@ def _notes_on_rates(bundle: Bundle, rates: Rates, spoken: Bools) -> Iterator[str
         )
 
 
-def _much_alike(names: Sequence[str], uses: NDArray[np.intp]) -> Iterator[tuple[str, str]]:
+def _similar_name_pairs(names: Sequence[str], uses: NDArray[np.intp]) -> Iterator[tuple[str, str]]:
     """Yield pairs of names that may be spellings of the same name.
 
     The first name of a pair occurs only once in the bundle, so it may be a misspelling of the second name. Names that

@@ -218,7 +218,7 @@ def _canonical(table: pd.DataFrame, file: str, entities: Sequence[str], features
     known = (*REQUIRED_COLUMNS[file], *OPTIONAL_COLUMNS.get(file, ()))
     none = [""] * len(table)
     columns = {
-        name: [_cell(value) for value in table[name]] if name in table else none
+        name: [_csv_cell(value) for value in table[name]] if name in table else none
         for name in known
         if name in table or name in ANNOTATIONS
     }
@@ -228,7 +228,7 @@ def _canonical(table: pd.DataFrame, file: str, entities: Sequence[str], features
     texts = pd.DataFrame(columns, dtype=object)
     orders = {"entity": entities, "name": [*entities, *features]}
     orders |= dict.fromkeys(("feature", "feature_a", "feature_b"), features)
-    ranks = {name: _ranks(columns[name], order) for name, order in orders.items() if name in columns}
+    ranks = {name: _positions_in_order(columns[name], order) for name, order in orders.items() if name in columns}
     places = pd.DataFrame(ranks, index=texts.index)
     if "feature_b" in ranks:
         turned = (places["feature_a"] > places["feature_b"]).to_numpy()
@@ -237,7 +237,7 @@ def _canonical(table: pd.DataFrame, file: str, entities: Sequence[str], features
     return texts.loc[places.sort_values(list(ranks), kind="stable").index]
 
 
-def _ranks(names: Sequence[str], order: Sequence[str]) -> list[int]:
+def _positions_in_order(names: Sequence[str], order: Sequence[str]) -> list[int]:
     """Return the position of each name in the list `order`.
 
     Names that are not in the list get the positions after it, in alphabetical order.
@@ -246,7 +246,7 @@ def _ranks(names: Sequence[str], order: Sequence[str]) -> list[int]:
     return [place[name] for name in names]
 
 
-def _cell(value: Any) -> str:
+def _csv_cell(value: Any) -> str:
     """Return a value as text for a CSV file.
 
     A missing value becomes an empty text. A number becomes the shortest text that represents it exactly, without a

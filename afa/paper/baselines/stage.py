@@ -281,18 +281,18 @@ def readouts(setting: BaselineSetting, dialogues: Sequence[TrialDialogue]) -> pd
     for (method, _, entity), group in groupby(dialogues, lambda dialogue: dialogue.trial.key[:3]):
         own = list(group)
         evidence = setting.protocol.evidence_of(method)
-        parts.append(_of_model(setting, own, evidence))
+        parts.append(_model_readouts(setting, own, evidence))
         if (evidence, entity) in done:
             continue
         done.add((evidence, entity))
         given = setting.orders(entity)
-        orders = _completed(setting.bundle, own) if given is None else given
+        orders = _complete_orders(setting.bundle, own) if given is None else given
         observed = None if entity else [len(dialogue.path) for dialogue in own]
         parts += setting.readouts(entity, orders, evidence, observed)
     return pd.concat([typed(READOUT_COLUMNS, part) for part in parts], ignore_index=True)
 
 
-def _of_model(setting: BaselineSetting, dialogues: Sequence[TrialDialogue], evidence: str) -> pd.DataFrame:
+def _model_readouts(setting: BaselineSetting, dialogues: Sequence[TrialDialogue], evidence: str) -> pd.DataFrame:
     """Return a language model's decisions at the evaluated rounds.
 
     The precision of an answer without a valid top k is 0.
@@ -307,13 +307,13 @@ def _of_model(setting: BaselineSetting, dialogues: Sequence[TrialDialogue], evid
     table = pd.DataFrame(rows, columns=READOUT_COLUMNS[:-2]).reindex(columns=READOUT_COLUMNS)
     one = setting.tasks[entity]
     if isinstance(one, TopK):
-        place = np.array([[_places(setting.bundle, turn.said.labels) for turn in turns] for turns in shown])
+        place = np.array([[_entity_ranks(setting.bundle, turn.said.labels) for turn in turns] for turns in shown])
         for name, share in one.precisions(place.astype(np.int16)).items():
             table[name] = np.where(table["decided"] | np.isnan(share), share, 0.0)
     return table
 
 
-def _places(bundle: Bundle, labels: Sequence[str]) -> list[int]:
+def _entity_ranks(bundle: Bundle, labels: Sequence[str]) -> list[int]:
     """Return each entity's rank in a model's answer: the number of entities that are ranked before this entity.
 
     The entities that the answer names are ranked in the order of the answer. All entities that the answer does not name
@@ -323,7 +323,7 @@ def _places(bundle: Bundle, labels: Sequence[str]) -> list[int]:
     return [place.get(entity, len(labels)) for entity in bundle.entities]
 
 
-def _completed(bundle: Bundle, dialogues: Sequence[TrialDialogue]) -> Ints:
+def _complete_orders(bundle: Bundle, dialogues: Sequence[TrialDialogue]) -> Ints:
     """Return, for each patient, an order of all M features that begins with the observed features, (P, M) int64."""
     index = {name: j for j, name in enumerate(bundle.features)}
     orders = [dict.fromkeys((*dialogue.path, *bundle.features)) for dialogue in dialogues]
@@ -376,11 +376,11 @@ def run_baselines(
     before(trials)
     dialogues = follow_all([TrialDialogue(*trial, protocol).follow() for trial in trials], source, progress=progress)
     tables = {
-        "turns": typed(TURN_COLUMNS, [row for dialogue in dialogues for row in _turns(dialogue)]),
+        "turns": typed(TURN_COLUMNS, [row for dialogue in dialogues for row in _turn_rows(dialogue)]),
         "faults": typed(
-            FAULT_COLUMNS, [{**_keys(dialogue), **each} for dialogue in dialogues for each in dialogue.broken]
+            FAULT_COLUMNS, [{**_trial_keys(dialogue), **each} for dialogue in dialogues for each in dialogue.broken]
         ),
-        "calls": typed(CALL_COLUMNS, [row for dialogue in dialogues for row in _calls(dialogue, source)]),
+        "calls": typed(CALL_COLUMNS, [row for dialogue in dialogues for row in _call_rows(dialogue, source)]),
         "readouts": readouts(setting, dialogues),
         "targets": targets(setting),
         "protocol": _protocol(setting, disease),
@@ -388,25 +388,25 @@ def run_baselines(
     return {name: table.assign(cohort=setting.cohort.name, bundle=bundle.name) for name, table in tables.items()}
 
 
-def _keys(dialogue: TrialDialogue) -> dict[str, Any]:
+def _trial_keys(dialogue: TrialDialogue) -> dict[str, Any]:
     return dict(zip(TRIAL_COLUMNS, dialogue.trial.key, strict=True))
 
 
-def _turns(dialogue: TrialDialogue) -> list[dict[str, Any]]:
+def _turn_rows(dialogue: TrialDialogue) -> list[dict[str, Any]]:
     return [
-        {**_keys(dialogue), **vars(turn), **vars(turn.said), "labels": json.dumps(list(turn.said.labels))}
+        {**_trial_keys(dialogue), **vars(turn), **vars(turn.said), "labels": json.dumps(list(turn.said.labels))}
         for turn in dialogue.turns
     ]
 
 
-def _calls(dialogue: TrialDialogue, source: AnswerSource) -> list[dict[str, Any]]:
+def _call_rows(dialogue: TrialDialogue, source: AnswerSource) -> list[dict[str, Any]]:
     rows = []
     for t, asked, request in dialogue.requests:
         for entry in source.attempts(request):
             prompt, answer = (None, None) if isinstance(entry.tokens, str) else entry.tokens
             details = {"prompt_tokens": prompt, "answer_tokens": answer, "prompt": entry.question.prompt}
             details["parameters"] = json.dumps(entry.parameters, sort_keys=True)
-            rows.append({**_keys(dialogue), "t": t, "asked": asked, **vars(entry), **details})
+            rows.append({**_trial_keys(dialogue), "t": t, "asked": asked, **vars(entry), **details})
     return rows
 
 

@@ -114,10 +114,10 @@ def summarise_baselines(
     resampled = Resampled.of(patients, resamples=resamples, confidence=confidence, purpose="llm_baselines")
     credit = credits_of(readouts, targets, resampled)
     rows = [
-        *_shares(credit, resampled, rounds, rules),
-        *_missing(readouts, resampled),
-        *_beside(targets, resampled, patients),
-        *_ends(tables["turns"], tables["faults"]),
+        *_accuracies(credit, resampled, rounds, rules),
+        *_missing_decision_rows(readouts, resampled),
+        *_constant_answer_rows(targets, resampled, patients),
+        *_turn_outcome_rows(tables["turns"], tables["faults"]),
         *_usage(tables["calls"], prices),
     ]
     return summary_rows(table, pd.concat(rows, ignore_index=True))
@@ -136,7 +136,7 @@ def refuse_scripted(calls: pd.DataFrame) -> None:
         raise ElicitationError(Fault("llm_baselines", f"answers of {', '.join(scripted)}", "a language model's", step))
 
 
-def _shares(
+def _accuracies(
     credit: Mapping[Cut, list[Part]], resampled: Resampled, rounds: Sequence[int], rules: Mapping[str, str]
 ) -> Iterator[pd.DataFrame]:
     """Yield the accuracies of language models and planner, and their differences.
@@ -152,7 +152,7 @@ def _shares(
             yield shares.assign(method=cut.method)
             continue
         if cut.evidence == PLANNER:
-            yield shares.assign(method=cut.method, **_own_order(cut.task, rules))
+            yield shares.assign(method=cut.method, **_planner_order_keys(cut.task, rules))
         if cut.method == CONSTANT_ANSWER:
             yield shares.assign(method=CONSTANT_ANSWER)
         for (task, model), evidence in observed.items():
@@ -163,7 +163,7 @@ def _shares(
             if cut.method == CONSTANT_ANSWER:
                 yield gap.assign(reference=CONSTANT_ANSWER)
             if cut.evidence == PLANNER and cut.metric != BALANCED:
-                yield gap.assign(reference=cut.method, **_own_order(task, rules))
+                yield gap.assign(reference=cut.method, **_planner_order_keys(task, rules))
             if cut.evidence == evidence:
                 same: dict[str, Any] = {"stratum": task, "variant": SAME_ORDER, "start": "uniform"}
                 yield shares.assign(method=cut.method, reference=model, **same)
@@ -171,13 +171,13 @@ def _shares(
                     yield gap.assign(reference=cut.method, **same)
 
 
-def _own_order(task: str, rules: Mapping[str, str]) -> dict[str, str | None]:
+def _planner_order_keys(task: str, rules: Mapping[str, str]) -> dict[str, str | None]:
     """Return the key columns of the summary rows for which the planner chose the order of features."""
     own = {"allocation": rules[task], "gain": GAIN, "schedule": "every", "start": "uniform"}
     return own | {"guide": "linearity" if task == TOP_K else None}
 
 
-def _missing(readouts: pd.DataFrame, resampled: Resampled) -> Iterator[pd.DataFrame]:
+def _missing_decision_rows(readouts: pd.DataFrame, resampled: Resampled) -> Iterator[pd.DataFrame]:
     """Yield the share of evaluated turns without a decision, for each task, language model and t."""
     models = readouts[readouts["method"].isin(list(KNOWLEDGE))]
     for (task, method), rows in models.groupby(["task", "method"], sort=False):
@@ -186,7 +186,9 @@ def _missing(readouts: pd.DataFrame, resampled: Resampled) -> Iterator[pd.DataFr
         yield shares.assign(stratum=str(task), quantity="missing")
 
 
-def _beside(targets: pd.DataFrame, resampled: Resampled, patients: Sequence[str]) -> Iterator[pd.DataFrame]:
+def _constant_answer_rows(
+    targets: pd.DataFrame, resampled: Resampled, patients: Sequence[str]
+) -> Iterator[pd.DataFrame]:
     """Yield the accuracy of the majority answer, the prevalence, and the number of binary cases without a target."""
     if targets.empty:
         return
@@ -199,7 +201,7 @@ def _beside(targets: pd.DataFrame, resampled: Resampled, patients: Sequence[str]
                 yield share.assign(target=name)
 
 
-def _ends(turns: pd.DataFrame, faults: pd.DataFrame) -> Iterator[pd.DataFrame]:
+def _turn_outcome_rows(turns: pd.DataFrame, faults: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """Yield, for each task and model, the number of turns with each outcome, and how often each rule was broken."""
     for (method, task), rows in turns.groupby(["method", "task"], sort=False):
         asked = rows[rows["outcome"] != STANDS]
@@ -209,7 +211,7 @@ def _ends(turns: pd.DataFrame, faults: pd.DataFrame) -> Iterator[pd.DataFrame]:
         broken = faults[(faults["method"] == method) & (faults["task"] == task)]
         kinds = (broken["part"] + "_" + broken["kind"]).value_counts().sort_index()
         counts |= {f"illegal_{name}": int(n) for name, n in kinds.items()}
-        yield _counts(str(method), str(task), counts, len(asked))
+        yield _task_count_rows(str(method), str(task), counts, len(asked))
 
 
 def _usage(calls: pd.DataFrame, prices: Prices) -> Iterator[pd.DataFrame]:
@@ -225,11 +227,11 @@ def _usage(calls: pd.DataFrame, prices: Prices) -> Iterator[pd.DataFrame]:
     used += [(DEFAULT_SCORE[task], task, nothing) for task in TASKS if (calls["task"] == task).any()]
     for method, task, counts in used:
         n, cost = counts["calls"], prices.of(counts["prompt_tokens"], counts["answer_tokens"])
-        yield _counts(method, task, counts, n)
+        yield _task_count_rows(method, task, counts, n)
         if prices.of(1, 1) > 0 or not n:
             row = {"metric": "cost", "quantity": prices.currency, "method": method, "stratum": task}
             yield pd.DataFrame([{**row, "value": cost, "n": n}])
 
 
-def _counts(method: str, task: str, counts: Mapping[str, int], n: int) -> pd.DataFrame:
+def _task_count_rows(method: str, task: str, counts: Mapping[str, int], n: int) -> pd.DataFrame:
     return count_rows({name: (count, n) for name, count in counts.items()}).assign(method=method, stratum=task)

@@ -136,7 +136,7 @@ class TrialDialogue:
             if order is not None:
                 self.path = list(order[:t])
             picks = order is None and t < last
-            turn = yield from self._asked(picks=picks)
+            turn = yield from self._ask_until_valid(picks=picks)
             if picks and not turn.said.done:
                 legal = turn.said.pick if not turn.said.pick_fault else ""
                 turn = replace(turn, measured=legal or self.unobserved[0], by_rule=not legal)
@@ -153,7 +153,7 @@ class TrialDialogue:
         seen = set(self.path)
         return [feature for feature in self.briefing.features if feature not in seen]
 
-    def _asked(self, *, picks: bool) -> Generator[Request, Entry, Turn]:
+    def _ask_until_valid(self, *, picks: bool) -> Generator[Request, Entry, Turn]:
         """Ask the question of one turn until an answer is valid, at most `Protocol.answers` times.
 
         If `picks` is False, an answer is valid even if its choice of a feature is invalid.
@@ -165,7 +165,7 @@ class TrialDialogue:
             entry = yield question
             if entry.outcome != "answered":
                 return Turn(t, entry.outcome, ModelAnswer(), asked)
-            answer = self._said(entry)
+            answer = self._parse_answer(entry)
             parts = ((PICK, answer.pick_fault), (LABELS, answer.label_fault))
             self.broken += [{"t": t, "asked": asked, "part": part, "kind": kind} for part, kind in parts if kind]
             fault = answer.label_fault or (answer.pick_fault if picks else "")
@@ -205,7 +205,7 @@ class TrialDialogue:
         run = f"{protocol.asked.turns}, {protocol.asked.order}" if protocol.at_checkpoints else protocol.asked.turns
         return Request(Question(briefing.prompt, names, run), render(briefing.prompt, values))
 
-    def _said(self, entry: Entry) -> ModelAnswer:
+    def _parse_answer(self, entry: Entry) -> ModelAnswer:
         """Parse the model's answer in the current turn, and check its two parts."""
         prompt = self.briefing.prompt
         try:
@@ -380,7 +380,7 @@ def trials_usage_estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Pr
     used = Usage()
     for trial, briefing in counted:
         dialogue = TrialDialogue(trial, briefing, replace(protocol, answers=1)).follow()
-        answer, question = _stand_in(trial, briefing), next(dialogue)
+        answer, question = _invented_answer(trial, briefing), next(dialogue)
         with suppress(StopIteration):
             while True:
                 if client.recorded(question) is None:
@@ -390,7 +390,7 @@ def trials_usage_estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Pr
     return used if protocol.at_checkpoints else sum((used for _ in patients), Usage())
 
 
-def _stand_in(trial: Trial, briefing: Briefing) -> str:
+def _invented_answer(trial: Trial, briefing: Briefing) -> str:
     """Return an invented answer of a language model, from which the number of tokens is estimated.
 
     The answer names the longest possible labels, and no feature to measure next.

@@ -103,7 +103,7 @@ def run(
         table = duel_rows(bundle.entities, **of.axes).assign(method=method, **flat)
         duels.append(table[known.ravel()])
         complete = known.all(axis=-1)
-        roughly, best = (_best(bundle, pairs, np.where(known, each, 0.0), k) for each in scores.values())
+        roughly, best = (_top_k_mask(bundle, pairs, np.where(known, each, 0.0), k) for each in scores.values())
         counts = {
             "shared": roughly & best,
             "right_mean_field": roughly & best[:, -1:],
@@ -111,7 +111,7 @@ def run(
         }
         numbers = {name: members.sum(axis=-1).ravel() for name, members in counts.items()}
         sets.append(rows_of(**of.axes).assign(method=method, k=np.int16(k), **numbers)[complete.ravel()])
-    tasks, lacking = _tasks(bundle, states, accurate.limit, closure.strength, solver, threads)
+    tasks, lacking = _task_log_odds(bundle, states, accurate.limit, closure.strength, solver, threads)
     left_out = [
         _left_out("log_partition", states, log_zs),
         _left_out("moments", few, np.diagonal(expected, axis1=2, axis2=3)),
@@ -308,7 +308,7 @@ def with_ties_as_zero(scores: Floats) -> Floats:
     return np.where(np.abs(scores) <= SCORE_TIE, 0.0, scores)
 
 
-def _best(bundle: Bundle, pairs: Pairs, scores: Floats, k: int) -> Bools:
+def _top_k_mask(bundle: Bundle, pairs: Pairs, scores: Floats, k: int) -> Bools:
     """Return a mask of the k best entities in each state, (P, T, N).
 
     Parameters
@@ -323,7 +323,7 @@ def _best(bundle: Bundle, pairs: Pairs, scores: Floats, k: int) -> Bools:
     return np.array([[np.isin(bundle.entities, names) for names in of_patient] for of_patient in best])
 
 
-def _tasks(
+def _task_log_odds(
     bundle: Bundle, states: States, limit: float, strength: float, solver: Solver, threads: int | None
 ) -> tuple[pd.DataFrame, list[pd.DataFrame]]:
     """Return the log-odds in all binary tasks, and tables that count the states too expensive for exact inference."""
@@ -374,7 +374,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     for name, key, of_part in (
         ("tasks", "coupling", _task_rows),
         ("duels", "method", partial(_decision_rows, keys=DUEL)),
-        ("sets", "method", _set_rows),
+        ("sets", "method", _top_k_set_rows),
     ):
         for label, part in tables[name].groupby(key, sort=False):
             rows += [table.assign(**{key: str(label)}) for table in of_part(part, bootstrap)]
@@ -437,7 +437,7 @@ def _decision_rows(table: pd.DataFrame, bootstrap: Bootstrap, keys: list[str]) -
     yield from _against_full_observation(table, bootstrap, "winner", "accuracy")
 
 
-def _set_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFrame]:
+def _top_k_set_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFrame]:
     """Yield how often mean-field and exact inference choose different top-k sets, and the precision of both sets."""
     table = table.assign(one=1, changed=table["shared"] < table["k"])
     yield from _shares(table, bootstrap, ("changed", "one", {"metric": "rate", "stratum": "top_k"}))

@@ -86,7 +86,7 @@ class Section(BaseModel):
 
     @field_validator("*")
     @classmethod
-    def _distinct(cls, value: Any) -> Any:
+    def _check_no_duplicates(cls, value: Any) -> Any:
         if isinstance(value, tuple) and len(set(value)) < len(value):
             raise ValueError("none twice")
         return value
@@ -270,24 +270,24 @@ def check_tables(stage: str, tables: Mapping[str, pd.DataFrame], expected: Mappi
     """
     faults: list[Fault] = []
     if set(tables) != set(expected):
-        faults.append(_fault(f"stage {stage}", f"tables {', '.join(tables)}", ", ".join(expected)))
+        faults.append(_stage_fault(f"stage {stage}", f"tables {', '.join(tables)}", ", ".join(expected)))
     for name in [name for name in tables if name in expected]:
         table, where = tables[name], f"stage {stage}, table {name}"
         if list(table.columns) != list(expected[name]):
-            faults.append(_fault(where, f"columns {', '.join(table.columns)}", ", ".join(expected[name])))
+            faults.append(_stage_fault(where, f"columns {', '.join(table.columns)}", ", ".join(expected[name])))
             continue
         for column, (unit, _) in expected[name].items():
             values = table[column].dropna()
             if unit == "" or values.empty:
                 continue
             if values.dtype.kind not in "iufb":
-                faults.append(_fault(f"{where}, column {column}", str(values.dtype), f"numbers, in {unit}"))
+                faults.append(_stage_fault(f"{where}, column {column}", str(values.dtype), f"numbers, in {unit}"))
                 continue
             low, high = RANGES.get(unit, (None, None))
             if low is not None and values.min() < low - RANGE_ROUNDING:
-                faults.append(_fault(f"{where}, column {column}", f"{values.min()}", f"at least {low}"))
+                faults.append(_stage_fault(f"{where}, column {column}", f"{values.min()}", f"at least {low}"))
             if high is not None and values.max() > high + RANGE_ROUNDING:
-                faults.append(_fault(f"{where}, column {column}", f"{values.max()}", f"at most {high}"))
+                faults.append(_stage_fault(f"{where}, column {column}", f"{values.max()}", f"at most {high}"))
     if faults:
         raise SanityError(faults)
 
@@ -308,5 +308,5 @@ def stored(tables: Mapping[str, pd.DataFrame], single: Iterable[str]) -> dict[st
     return {name: table.astype(dict.fromkeys(floats.get(name, ()), "float32")) for name, table in tables.items()}
 
 
-def _fault(where: str, found: str, expected: str) -> Fault:
+def _stage_fault(where: str, found: str, expected: str) -> Fault:
     return Fault(where, found, expected, "correct the stage, or the columns in its declaration")

@@ -99,7 +99,7 @@ def run_along(
 
     def followed(entity: str) -> dict[str, pd.DataFrame]:
         task = task_of(bundle, entity, solver=solver, coupling=coupling, strength=closure.strength)
-        steps = [table.assign(entity=entity) for table in _steps(task, bundle, cohort, entity, seeds, orders, ways)]
+        steps = [table.assign(entity=entity) for table in _step_rows(task, bundle, cohort, entity, seeds, orders, ways)]
         mrf = bundle.mrf(entity)
         row = {"entity": entity, "features": mrf.n_features, "support": len(mrf.support), "shift": task.shift}
         targets = targets_of(bundle, cohort, entity, coupling, task.tie)
@@ -130,7 +130,7 @@ def targets_of(bundle: Bundle, cohort: Cohort, entity: str, coupling: Closure, t
     )
 
 
-def _steps(
+def _step_rows(
     task: ClassTask,
     bundle: Bundle,
     cohort: Cohort,
@@ -221,16 +221,20 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstr
             continue
         for target, method in product(shown, TASK_SCORES):
             label = {"method": method, "allocation": allocation, "gain": gain, "guide": guide, "target": target}
-            parts = _parts(cube, method, truth[target])
+            parts = _decision_counts(cube, method, truth[target])
             along = random.setdefault((target, method), parts)
             rows += [(table, label) for table in _accuracies(parts, along, resampled)]
-            rows += [(table, label) for table in _by_task(cube, method, truth[target], entities, resampled)]
+            rows += [(table, label) for table in _task_metric_rows(cube, method, truth[target], entities, resampled)]
     # Each score is compared with each later score of `TASK_SCORES` on the same decisions, orders and resamples (A13).
     for target, (ahead, behind) in product(shown, combinations(TASK_SCORES, 2)):
         gap = resampled.gap(random[target, ahead]["accuracy"], random[target, behind]["accuracy"])
         label = {"metric": "gap", "method": ahead, "reference": behind, "allocation": "random", "target": target}
         rows.append((by_t(gap), label))
-    rows += [(table, {"target": target}) for target in TASK_TARGETS for table in _beside(truth, target, resampled)]
+    rows += [
+        (table, {"target": target})
+        for target in TASK_TARGETS
+        for table in _constant_answer_rows(truth, target, resampled)
+    ]
     binary = summary_rows("binary", labelled(rows).assign(schedule="every", start="uniform"))
     rates = list(_bracket_rates(cubes, truth["likelihood"], resampled))
     brackets = summary_rows("bracket_rate", rates, stratum="binary", schedule="every", start="uniform")
@@ -251,7 +255,7 @@ def truth_of(targets: pd.DataFrame, target: str, patients: Sequence[str], entiti
     return table.to_numpy(dtype=np.int8)
 
 
-def _parts(cube: Cube, method: str, truth: Codes) -> dict[str, list[Part]]:
+def _decision_counts(cube: Cube, method: str, truth: Codes) -> dict[str, list[Part]]:
     """Return, for each key of `WAYS_OF_COUNTING`, the numbers of correct and of all decisions, by patient and t."""
     by_step = cube.signs(method)
     signs = cube.by_round(by_step)
@@ -280,7 +284,7 @@ def _accuracies(
         yield gap.assign(metric="gap", variant=variant, reference="random")
 
 
-def _by_task(
+def _task_metric_rows(
     cube: Cube, method: str, truth: Codes, entities: Sequence[str], resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
     """Yield the mean AUROC over tasks, and each task's accuracy at the paper's rounds.
@@ -306,7 +310,7 @@ def _by_task(
     yield table.assign(entity=np.repeat(list(parts), len(rounds)))
 
 
-def _beside(truth: dict[str, Codes], target: str, resampled: Resampled) -> Iterator[pd.DataFrame]:
+def _constant_answer_rows(truth: dict[str, Codes], target: str, resampled: Resampled) -> Iterator[pd.DataFrame]:
     """Yield the numbers of excluded cases, the accuracy of the best constant answer, and the prevalence."""
     known = truth[target] != 0
     counts = {"tied_at_full_observation" if target == "likelihood" else "without_label": (~known).sum()}

@@ -99,7 +99,7 @@ def run(
         exact = np.full(rough.shape, np.nan)  # the axes are patient, entity, order and round
         for i, entity in enumerate(entities):
             try:
-                log_odds = _exact(bundle, entity, coupling, closure.strength, states, threads)
+                log_odds = _exact_log_odds(bundle, entity, coupling, closure.strength, states, threads)
                 exact[:, i] = log_odds.reshape(observed.shape[:-1])
             except InferenceError as error:
                 left_out.append({"coupling": coupling, "entity": entity, "reason": error.faults[0].found})
@@ -114,7 +114,7 @@ def run(
     return {"odds": odds, "targets": answers, "left_out": lacking, "reliability": reliability(odds, answers)}
 
 
-def _exact(
+def _exact_log_odds(
     bundle: Bundle, entity: str, coupling: Gauge, strength: float, states: tuple[Bools, Codes], threads: int | None
 ) -> Floats:
     """Return the exact log-odds l-hat of one binary task in each of n states, in nats (eq:ell-hat).

@@ -223,13 +223,13 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     resampled = Resampled.of(patients, **dict(bootstrap), purpose="chaos_gap")
     winners = tables["duels"].pivot(index="patient", columns=["entity_a", "entity_b"], values="winner")
     target, strata = winners.loc[patients].to_numpy(np.int8), chaos_strata(tables["flips"])
-    groups = _groups(strata, patients)
+    groups = _patient_groups(strata, patients)
     stability = membership_stability(strata, resampled)
     rows = [
-        *_by_round(tables["rounds"], groups, resampled),
-        *_beside(target, groups, resampled),
+        *_group_accuracy_rows(tables["rounds"], groups, resampled),
+        *_size_and_majority_rows(target, groups, resampled),
         stability[stability["n"] > 0],
-        *_what_flips_follow(strata, patients, resampled),
+        *_flip_correlation_rows(strata, patients, resampled),
     ]
     setting = {"allocation": "random", "schedule": "every", "target": "likelihood", "start": "uniform"}
     return summary_rows("chaos_gap", rows, **setting)
@@ -273,7 +273,7 @@ def chaotic_patients(flips: pd.DataFrame, patients: Sequence[str]) -> Bools:
     chaotic : (n_patients,) bool
 
     """
-    return _cell(chaos_strata(flips), PLAIN_DEFINITION, SELECTING, patients)["chaotic"].to_numpy(bool)
+    return _select_strata(chaos_strata(flips), PLAIN_DEFINITION, SELECTING, patients)["chaotic"].to_numpy(bool)
 
 
 def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
@@ -300,14 +300,14 @@ def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataF
     every, rows = np.ones((len(patients), 1)), []
     for variant, reference, stratum in COMPARISONS:
         first, definition = (
-            _cell(strata, variant, SELECTING, patients),
+            _select_strata(strata, variant, SELECTING, patients),
             variant if reference == "itself" else PLAIN_DEFINITION,
         )
-        second = _cell(strata, definition, MEASURING if stratum else SELECTING, patients)
+        second = _select_strata(strata, definition, MEASURING if stratum else SELECTING, patients)
         a, b = (table["chaotic"].to_numpy(float)[:, None] for table in (first, second))
         found = {
             "agreement": resampled.mean([((a == b).astype(float), every)]),
-            "chance": resampled.statistic(partial(_chance, a, b), len(patients)),
+            "chance": resampled.statistic(partial(_chance_agreement, a, b), len(patients)),
             "found": resampled.mean([(a * b, b)]),
             "flagged": resampled.mean([(a, every)]),
             "rank_correlation": _rank_correlation(first["flips"], second["flips"], resampled),
@@ -318,7 +318,7 @@ def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataF
     return pd.concat(rows, ignore_index=True)
 
 
-def _chance(first: Floats, second: Floats, weights: Floats) -> Floats:
+def _chance_agreement(first: Floats, second: Floats, weights: Floats) -> Floats:
     """Return the expected agreement of two independent classifications with the same group sizes, (R, 1).
 
     Parameters
@@ -331,7 +331,7 @@ def _chance(first: Floats, second: Floats, weights: Floats) -> Floats:
     return np.asarray(share_a * share_b + (1 - share_a) * (1 - share_b))
 
 
-def _cell(strata: pd.DataFrame, definition: str, seed_set: str, patients: Sequence[str]) -> pd.DataFrame:
+def _select_strata(strata: pd.DataFrame, definition: str, seed_set: str, patients: Sequence[str]) -> pd.DataFrame:
     chosen = strata[(strata["definition"] == definition) & (strata["seed_set"] == seed_set)]
     return chosen.set_index("patient").loc[list(patients)]
 
@@ -345,24 +345,26 @@ def _rank_correlation(first: pd.Series, second: pd.Series, resampled: Resampled)
     return resampled.statistic(Moments.of(*ranks).only, len(first))
 
 
-def _what_flips_follow(strata: pd.DataFrame, patients: Sequence[str], resampled: Resampled) -> Iterator[pd.DataFrame]:
+def _flip_correlation_rows(
+    strata: pd.DataFrame, patients: Sequence[str], resampled: Resampled
+) -> Iterator[pd.DataFrame]:
     for definition, variant in VARIANTS.items():
-        cell = _cell(strata, definition, SELECTING, patients)
+        cell = _select_strata(strata, definition, SELECTING, patients)
         for other in ("nonzero", "magnitude"):
             rows = _rank_correlation(cell["flips"], cell[other], resampled)
             yield rows.assign(metric="correlation", quantity=f"flips_{other}", variant=variant)
 
 
-def _groups(strata: pd.DataFrame, patients: Sequence[str]) -> Groups:
+def _patient_groups(strata: pd.DataFrame, patients: Sequence[str]) -> Groups:
     """Return a mask of all patients, and two masks for each item of `DEFINITIONS`: chaotic and non-chaotic patients."""
     groups: dict[tuple[str | None, str | None], Bools] = {(None, None): np.ones(len(patients), dtype=bool)}
     for definition, variant in VARIANTS.items():
-        chaotic = _cell(strata, definition, SELECTING, patients)["chaotic"].to_numpy(bool)
+        chaotic = _select_strata(strata, definition, SELECTING, patients)["chaotic"].to_numpy(bool)
         groups |= {("chaotic", variant): chaotic, ("non_chaotic", variant): ~chaotic}
     return groups
 
 
-def _by_round(rounds: pd.DataFrame, groups: Groups, resampled: Resampled) -> Iterator[pd.DataFrame]:
+def _group_accuracy_rows(rounds: pd.DataFrame, groups: Groups, resampled: Resampled) -> Iterator[pd.DataFrame]:
     """Yield the accuracies of `linearity` and `wald` and their differences, for each group of patients and each t.
 
     Accuracies are computed separately for the two sets of random orders (`selecting` and `measuring`).
@@ -372,29 +374,31 @@ def _by_round(rounds: pd.DataFrame, groups: Groups, resampled: Resampled) -> Ite
         parts = {str(method): resampled.part(table, "right", "duels") for method, table in tables}
         gaps = parts["linearity"][0] - parts["wald"][0], parts["wald"][1]
         for (stratum, variant), members in groups.items():
-            if stratum and not _of(members, gaps)[1].any():
+            if stratum and not _counts_in_group(members, gaps)[1].any():
                 continue
             label = {"quantity": quantity, "stratum": stratum, "variant": variant}
-            yield by_t(resampled.mean([_of(members, gaps)])).assign(
+            yield by_t(resampled.mean([_counts_in_group(members, gaps)])).assign(
                 metric="gap", reference=LINEARITY_MINUS_WALD, **label
             )
             for method, part in parts.items():
-                yield by_t(resampled.mean([_of(members, part)])).assign(metric="accuracy", method=method, **label)
+                yield by_t(resampled.mean([_counts_in_group(members, part)])).assign(
+                    metric="accuracy", method=method, **label
+                )
         for variant in VARIANTS.values():
-            chaotic, others = (_of(groups[group, variant], gaps) for group in ("chaotic", "non_chaotic"))
+            chaotic, others = (_counts_in_group(groups[group, variant], gaps) for group in ("chaotic", "non_chaotic"))
             if chaotic[1].any() and others[1].any():
                 between = by_t(resampled.gap([chaotic], [others])).assign(n=gaps[1].sum(axis=0).astype(np.int64))
                 label = {"quantity": quantity, "stratum": CHAOTIC_MINUS_NON_CHAOTIC, "variant": variant}
                 yield between.assign(metric="gap", reference=LINEARITY_MINUS_WALD, **label)
 
 
-def _of(members: Bools, part: Part) -> Part:
+def _counts_in_group(members: Bools, part: Part) -> Part:
     """Return the counts of correct and of all decisions in `part`, with 0 for patients who are not in `members`."""
     right, total = part
     return right * members[:, None], total * members[:, None]
 
 
-def _beside(target: Codes, groups: Groups, resampled: Resampled) -> Iterator[pd.DataFrame]:
+def _size_and_majority_rows(target: Codes, groups: Groups, resampled: Resampled) -> Iterator[pd.DataFrame]:
     """Yield the sizes of the groups, the number of ties, and the accuracies of the best constant answers.
 
     Parameters

@@ -169,7 +169,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
         "gauge_correlation": _correlations(tables["scalars"], patients, resampled),
         "gauge_accuracy": [
             *_accuracies(tables["rounds"], resampled),
-            *_constants(tables["targets"], patients, resampled),
+            *_constant_answer_rows(tables["targets"], patients, resampled),
         ],
     }
     made = [summary_rows(name, list(rows), **SUMMARY_KEYS) for name, rows in parts.items()]
@@ -188,13 +188,13 @@ def _correlations(scalars: pd.DataFrame, patients: Sequence[str], resampled: Res
             "reference": MAXENT_VS_TRUE,
             "t": int(str(t)),
         }
-        yield _within_pairs(Moments.of(x, y), resampled).assign(**label)
+        yield _pair_correlations(Moments.of(x, y), resampled).assign(**label)
         flat = (len(patients), -1, 1)
         pooled = resampled.statistic(Moments.of(x.reshape(flat), y.reshape(flat)).only, x.size)
         yield pooled.assign(variant="pooled", **label)
 
 
-def _within_pairs(moments: Moments, resampled: Resampled) -> pd.DataFrame:
+def _pair_correlations(moments: Moments, resampled: Resampled) -> pd.DataFrame:
     """Return mean, quartiles, minimum and maximum of the pairs' correlations.
 
     The correlation is between the scores with the two choices of class models. For each pair of entities, the
@@ -240,7 +240,9 @@ def _accuracies(rounds: pd.DataFrame, resampled: Resampled) -> Iterator[pd.DataF
             yield gap.assign(metric="gap", method=method, reference=MAXENT_VS_TRUE, target=str(target))
 
 
-def _constants(targets: pd.DataFrame, patients: Sequence[str], resampled: Resampled) -> Iterator[pd.DataFrame]:
+def _constant_answer_rows(
+    targets: pd.DataFrame, patients: Sequence[str], resampled: Resampled
+) -> Iterator[pd.DataFrame]:
     """Yield the accuracies of constant answers and the numbers of excluded cases, for each target."""
     likelihood, clinical, conclusive = (
         targets.pivot(index="patient", columns=["entity_a", "entity_b"], values=column).loc[list(patients)]

@@ -322,7 +322,7 @@ def followed(
     return [pd.concat(parts, ignore_index=True) for parts in tables]
 
 
-def _shuffled(task: LabelTask, permutation: int) -> Ints:
+def _feature_permutation(task: LabelTask, permutation: int) -> Ints:
     """Return a permutation of the bundle's features, made by `shuffled_genes`."""
     bundle = task.bundle
     kinds = () if bundle.ternary else tuple(bundle.kinds.tolist())
@@ -354,7 +354,7 @@ def label_null(
 
     def follow(own: Sequence[LabelTask]) -> list[pd.DataFrame]:
         # Inference for all shuffled bundles runs together, because they have many states in common.
-        shuffles = [_shuffled(own[0], permutation) for permutation in range(permutations)]
+        shuffles = [_feature_permutation(own[0], permutation) for permutation in range(permutations)]
         values = np.concatenate([task.values[:, genes] for task in own for genes in shuffles])
         tables: list[list[pd.DataFrame]] = [[] for _ in own]
         for allocation in (RANDOM, GREEDY):
@@ -365,27 +365,29 @@ def label_null(
             scores = raw[:, 1:-1].reshape(len(own), permutations, -1, len(percents)).swapaxes(1, 2)
             for task, each, found in zip(own, scores, tables, strict=True):
                 found.append(
-                    _metrics(task, each, shift).assign(allocation=allocation, t=np.tile(percents, permutations))
+                    _permutation_metrics(task, each, shift).assign(
+                        allocation=allocation, t=np.tile(percents, permutations)
+                    )
                 )
-        whole = [_whole(task, whole_permutations, shift) for task in own]
+        whole = [_null_at_full_observation(task, whole_permutations, shift) for task in own]
         return [pd.concat([*found, last]) for found, last in zip(tables, whole, strict=True)]
 
     return by_model(tasks, follow, threads)
 
 
-def _whole(task: LabelTask, permutations: int, shift: float) -> pd.DataFrame:
+def _null_at_full_observation(task: LabelTask, permutations: int, shift: float) -> pd.DataFrame:
     """Return the metrics of shuffled bundles when all features are observed.
 
     The code permutes the patients' values, which is equivalent to shuffling the bundle.
     """
-    support, score = task.support, _score_of(task)
-    values = (task.values[:, _shuffled(task, permutation)[support]] for permutation in range(permutations))
+    support, score = task.support, _score_function(task)
+    values = (task.values[:, _feature_permutation(task, permutation)[support]] for permutation in range(permutations))
     scores = np.stack([score(x.astype(np.float64)) for x in values], axis=1)[..., None]
-    found = _metrics(task, rounded_scores(scores), shift).assign(t=100)
+    found = _permutation_metrics(task, rounded_scores(scores), shift).assign(t=100)
     return pd.concat([found.assign(allocation=name) for name in (RANDOM, GREEDY)], ignore_index=True)
 
 
-def _score_of(task: LabelTask) -> Callable[[Floats], Floats]:
+def _score_function(task: LabelTask) -> Callable[[Floats], Floats]:
     """Return a function that computes the score S at full observation, in nats.
 
     The function's argument has the shape (P, n): the values of the n features in the support. Its result has the shape
@@ -401,7 +403,7 @@ def _score_of(task: LabelTask) -> Callable[[Floats], Floats]:
     return lambda x: mrf.prior + x @ unary + 0.5 * ((x @ couplings) * x).sum(axis=1)
 
 
-def _metrics(task: LabelTask, scores: Floats, shift: float) -> pd.DataFrame:
+def _permutation_metrics(task: LabelTask, scores: Floats, shift: float) -> pd.DataFrame:
     """Return a table with metrics for each permutation and t, from scores of the shape (P, permutations, T)."""
     flat = scores.reshape(len(scores), -1)
     table = {
@@ -410,13 +412,13 @@ def _metrics(task: LabelTask, scores: Floats, shift: float) -> pd.DataFrame:
         "entity": task.entity,
         "permutation": np.repeat(np.arange(scores.shape[1]), scores.shape[2]).astype(np.int32),
         "auroc": auroc(flat, task.positive),
-        "balanced_accuracy": _balanced(flat, task.positive),
-        "balanced_accuracy_calibrated": _balanced(rounded_scores(flat - shift), task.positive),
+        "balanced_accuracy": _balanced_accuracy(flat, task.positive),
+        "balanced_accuracy_calibrated": _balanced_accuracy(rounded_scores(flat - shift), task.positive),
     }
     return pd.DataFrame(table)
 
 
-def _balanced(scores: Floats, positive: Bools) -> Floats:
+def _balanced_accuracy(scores: Floats, positive: Bools) -> Floats:
     """Return the balanced accuracy of decisions by the signs of scores.
 
     Scores have the shape (P, T), and accuracies have the shape (T,). A score of 0 counts as half correct.

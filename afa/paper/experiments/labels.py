@@ -162,10 +162,10 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     sample = Resampled.of(tables["whole"]["patient"].unique(), **dict(bootstrap), purpose="labels")
     used, left_out = labels["entity"].nunique(), len(tables["left_out"])
     counts = count_rows({"labels": (used, used + left_out), "labels_of_one_class": (left_out, used + left_out)})
-    rows = [(counts, {}), *_beside(labels, sample), *_metrics(tables["scores"], sample)]
+    rows = [(counts, {}), *_prevalence_rows(labels, sample), *_metric_rows(tables["scores"], sample)]
     found = [summary_rows("labels", labelled(rows).assign(target="clinical"))]
     if len(tables["controls"]):
-        found.append(summary_rows("controls", _controls(tables["controls"], bootstrap)))
+        found.append(summary_rows("controls", _control_specificity(tables["controls"], bootstrap)))
     if len(tables["tasks"]):
         specificity = _specificity(tables["whole"], labels, sample)
         found.append(summary_rows("specificity", specificity.assign(target="clinical", method="wald", t=100)))
@@ -174,7 +174,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     return pd.concat(found, ignore_index=True)
 
 
-def _beside(labels: pd.DataFrame, sample: Resampled) -> list[Labelled]:
+def _prevalence_rows(labels: pd.DataFrame, sample: Resampled) -> list[Labelled]:
     """Return the prevalence of each label, and the accuracy of always predicting the label's more frequent value."""
     prevalence, sizes = dict[str, Floats](), dict[str, int]()
     for name, part in groups(labels, "entity"):
@@ -189,7 +189,7 @@ def _beside(labels: pd.DataFrame, sample: Resampled) -> list[Labelled]:
     ]
 
 
-def _named(variant: str) -> tuple[str, float]:
+def _parse_variant(variant: str) -> tuple[str, float]:
     """Return the values of the summary columns `variant` and `level` for a changed threshold or strength.
 
     >>> _named("threshold=1 strength=0.5")
@@ -200,7 +200,7 @@ def _named(variant: str) -> tuple[str, float]:
     return f"{name}_at_{other.replace('=', '_')}" if other else name, float(level)
 
 
-def _metrics(scores: pd.DataFrame, sample: Resampled) -> Iterator[Labelled]:
+def _metric_rows(scores: pd.DataFrame, sample: Resampled) -> Iterator[Labelled]:
     """Yield every metric for each setting, order and t.
 
     Each metric is averaged first over random orders, then over labels.
@@ -217,18 +217,18 @@ def _metrics(scores: pd.DataFrame, sample: Resampled) -> Iterator[Labelled]:
         for (metric, method), values in found.items():
             lines = mean_and_each(values, sizes, confidence=sample.confidence)
             if variant:
-                name, level = _named(variant)
+                name, level = _parse_variant(variant)
                 lines = lines[lines["entity"].isna()].assign(variant=name, level=level)
             keys = {"metric": metric, "method": method, "reference": reference, "coupling": coupling}
             order = {"allocation": allocation, "gain": "cmi" if allocation == GREEDY else None, "start": "uniform"}
             yield lines, {**keys, **order, "t": t}
 
 
-def _controls(scores: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
+def _control_specificity(scores: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return the specificity among healthy controls, per entity and averaged, for each setting, order and t."""
     of_controls = scores.rename(columns={"control": "patient"}).assign(variant="", label=0)
     sample = Resampled.of(of_controls["patient"].unique(), **dict(bootstrap), purpose="labels")
-    rows = labelled(_metrics(of_controls, sample))
+    rows = labelled(_metric_rows(of_controls, sample))
     return rows[rows["metric"] == "specificity"]
 
 

@@ -82,14 +82,14 @@ def run(
         for reference in CLOSURE_OF_REFERENCE
         if reference in thresholds
     }
-    tasks, left_out = _tasks(bundle, cohorts, settings.labels)
+    tasks, left_out = _choose_tasks(bundle, cohorts, settings.labels)
     rivals = _zero_shot_scores(labels["scores"], tasks)
     percents, seeds = sorted(set(rivals["t"])), sorted(set(rivals["seed"].dropna()))
     parts: list[pd.DataFrame] = []
     splits: list[tuple[object, ...]] = []
     with one_thread():
         for task, size in product(tasks, sorted(settings.sizes)):
-            if reason := _too_few(task, size, settings.tested, settings.of_each_class):
+            if reason := _reason_to_skip(task, size, settings.tested, settings.of_each_class):
                 left_out.append((task.entity, size, reason))
                 continue
             for repeat in range(settings.repeats):
@@ -111,7 +111,7 @@ def run(
     return made
 
 
-def _tasks(
+def _choose_tasks(
     bundle: Bundle, cohorts: Mapping[str, Cohort], most_labels: int
 ) -> tuple[list[LabelTask], list[tuple[str, int | None, str]]]:
     """Return a list of binary tasks, one for each pair of a label and an encoding, and a list of excluded labels."""
@@ -148,7 +148,7 @@ def _zero_shot_scores(scores: pd.DataFrame, tasks: Sequence[LabelTask]) -> pd.Da
     return pd.concat(parts)[ZERO_SHOT_COLUMNS].reset_index(drop=True)
 
 
-def _of_positive(task: LabelTask, size: int) -> int:
+def _positive_count(task: LabelTask, size: int) -> int:
     """Return the number of positive patients in a training set of `size` patients.
 
     The share of positive patients equals the share in the cohort, but each class has at least one patient.
@@ -156,7 +156,7 @@ def _of_positive(task: LabelTask, size: int) -> int:
     return int(np.clip(round(size * task.positive.mean()), 1, size - 1))
 
 
-def _too_few(task: LabelTask, size: int, tested: int, of_each_class: int) -> str:
+def _reason_to_skip(task: LabelTask, size: int, tested: int, of_each_class: int) -> str:
     """Return the reason to skip a size of the training set: too few patients would be left for evaluation.
 
     If enough patients are left, return "".
@@ -164,7 +164,7 @@ def _too_few(task: LabelTask, size: int, tested: int, of_each_class: int) -> str
     left = max(len(task.positive) - size, 0)
     if left < tested:
         return f"leaves {left} patients to evaluate, fewer than {tested}"
-    positive = int(task.positive.sum()) - _of_positive(task, size)
+    positive = int(task.positive.sum()) - _positive_count(task, size)
     for count, words in ((positive, "with the label"), (left - positive, "without the label")):
         if count < of_each_class:
             return f"leaves {max(count, 0)} patients {words}, fewer than {of_each_class}"
@@ -182,7 +182,7 @@ def drawn(task: LabelTask, size: int, repeat: int) -> Bools:
 
     """
     order = generator_of("labels needed", "split", task.entity, repeat).permutation(len(task.positive))
-    positive = _of_positive(task, size)
+    positive = _positive_count(task, size)
     labelled = np.zeros(len(order), dtype=np.bool_)
     labelled[order[task.positive[order]][:positive]] = True
     labelled[order[~task.positive[order]][: size - positive]] = True
@@ -256,9 +256,13 @@ class RepeatedTests:
         auroc : (R + 1,) float64
 
         """
-        (together, pairs), one, other = self._pairs, scores[:, self.positive, None], scores[:, None, ~self.positive]
+        (together, pairs), one, other = (
+            self._evaluated_pairs,
+            scores[:, self.positive, None],
+            scores[:, None, ~self.positive],
+        )
         higher = np.where(together, (one > other) + 0.5 * (one == other), 0.0).sum(axis=0)
-        return share_of(self._weighted(higher), pairs)
+        return share_of(self._weighted_pair_sum(higher), pairs)
 
     def balanced_accuracy(self, scores: Floats) -> Floats:
         """Return the balanced accuracy of decisions by the signs of scores, in each resample.
@@ -279,7 +283,7 @@ class RepeatedTests:
         earned = np.where(self.tested, right, 0.0)
         both = np.ones((len(self.weights), len(scores)), dtype=np.bool_)
         shares = np.zeros(both.shape)
-        for chosen, weights, total in self._classes:
+        for chosen, weights, total in self._class_weights:
             both &= total > 0
             shares += (weights @ earned[:, chosen].T) / np.maximum(total, 1) / 2
         return share_of((shares * both).sum(axis=1), both.sum(axis=1, dtype=np.float64))
@@ -291,7 +295,7 @@ class RepeatedTests:
         return [RepeatedTests(self.tested[[k]], self.positive, plain) for k in range(len(self.tested))]
 
     @cached_property
-    def _classes(self) -> list[tuple[Bools, Floats, Floats]]:
+    def _class_weights(self) -> list[tuple[Bools, Floats, Floats]]:
         """Return, for each class, a mask of its C patients, the weights of these patients, and totals of the weights.
 
         The shapes are (P,), (R + 1, C) and (R + 1, K).
@@ -302,16 +306,16 @@ class RepeatedTests:
         return [(mask, weights, weights @ self.tested[:, mask].T.astype(np.float64)) for mask, weights in chosen]
 
     @cached_property
-    def _pairs(self) -> tuple[Bools, Floats]:
+    def _evaluated_pairs(self) -> tuple[Bools, Floats]:
         """Return two arrays: a mask of the evaluated pairs in each repeat, and the number of pairs in each resample.
 
         A pair consists of a positive and a negative patient.
         """
         together = self.tested[:, self.positive, None] & self.tested[:, None, ~self.positive]
-        return together, self._weighted(together.sum(axis=0))
+        return together, self._weighted_pair_sum(together.sum(axis=0))
 
-    def _weighted(self, pairs: Floats | Ints) -> Floats:
-        (_, of_positive, _), (_, of_negative, _) = self._classes
+    def _weighted_pair_sum(self, pairs: Floats | Ints) -> Floats:
+        (_, of_positive, _), (_, of_negative, _) = self._class_weights
         summed: Floats = ((of_positive @ pairs) * of_negative).sum(axis=1)
         return summed
 
@@ -357,17 +361,19 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     gap : AUROC or balanced accuracy of the classifier minus that of the zero-shot score
 
     """
-    rows = [_counts(tables)]
+    rows = [_label_count_rows(tables)]
     if len(tables["predictions"]):
         patients = tables["zero_shot"]["patient"].unique()
-        found, cases = _found(tables, Resampled.of(patients, **dict(bootstrap), purpose="labels_needed"))
-        rows += [_curves(found, cases, bootstrap.confidence), _overtaken(found, bootstrap.confidence)]
+        found, cases = _learning_curve_metrics(
+            tables, Resampled.of(patients, **dict(bootstrap), purpose="labels_needed")
+        )
+        rows += [_curves(found, cases, bootstrap.confidence), _labels_needed_rows(found, bootstrap.confidence)]
     table = pd.concat(rows, ignore_index=True)
     table["gain"] = table["allocation"].map({GREEDY: "cmi"}) if "allocation" in table else None
     return summary_rows("labels_needed", table.assign(target="clinical"))
 
 
-def _counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+def _label_count_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return summary rows with the numbers of used and unused labels."""
     splits, left_out = tables["splits"], tables["left_out"]
     not_used, sizes = int(left_out["size"].isna().sum()), sorted({*splits["size"], *left_out["size"].dropna()})
@@ -376,12 +382,14 @@ def _counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     return pd.DataFrame(counts, columns=["quantity", "level", "value"]).assign(metric="count")
 
 
-def _found(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> tuple[MetricValues, Cases]:
+def _learning_curve_metrics(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> tuple[MetricValues, Cases]:
     """Return two mappings: the metrics of all learning curves (`MetricValues`), and counts of predictions (`Cases`)."""
     found, cases = MetricValues(), Cases()
     weights, repeats = resampled.every, tables["splits"].groupby(["entity", "size"]).size()
     labels = tables["zero_shot"].drop_duplicates(["entity", "patient"])
-    for (reference, entity, size, permuted), answers in groups(_answers(tables), *CLASSIFIER_COLUMNS, sort=True):
+    for (reference, entity, size, permuted), answers in groups(
+        _predictions_and_rivals(tables), *CLASSIFIER_COLUMNS, sort=True
+    ):
         of_entity = labels[labels["entity"] == entity]
         known, positive = resampled.places(of_entity["patient"]), of_entity["label"].to_numpy() == 1
         tests: RepeatedTests | None = None
@@ -407,7 +415,7 @@ def _found(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> tuple[Me
     return found, cases
 
 
-def _answers(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+def _predictions_and_rivals(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return one table with the classifiers' predictions and the zero-shot scores for the same patients and states.
 
     The column `rival` is True for zero-shot scores. In each repeat, classifiers and zero-shot scores use the same
@@ -431,24 +439,24 @@ def _curves(found: MetricValues, cases: Cases, confidence: float) -> pd.DataFram
     """
     parts: list[Labelled] = []
     for key, by_size in found.items():
-        gaps = _gaps(found, key) if key.method in CLASSIFIERS and not key.permuted else {}
+        gaps = _gaps_to_zero_shot(found, key) if key.method in CLASSIFIERS and not key.permuted else {}
         for size, values in by_size.items():
             shown = {(key.metric, None): values} | ({("gap", key.metric): gaps[size]} if gaps else {})
             for (metric, quantity), by_label in shown.items():
                 rows = mean_and_each(by_label, cases[size, key.permuted], confidence=confidence)
                 rows = rows if key.metric == RANKING_METRIC and not key.permuted else rows[:1]
-                parts.append((rows, {**_of(key), "metric": metric, "quantity": quantity, "level": size}))
+                parts.append((rows, {**_summary_keys(key), "metric": metric, "quantity": quantity, "level": size}))
     return labelled(parts)
 
 
-def _of(key: Key) -> dict[str, object]:
+def _summary_keys(key: Key) -> dict[str, object]:
     """Return {summary column: value} for a key. For a classifier, the column `coupling` is empty."""
     coupling = {ZERO_SHOT: CLOSURE_OF_REFERENCE[key.reference], EXPLICIT: EXPLICIT}.get(key.method)
     names = key._asdict() | {"method": ZERO_SHOT if key.method == EXPLICIT else key.method, "coupling": coupling}
     return names | {"variant": "permuted" if names.pop("permuted") else None}
 
 
-def _gaps(found: MetricValues, key: Key) -> dict[int, dict[str, Floats]]:
+def _gaps_to_zero_shot(found: MetricValues, key: Key) -> dict[int, dict[str, Floats]]:
     """Return a classifier's metric minus the zero-shot score's metric, for each label and size of the training set.
 
     The zero-shot score from the bundle's probabilities (`explicit`) is used only if there is no other zero-shot score.
@@ -459,21 +467,21 @@ def _gaps(found: MetricValues, key: Key) -> dict[int, dict[str, Floats]]:
     }
 
 
-def _overtaken(found: MetricValues, confidence: float) -> pd.DataFrame:
+def _labels_needed_rows(found: MetricValues, confidence: float) -> pd.DataFrame:
     """Return how many labelled patients a classifier needs to beat the zero-shot score, with an interval."""
     tail = (1 - confidence) / 2
     lines: list[dict[str, object]] = []
     for key in found:
         if key.method not in CLASSIFIERS or key.permuted or key.t == 0:
             continue
-        gaps = sorted(_gaps(found, key).items())
+        gaps = sorted(_gaps_to_zero_shot(found, key).items())
         sizes, every = [size for size, _ in gaps], np.array([np.mean([*each.values()], axis=0) for _, each in gaps])
         first = _first_ahead(every > 0, sizes)
         clear = _first_ahead(interval(every[:, 1:].T, confidence=confidence)[0][:, None] > 0, sizes)
         low, high = np.quantile(first[1:], [tail, 1 - tail], method="inverted_cdf")
         for variant, numbers in ((None, (first[0], low, high)), ("clearly", (clear[0], np.nan, np.nan))):
             value, least, most = (number if np.isfinite(number) else None for number in numbers)
-            of = {**_of(key), "metric": "count", "quantity": key.metric, "variant": variant}
+            of = {**_summary_keys(key), "metric": "count", "quantity": key.metric, "variant": variant}
             lines.append({**of, "value": value, "low": least, "high": most, "n": max(sizes)})
     return pd.DataFrame(lines)
 

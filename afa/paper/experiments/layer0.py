@@ -292,7 +292,7 @@ def removal(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> Iterato
             share = resampled.share(each, false, of, by=None).assign(metric="rate", quantity=quantity)
             yield with_summary_columns(share.assign(criterion=str(criterion), rule=str(rule)))
     for (criterion, rule), each in tables["lift"].groupby(ELIMINATION, sort=False):
-        gap = resampled.gap(_calls(each, "right", resampled), _calls(each, "right_greedy", resampled))
+        gap = resampled.gap(_duel_counts(each, "right", resampled), _duel_counts(each, "right_greedy", resampled))
         yield by_t(gap).assign(metric="gap", reference=f"{criterion}_{rule}", **FOLLOWED_KEYS)
 
 
@@ -315,10 +315,10 @@ def greedy_accuracy(lift: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
     The accuracy does not depend on the criterion and the rule of Layer 0.
     """
     one = lift[(lift[ELIMINATION] == lift[ELIMINATION].iloc[0]).all(axis=1)]
-    return by_t(resampled.mean(_calls(one, "right_greedy", resampled))).assign(metric="accuracy", **FOLLOWED_KEYS)
+    return by_t(resampled.mean(_duel_counts(one, "right_greedy", resampled))).assign(metric="accuracy", **FOLLOWED_KEYS)
 
 
-def _calls(lift: pd.DataFrame, right: str, resampled: Resampled) -> list[Part]:
+def _duel_counts(lift: pd.DataFrame, right: str, resampled: Resampled) -> list[Part]:
     """Return for each configuration the numbers of correct decisions and of duels, two arrays of shape (P, T)."""
     return [resampled.part(table, right, "duels") for _, table in lift.groupby("bundle", sort=False)]
 

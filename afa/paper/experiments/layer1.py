@@ -108,17 +108,17 @@ def run(
         Runs("informed", [None], follow(shared_order_calls, informed)),
         Runs("informed_pair", [None], follow(own_order_calls, informed_pair_orders(bundle))),
     ]
-    if faults := list(_faults(runs, bundle, names, differences)):
+    if faults := list(_wrong_call_faults(runs, bundle, names, differences)):
         raise SanityError(faults[:SHOWN_FAULTS])
     decided = np.count_nonzero(winners, axis=1).astype(np.int32)
     calls = np.concatenate([one.calls.counts for one in runs], axis=1).transpose(0, 1, 3, 2, 4)
     steps = np.concatenate([one.calls.steps for one in runs], axis=1).transpose(0, 1, 3, 2)
     kinds = {"called": CALLED, "wrong": WRONG, "tied": TIED}
     return {
-        "calls": _keys(runs, names, calls.shape[3], "t").assign(
+        "calls": _key_columns(runs, names, calls.shape[3], "t").assign(
             **{name: calls[..., kind].ravel() for name, kind in kinds.items()}
         ),
-        "steps": _keys(runs, names, steps.shape[3], "step").assign(called=steps.ravel()),
+        "steps": _key_columns(runs, names, steps.shape[3], "step").assign(called=steps.ravel()),
         "pairs": pd.DataFrame({"patient": names, "duels": decided, "tied": np.int32(winners.shape[1]) - decided}),
         "left_open": _left_open(runs, names, differences),
     }
@@ -158,7 +158,9 @@ def informed_pair_orders(bundle: Bundle) -> Ints:
     return np.lexsort((np.broadcast_to(by_name, weight.shape), ~supported, -weight), axis=-1)
 
 
-def _faults(runs: Sequence[Runs], bundle: Bundle, names: Sequence[str], differences: Floats) -> Iterator[Fault]:
+def _wrong_call_faults(
+    runs: Sequence[Runs], bundle: Bundle, names: Sequence[str], differences: Floats
+) -> Iterator[Fault]:
     pairs = all_pairs(len(bundle.entities))
     for one in runs:
         for p, s in np.argwhere(one.calls.first[..., 0] >= 0):
@@ -171,7 +173,7 @@ def _faults(runs: Sequence[Runs], bundle: Bundle, names: Sequence[str], differen
             yield Fault(where, found, f"the sign of D = {differences[p, place]:.12g} at full observation", step)
 
 
-def _keys(runs: Sequence[Runs], names: Sequence[str], n_times: int, time: str) -> pd.DataFrame:
+def _key_columns(runs: Sequence[Runs], names: Sequence[str], n_times: int, time: str) -> pd.DataFrame:
     """Return the key columns of a table with one row for each patient, order, bracket and time.
 
     The columns have the same types in all shards.
@@ -246,14 +248,14 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     pairs = tables["pairs"].assign(every=tables["pairs"]["duels"] + tables["pairs"]["tied"])
     sample = Resampled.of(pairs["patient"], **dict(bootstrap), purpose="layer1")
     among = pairs[["patient", "duels", "tied"]].rename(columns={"tied": "ties"})
-    rounds, steps = (_by_order(tables[name].merge(among, on="patient")) for name in ("calls", "steps"))
-    left_open = _by_order(tables["left_open"])
+    rounds, steps = (_group_by_order(tables[name].merge(among, on="patient")) for name in ("calls", "steps"))
+    left_open = _group_by_order(tables["left_open"])
     rows: list[pd.DataFrame] = []
     for allocation in ALLOCATIONS:
         for bracket in BRACKETS:
             found = [
-                *_rates(rounds, steps, allocation, bracket, sample),
-                *_open_rows(left_open[allocation, bracket], sample),
+                *_rate_rows(rounds, steps, allocation, bracket, sample),
+                *_undecided_duel_rows(left_open[allocation, bracket], sample),
             ]
             rows += [
                 table.assign(method=METHOD_OF_BRACKET[bracket], reference=bracket, allocation=allocation)
@@ -268,12 +270,14 @@ Orders = Mapping[tuple[str, str], pd.DataFrame]
 """(allocation, bracket) -> rows of a table."""
 
 
-def _by_order(table: pd.DataFrame) -> Orders:
+def _group_by_order(table: pd.DataFrame) -> Orders:
     groups = table.groupby(["allocation", "bracket"], sort=False)
     return {(str(allocation), str(bracket)): part for (allocation, bracket), part in groups}
 
 
-def _rates(rounds: Orders, steps: Orders, allocation: str, bracket: str, sample: Resampled) -> Iterator[pd.DataFrame]:
+def _rate_rows(
+    rounds: Orders, steps: Orders, allocation: str, bracket: str, sample: Resampled
+) -> Iterator[pd.DataFrame]:
     """Yield the share of decided duels at each t, its difference from random orders, and shares of wrong decisions.
 
     The number of wrong decisions is given only for rigorous score bounds.
@@ -291,7 +295,7 @@ def _rates(rounds: Orders, steps: Orders, allocation: str, bracket: str, sample:
         yield pd.DataFrame([{"metric": "count", "quantity": "wrong", "value": wrong.sum(), "n": int(made.sum())}])
 
 
-def _open_rows(table: pd.DataFrame, sample: Resampled) -> Iterator[pd.DataFrame]:
+def _undecided_duel_rows(table: pd.DataFrame, sample: Resampled) -> Iterator[pd.DataFrame]:
     """Yield the share of undecided duels, and quantiles of abs(D(x)) over undecided and over decided duels."""
     tied = table["magnitude"] == 0
     counted = table.assign(tied=table["never"].where(tied, 0), called=table["duels"] - table["never"])

@@ -81,18 +81,18 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
     """
     rows = [
-        _gates(tables["gates"]),
-        _brackets(tables["bracket_patients"], bootstrap),
-        _brackets_by_round(tables["brackets"]),
-        _solves(tables["convergence"], tables["nonconvergence"]),
-        _contraction(tables["contraction"]),
-        _gauge(tables["gauge_change"]),
+        _gate_rows(tables["gates"]),
+        _bracket_rows(tables["bracket_patients"], bootstrap),
+        _bracket_rows_by_round(tables["brackets"]),
+        _solve_rows(tables["convergence"], tables["nonconvergence"]),
+        _contraction_rows(tables["contraction"]),
+        _gauge_rows(tables["gauge_change"]),
     ]
     whole = pd.concat([part for part in rows if len(part)], ignore_index=True)
     return summary_rows("sanity", whole.assign(t=pd.to_numeric(whole["t"])))
 
 
-def _gates(gates: pd.DataFrame) -> pd.DataFrame:
+def _gate_rows(gates: pd.DataFrame) -> pd.DataFrame:
     by_name = gates.groupby("name", sort=False)[["failures", "cases"]].sum().reset_index()
     whole = pd.DataFrame({"name": [None], "failures": [gates["failures"].sum()], "cases": [gates["cases"].sum()]})
     table = pd.concat([whole.astype({"name": object}), by_name], ignore_index=True)
@@ -100,7 +100,7 @@ def _gates(gates: pd.DataFrame) -> pd.DataFrame:
     return table.rename(columns=called).assign(metric="count")
 
 
-def _brackets(patients: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
+def _bracket_rows(patients: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
     resampled = Resampled.of(patients["patient"].unique(), **dict(bootstrap), purpose="sanity")
     tables = []
     for (population, bracket), table in patients.groupby(["population", "bracket"], sort=False):
@@ -114,7 +114,7 @@ def _brackets(patients: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def _brackets_by_round(brackets: pd.DataFrame) -> pd.DataFrame:
+def _bracket_rows_by_round(brackets: pd.DataFrame) -> pd.DataFrame:
     of = brackets[["population", "bracket", "t"]].rename(columns={"population": "stratum", "bracket": "reference"})
     parts = []
     for share, whole in SHARE_DENOMINATORS.items():
@@ -123,7 +123,7 @@ def _brackets_by_round(brackets: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def _solves(convergence: pd.DataFrame, nonconvergence: pd.DataFrame) -> pd.DataFrame:
+def _solve_rows(convergence: pd.DataFrame, nonconvergence: pd.DataFrame) -> pd.DataFrame:
     rows: list[dict[str, object]] = []
     for model, table in convergence.groupby("model", sort=False):
         for t, part in ((None, table), (0, table[table["t"] == 0])):
@@ -131,8 +131,8 @@ def _solves(convergence: pd.DataFrame, nonconvergence: pd.DataFrame) -> pd.DataF
             key = {"stratum": model, "t": t, "n": solves}
             sweeps, capped = part["iterations"].sum(), part["capped"].sum()
             rows += [
-                {**key, "metric": "iterations", "value": _share(sweeps, solves)},
-                {**key, "metric": "rate", "quantity": "capped", "value": _share(capped, solves)},
+                {**key, "metric": "iterations", "value": _share_or_nan(sweeps, solves)},
+                {**key, "metric": "rate", "quantity": "capped", "value": _share_or_nan(capped, solves)},
             ]
         cases = nonconvergence[nonconvergence["model"] == model]
         key = {"stratum": model, "metric": "count", "quantity": "persistent_nonconvergence"}
@@ -140,7 +140,7 @@ def _solves(convergence: pd.DataFrame, nonconvergence: pd.DataFrame) -> pd.DataF
     return pd.DataFrame(rows)
 
 
-def _contraction(contraction: pd.DataFrame) -> pd.DataFrame:
+def _contraction_rows(contraction: pd.DataFrame) -> pd.DataFrame:
     rows = [
         (model, len(values), *cells)
         for model, values in contraction.groupby("model", sort=False)["contraction"]
@@ -154,7 +154,7 @@ def _contraction(contraction: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["stratum", "n", "metric", "quantity", "level", "value"])
 
 
-def _gauge(changes: pd.DataFrame) -> pd.DataFrame:
+def _gauge_rows(changes: pd.DataFrame) -> pd.DataFrame:
     """Return summary rows about the change of scores if the same model (a gauge) is added to both classes.
 
     The change is given for the run's bundle, for each t and over all t.
@@ -173,5 +173,5 @@ def _gauge(changes: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([rates, nats], ignore_index=True)
 
 
-def _share(part: float, whole: float) -> float:
+def _share_or_nan(part: float, whole: float) -> float:
     return float(part / whole) if whole else float("nan")

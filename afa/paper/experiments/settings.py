@@ -15,14 +15,14 @@ from afa.model.rule_names import IN_THE_GRID, RULE_NAMES, WITHOUT_GAIN
 from afa.paper.experiments.base import Rounds, Section, Seeds
 
 
-def _known_rules(names: tuple[str, ...]) -> tuple[str, ...]:
+def _check_rule_names(names: tuple[str, ...]) -> tuple[str, ...]:
     own = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
     if not names or not all(name in RULE_NAMES or own.fullmatch(name) for name in names):
         raise ValueError(f"one or more of {', '.join(RULE_NAMES)}, or classes of your own as module:Class")
     return names
 
 
-RuleNames = Annotated[tuple[str, ...], AfterValidator(_known_rules)]
+RuleNames = Annotated[tuple[str, ...], AfterValidator(_check_rule_names)]
 
 
 class Inference(Section):
@@ -168,7 +168,7 @@ class Chaos(Section):
     """
 
     @model_validator(mode="after")
-    def _apart(self) -> Self:
+    def _check_disjoint_seeds(self) -> Self:
         if common := sorted({*self.selecting_seeds} & {*self.measuring_seeds}):
             said = ", ".join(map(str, common))
             raise ValueError(f"no seed in both lists: {said} would measure the gap on orders that chose the patients")

@@ -79,11 +79,11 @@ def run(
             rounds.append(index.assign(method=method, start=start, **right, **solves))
         if not tables:
             duels = duel_rows(bundle.entities, patient=names).assign(winner=winners.ravel())
-            tables = {"duels": duels, "orders": _orders(paths, names)}
+            tables = {"duels": duels, "orders": _order_differences(paths, names)}
     return {"rounds": pd.concat(rounds, ignore_index=True), **tables}
 
 
-def _orders(paths: SignPaths, names: Sequence[str]) -> pd.DataFrame:
+def _order_differences(paths: SignPaths, names: Sequence[str]) -> pd.DataFrame:
     """Return how many duels are decided differently at full observation if features are observed in another order.
 
     The counts are summed over all pairs of orders.

@@ -273,11 +273,11 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstr
     for name, keys in (("top_k", ["allocation", "gain"]), ("tasks", ["coupling", "allocation", "gain"])):
         last_round = int(tables[name]["t"].max())
         for key, part in groups(tables[name], *keys):
-            rows += _rows_of(name, part, dict(zip(keys, key, strict=True)), last_round, resampled)
+            rows += _stopping_rows(name, part, dict(zip(keys, key, strict=True)), last_round, resampled)
     return summary_rows("stopping", rows, schedule="every", start="uniform")
 
 
-def _rows_of(
+def _stopping_rows(
     name: str, part: pd.DataFrame, keys: Mapping[str, str], last_round: int, resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
     """Yield the summary rows about one order of observation in one table.
@@ -312,14 +312,14 @@ def _rows_of(
             for quantity, target, mask in counts:
                 rows = count_rows({quantity: (mask.sum(), mask.size)})
                 yield rows.assign(target=target, method=method, coupling=keys["coupling"])
-        error = _share(0.5 * (1 - decision * truth), stopped & (truth != 0))
+        error = _sum_over_entities(0.5 * (1 - decision * truth), stopped & (truth != 0))
     else:
-        error = _share(column("wrong") > 0, stopped)
+        error = _sum_over_entities(column("wrong") > 0, stopped)
     yield shares(error).assign(metric="rate", target="likelihood")
     if not binary:
-        wrong, members = (_share(column(each), stopped)[0] for each in ("wrong", "members"))
+        wrong, members = (_sum_over_entities(column(each), stopped)[0] for each in ("wrong", "members"))
         yield shares((wrong, members)).assign(metric="rate", quantity="members", target="likelihood")
-    yield shares(_share(stopped, np.ones_like(stopped))).assign(metric="rate", quantity="stopped")
+    yield shares(_sum_over_entities(stopped, np.ones_like(stopped))).assign(metric="rate", quantity="stopped")
     nominal = (1 - rules["level"].fillna(1.0)).where(rules["reference"].isin(["certain", "probability"]))
     cases = error[1].sum(axis=0).astype(np.int64)
     table = labelled(pd.DataFrame({"value": nominal, "n": cases})).dropna(subset="value")
@@ -331,12 +331,12 @@ def _rows_of(
         table = quartiles_of_rounds(by_then, every, weights, confidence=resampled.confidence)
         yield table.join(rules.iloc[[i] * len(table)].reset_index(drop=True)).assign(metric="count")
     for variant, answer in ((None, decision), ("full_observation", truth)) if binary else ():
-        sides = [_share(0.5 * (1 + answer * side), stopped & (label == side)) for side in (1, -1)]
+        sides = [_sum_over_entities(0.5 * (1 + answer * side), stopped & (label == side)) for side in (1, -1)]
         if all(total.any() for _, total in sides):
             yield shares(*sides).assign(metric="balanced_accuracy", variant=variant, target="clinical")
 
 
-def _share(right: NDArray[np.float32] | Bools, among: Bools) -> Part:
+def _sum_over_entities(right: NDArray[np.float32] | Bools, among: Bools) -> Part:
     """Return two arrays (P, rules): numbers of correct cases and of all cases, summed over entities.
 
     Parameters

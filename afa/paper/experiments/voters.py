@@ -88,7 +88,7 @@ def run(
         and couplings
 
     """
-    asked, consensus = load_study(study), _pairs(bundle)
+    asked, consensus = load_study(study), _potential_pairs(bundle)
     stages = {
         "unary": read_stage(unary, "asked", "named", "dropped", "references"),
         "pairwise": read_stage(pairwise, "asked", "pairs"),
@@ -114,11 +114,11 @@ def run(
             leads.summarise(of_chaos, bootstrap=bootstrap),
             grid.summarise(of_grid, of_chaos, bootstrap=bootstrap),
             binary.summarise(of_tasks, bootstrap=bootstrap),
-            _gauges(own, people, first.seeds, bootstrap=bootstrap, **settings),
+            _gauge_agreement_rows(own, people, first.seeds, bootstrap=bootstrap, **settings),
         ]
         every = pd.concat(rows, ignore_index=True).assign(voter=voter)
         numbers.append(every[every["t"].isna() | every["t"].isin([*PRINTED_ROUNDS, len(own.features)])])
-        pairs = _pairs(own)
+        pairs = _potential_pairs(own)
         counts = {"pairs": len(pairs), "shared": len(pairs & consensus), "features": len(own.features)}
         bundles.append(
             {"voter": voter, **counts, "couplings": sum(own.mrf(entity).couplings.nnz // 2 for entity in own.entities)}
@@ -127,7 +127,7 @@ def run(
     return {"numbers": pd.concat(numbers, ignore_index=True), "bundles": pd.DataFrame(bundles)}
 
 
-def _gauges(
+def _gauge_agreement_rows(
     bundle: Bundle,
     cohort: Cohort,
     seeds: Sequence[int],
@@ -154,6 +154,6 @@ def on_features(cohort: Cohort, features: Sequence[str]) -> Cohort:
     return replace(cohort, features=tuple(features), values=cohort.values[:, places], controls=controls)
 
 
-def _pairs(bundle: Bundle) -> set[tuple[str, str]]:
+def _potential_pairs(bundle: Bundle) -> set[tuple[str, str]]:
     """Return the pairs (entity, feature) for which a bundle has a potential."""
     return {(entity, bundle.features[j]) for entity in bundle.entities for j in bundle.support(entity)}

@@ -54,7 +54,7 @@ def read_jobs(folder: Path, *, shards: int | None = None) -> pd.DataFrame:
     """
     if not folder.is_dir():
         raise ReportError(Fault(str(folder), "no such folder", "a run's benchmarks", "run the workflow first"))
-    rows = [_measured(path, path.relative_to(folder)) for path in sorted(folder.rglob("*.tsv"))]
+    rows = [_read_benchmark(path, path.relative_to(folder)) for path in sorted(folder.rglob("*.tsv"))]
     kinds = dict.fromkeys(JOB_COLUMNS[:2], "str") | dict.fromkeys(JOB_COLUMNS[2:], "float64")
     jobs = pd.DataFrame(rows, columns=JOB_COLUMNS).astype(kinds)
     parts = jobs["job"].str.extract(r"(?:^|/)\d+-of-(\d+)$", expand=False)
@@ -176,7 +176,7 @@ def read_needs(folder: str | Path) -> dict[str, Need]:
     return {str(rule): Need(*took) for rule, *took in largest.fillna(0.0).itertuples(name=None)}
 
 
-def _measured(path: Path, inside: Path) -> tuple[str, str, float, float, float]:
+def _read_benchmark(path: Path, inside: Path) -> tuple[str, str, float, float, float]:
     """Return the rule, the job and the measurements in a benchmark file. NA and - in the file mean "not measured"."""
     rule, *job = inside.with_suffix("").parts
     try:

@@ -90,7 +90,7 @@ class Reader:
 
         `reading` is a text such as `chaos t=10`, which names one line of summary.csv.
         """
-        line = self.summary.find(self._where(reading))
+        line = self.summary.find(self._summary_keys(reading))
         if line is None or pd.isna(line["value"]):
             return None
         unit = verdicts.DIFFERENCE if line["metric"] == "gap" else "percent" if line["metric"] in SHARE_METRICS else ""
@@ -101,7 +101,7 @@ class Reader:
 
     def missing(self, reading: str) -> str:
         """Return the reason why summary.csv contains no number for a text such as `chaos t=10` (`reading`)."""
-        table = self._where(reading)["table"]
+        table = self._summary_keys(reading)["table"]
         is_there = (self.summary.rows["table"] == table).any()
         return f"no number for {reading}" if is_there else f"no table {table} in this run"
 
@@ -111,20 +111,20 @@ class Reader:
         If this run lacks one of the two numbers, return the reason as a text.
         """
         left, operator, right = verdicts.relation_of(text)
-        if isinstance(found := self._scaled(left), str):
+        if isinstance(found := self._scaled_number(left), str):
             return found
         if verdicts.is_number(right):
             other = RunNumber(float(right) * (100 if found.unit else 1))
             return Relation(
                 found, operator, other, f"{text}: {found} against {verdicts.number_text(other.value)}", found
             )
-        if isinstance(read := self._scaled(right), str):
+        if isinstance(read := self._scaled_number(right), str):
             return read
         unit = verdicts.DIFFERENCE if found.unit else ""
         difference = RunNumber(found.value - read.value, unit=unit, n=min(found.n, read.n))
         return Relation(found, operator, read, f"{text}: {found} against {read}", difference)
 
-    def _scaled(self, side: str) -> RunNumber | str:
+    def _scaled_number(self, side: str) -> RunNumber | str:
         """Return this run's number for one side of a comparison such as `a > 2 * b`.
 
         If this run lacks the number, return the reason as a text.
@@ -133,7 +133,7 @@ class Reader:
         found = self.line(reading)
         return self.missing(reading) if found is None else found.scaled(factor)
 
-    def _where(self, reading: str) -> dict[str, Any]:
+    def _summary_keys(self, reading: str) -> dict[str, Any]:
         keys = self.answers.keys(reading)
         return {**keys, "t": self.n_features} if keys.get("t") == verdicts.END else keys
 
@@ -150,9 +150,9 @@ def compare(reader: Reader, printed: Mapping[str, pd.DataFrame]) -> pd.DataFrame
     printed : file name -> the paper's table, with all values as text. The key `claims` has the claims
 
     """
-    lines = [line for name in PRINTED_TABLES for line in _cells(name, printed[name], reader)]
+    lines = [line for name in PRINTED_TABLES for line in _cell_lines(name, printed[name], reader)]
     cells = {" | ".join((line["table"], line["row"], line["column"])): line for line in lines}
-    lines += [_claim(claim, reader, cells) for claim in printed["claims"].itertuples()]
+    lines += [_claim_line(claim, reader, cells) for claim in printed["claims"].itertuples()]
     table = pd.DataFrame(lines, columns=COLUMNS)
     if reader.simulated:  # simulated patients are no evidence about real patients
         has_number = table["ours"].notna() & (table["verdict"] != verdicts.NOT_RUN)
@@ -212,7 +212,7 @@ def load_printed(folder: Path) -> dict[str, pd.DataFrame]:
     }
 
 
-def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[str, Any]]:
+def _cell_lines(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[str, Any]]:
     """Yield a line of the comparison for each printed number of a table.
 
     The lines that `paper_table` adds at t = 0 are skipped, because the paper prints no numbers at t = 0.
@@ -238,10 +238,10 @@ def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[st
             verdict = verdicts.judge(Printed(text, unit, patients), ours, reader.patients_behind(ours))
         line = {"kind": CELL, "table": name, "unit": unit, **{key: cell[key] for key in ("row", "column", "also")}}
         line |= {"note": note, "by_definition": rule.definition, "see": " ".join(rule.see)}
-        yield _beside(line, text, verdict, ours, patients)
+        yield _line_with_verdict(line, text, verdict, ours, patients)
 
 
-def _claim(claim: Any, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _claim_line(claim: Any, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the line of the comparison for one claim (a row of `claims.csv`).
 
     In answers.yaml, the entry of a claim names the number of this run that is compared with the claim, or the reason
@@ -254,14 +254,14 @@ def _claim(claim: Any, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -
     cell = cells[answer.cell] if answer.cell else None
     patients, paper = reader.answers.patients.get(cell["table"]) if cell else answer.patients, claim.value
     if answer.holds:
-        verdict, ours = _statement(answer, reader, unit, has_number=claim.kind == NUMBER)
+        verdict, ours = _statement_verdict(answer, reader, unit, has_number=claim.kind == NUMBER)
     elif where:
         printed = Printed(claim.value, unit, patients, answer.bound)
         if answer.less is not None:
             first, second = (cells[name] for name in answer.less)
             printed = printed_difference(first, second, reader)
             line |= {"unit": printed.unit, "table": first["table"]}
-        verdict, ours = _number(answer, printed, reader, cell)
+        verdict, ours = _number_verdict(answer, printed, reader, cell)
         paper = printed.text
     else:
         verdict, ours = Verdict(verdicts.NOTHING_TO_REPRODUCE), None
@@ -274,7 +274,7 @@ def _claim(claim: Any, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -
         verdict = Verdict(verdicts.IDENTITY, reason=reason)
     else:
         line |= {"note": reason}
-    return _beside(line, paper, verdict, ours, None if answer.holds or not paper else patients)
+    return _line_with_verdict(line, paper, verdict, ours, None if answer.holds or not paper else patients)
 
 
 def printed_difference(first: Mapping[str, Any], second: Mapping[str, Any], reader: Reader) -> Printed:
@@ -287,7 +287,9 @@ def printed_difference(first: Mapping[str, Any], second: Mapping[str, Any], read
     return Printed(f"{difference:.1f}", verdicts.DIFFERENCE, reader.answers.patients.get(first["table"]))
 
 
-def _statement(answer: ClaimAnswer, reader: Reader, unit: str, *, has_number: bool) -> tuple[Verdict, RunNumber | None]:
+def _statement_verdict(
+    answer: ClaimAnswer, reader: Reader, unit: str, *, has_number: bool
+) -> tuple[Verdict, RunNumber | None]:
     """Return the verdict on a statement such as "a is ahead of b", and the number shown beside the verdict.
 
     The shown number belongs to the first comparison in the statement. `unit` is the unit of the claim. The shown number
@@ -305,7 +307,7 @@ def _statement(answer: ClaimAnswer, reader: Reader, unit: str, *, has_number: bo
     return verdicts.judge_statement(whole), first
 
 
-def _number(
+def _number_verdict(
     answer: ClaimAnswer, printed: Printed, reader: Reader, cell: Mapping[str, Any] | None
 ) -> tuple[Verdict, RunNumber | None]:
     """Return two results: the verdict on a claim about a number, and this run's number.
@@ -334,7 +336,7 @@ def _number(
     return verdicts.judge(printed, ours, reader.patients_behind(ours)), ours
 
 
-def _beside(
+def _line_with_verdict(
     line: dict[str, Any], paper: str, verdict: Verdict, ours: RunNumber | None, patients: int | None
 ) -> dict[str, Any]:
     """Return a copy of `line`, to which both numbers, their difference (if comparable) and the verdict are added."""

@@ -84,9 +84,9 @@ def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         row: dict[Any, Any] = {**fact, "metric": metric}
         for place, t in {**{str(t): t for t in PAGE_ROUNDS}, "all": fact["features"]}.items():
             for allocation in (PLANNER_ORDER, RANDOM_ORDER, FIXED_ORDER):
-                row[f"{allocation}_{place}"] = _one(own["curves"], HEADLINE, allocation, metric, t)["value"]
-            lead = _one(own["leads"], HEADLINE, f"{PLANNER_ORDER} less {RANDOM_ORDER}", metric, t)
-            null = _one(own["null"], "shuffled", PLANNER_ORDER, metric, t)
+                row[f"{allocation}_{place}"] = _find_row(own["curves"], HEADLINE, allocation, metric, t)["value"]
+            lead = _find_row(own["leads"], HEADLINE, f"{PLANNER_ORDER} less {RANDOM_ORDER}", metric, t)
+            null = _find_row(own["null"], "shuffled", PLANNER_ORDER, metric, t)
             row |= {
                 f"lead_{place}{end}": lead[name] for end, name in (("", "value"), ("_low", "low"), ("_high", "high"))
             }
@@ -107,10 +107,10 @@ def labels_needed(trained: pd.DataFrame, metric: str, t: int) -> str:
     means = at.groupby(["size", "model"])["value"].mean().unstack()
     sizes = list(means.index)
     classifiers = [name for name in CLASSIFIERS if name in means]
-    return _reached(sizes, means[classifiers].max(axis=1) >= means[HEADLINE])
+    return _needed_labels_text(sizes, means[classifiers].max(axis=1) >= means[HEADLINE])
 
 
-def _reached(sizes: Sequence[int], reached: pd.Series) -> str:
+def _needed_labels_text(sizes: Sequence[int], reached: pd.Series) -> str:
     """Return how many labelled patients a model needs to match or exceed another model, as a text such as `10 to 20`.
 
     The array `reached` has one entry for each number of labelled patients in `sizes`. An entry of `reached` is True if
@@ -144,7 +144,7 @@ def passed(rungs: pd.DataFrame, rival: str) -> str:
     """
     if rungs.empty:
         return "not measured"
-    return _reached(list(rungs.index), rungs[[LABELS_ALONE, BEST]].max(axis=1) > rungs[rival])
+    return _needed_labels_text(list(rungs.index), rungs[[LABELS_ALONE, BEST]].max(axis=1) > rungs[rival])
 
 
 def calibration(reliability: pd.DataFrame) -> pd.DataFrame:
@@ -172,7 +172,7 @@ def field_report_values(folder: Path) -> dict[str, Any]:
     rows = league_rows(tables)
     if rows.empty:
         return {}
-    return _shown(tables, rows, 1) | {"said": [said(row) for row in rows.to_dict("records")]}
+    return _template_values(tables, rows, 1) | {"said": [said(row) for row in rows.to_dict("records")]}
 
 
 def said(row: Mapping[Any, Any]) -> str:
@@ -217,15 +217,15 @@ def read_fields(folders: Sequence[Path]) -> dict[str, pd.DataFrame]:
     }
 
 
-def _shown(
+def _template_values(
     tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, path: str | Path = ""
 ) -> dict[str, Any]:
     """Return the figure and the other values that the template `league_tables.html` needs."""
     return {
         "picture": Markup(draw(tables, rows, n_fields, path) if tables else ""),  # noqa: S704 (our own figure)
         "rows": rows.to_dict("records"),
-        "readings": _models(tables, rows),
-        "ladder": _rungs(tables, rows),
+        "readings": _model_rows(tables, rows),
+        "ladder": _ladder_rows(tables, rows),
         "calibration": calibration(tables["reliability"]).to_dict("records") if tables else [],
         "names": METRIC_NAMES,
         "places": [*map(str, PAGE_ROUNDS), "all"],
@@ -251,7 +251,7 @@ def write_league(fields: Sequence[Path], out: str | Path) -> None:
     with atomic_folder(out, LEAGUE_FILES, "league.html") as made:
         for name, table in {"league": rows, **tables}.items():
             write_csv(table, made / f"{name}.csv", float_format="%.6g")
-        shown = _shown(tables, rows, len(fields), made / "league.svg")
+        shown = _template_values(tables, rows, len(fields), made / "league.svg")
         drawn = draw_ladder(tables, rows, len(fields), made / "ladder.svg") if tables else ""
         first = Markup(drawn)  # noqa: S704 (our own figure)
         text = page("league.html", **shown, ladder_picture=first, said=said, absent=absent, n_fields=len(fields))
@@ -334,7 +334,7 @@ def draw_ladder(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields
     return save_figure(figure, path).svg()
 
 
-def _rungs(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[str, Any]]:
+def _ladder_rows(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[str, Any]]:
     """Return a row for each prediction task, t and number of labelled patients, with the metric of each model."""
     found = []
     for row in rows.to_dict("records"):
@@ -363,7 +363,7 @@ def of_task(table: pd.DataFrame, fact: Mapping[Any, Any]) -> pd.DataFrame:
     return own
 
 
-def _models(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[str, Any]]:
+def _model_rows(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[str, Any]]:
     """Return one row for each prediction task and model, with every metric after 3, 5 and all observed features."""
     found = []
     for row in rows.to_dict("records"):
@@ -377,7 +377,7 @@ def _models(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict
     return found
 
 
-def _one(table: pd.DataFrame, model: str, allocation: str, metric: str, t: int) -> Mapping[Any, Any]:
+def _find_row(table: pd.DataFrame, model: str, allocation: str, metric: str, t: int) -> Mapping[Any, Any]:
     """Return the row of `table` with the given keys, or NaN for each number if there is no such row."""
     keys = (table["model"] == model) & (table["allocation"] == allocation)
     own = table[keys & (table["metric"] == metric) & (table["t"] == t)]

@@ -63,13 +63,13 @@ def run_notebook(source: str | Path, target: str | Path, parameters: Mapping[str
         found, expected = f"no parameter {', '.join(unknown)}", ", ".join(known) or "a cell tagged `parameters`"
         raise ReportError(Fault(str(source), found, expected, "name one of these, or add its default to that cell"))
     try:
-        ran = _executed(notebook, str(source), parameters)
+        ran = _execute_notebook(notebook, str(source), parameters)
     except BaseException:
         for form in FORMS if parameters.get(FIGURE) else ():
             Path(f"{parameters[FIGURE]}{form}").unlink(missing_ok=True)
         raise
     with atomic_file(target) as temporary:
-        nbformat.write(_lasting(ran, notebook), temporary)
+        nbformat.write(_drop_run_details(ran, notebook), temporary)
 
 
 def read_notebook(path: str | Path) -> NotebookNode:
@@ -82,11 +82,11 @@ def read_notebook(path: str | Path) -> NotebookNode:
     return notebook
 
 
-def _executed(notebook: NotebookNode, source: str, parameters: Mapping[str, str]) -> NotebookNode:
+def _execute_notebook(notebook: NotebookNode, source: str, parameters: Mapping[str, str]) -> NotebookNode:
     """Execute the notebook with the given parameters, and return the executed copy."""
     step = f"open the notebook and run it with these parameters: {dict(parameters)}"
     try:
-        with _kernel_of_its_own() as config:
+        with _isolated_kernel() as config:
             ran: NotebookNode = papermill.execute_notebook(
                 notebook,
                 None,
@@ -101,7 +101,7 @@ def _executed(notebook: NotebookNode, source: str, parameters: Mapping[str, str]
                 config=config,
             )
     except PapermillExecutionError as error:
-        place, found = _place(error, injected=bool(parameters)), f"{error.ename}: {error.evalue}"
+        place, found = _error_place(error, injected=bool(parameters)), f"{error.ename}: {error.evalue}"
         raise ReportError(Fault(f"{source}, {place}", found, "a cell that runs", step)) from None
     except (DeadKernelError, RuntimeError) as error:
         expected = "a kernel that runs to the last cell: it may have been killed for want of memory"
@@ -112,23 +112,23 @@ def _executed(notebook: NotebookNode, source: str, parameters: Mapping[str, str]
     return ran
 
 
-def _place(error: PapermillExecutionError, *, injected: bool) -> str:
+def _error_place(error: PapermillExecutionError, *, injected: bool) -> str:
     """Return the number of the code cell and the line in which an error occurred.
 
     The cell of parameters, which papermill inserts, is not counted.
     """
-    lines = re.findall(r"Cell In\[\d+\], line (\d+)", ADDRESS.sub("", _plain("\n".join(error.traceback))))
+    lines = re.findall(r"Cell In\[\d+\], line (\d+)", ADDRESS.sub("", _strip_colours("\n".join(error.traceback))))
     number = (error.exec_count or 0) - injected
     return f"code cell {number}" + (f", line {lines[-1]}" if lines else "")
 
 
-def _plain(text: str) -> str:
+def _strip_colours(text: str) -> str:
     """Return the text without codes for terminal colours."""
     return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
 @contextmanager
-def _kernel_of_its_own() -> Iterator[Config]:
+def _isolated_kernel() -> Iterator[Config]:
     """Yield the configuration of a Jupyter kernel that uses no network port and no file in the user's home folder.
 
     A network port would have two problems: two kernels that start at the same time can get the same port, and other
@@ -152,7 +152,7 @@ def _kernel_of_its_own() -> Iterator[Config]:
                     os.environ[name] = value
 
 
-def _lasting(ran: NotebookNode, source: NotebookNode) -> NotebookNode:
+def _drop_run_details(ran: NotebookNode, source: NotebookNode) -> NotebookNode:
     """Return the executed notebook without the parts that differ between runs."""
     written = {
         name: ran.metadata.papermill[name] for name in ("parameters", "version") if name in ran.metadata.papermill

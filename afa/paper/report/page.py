@@ -94,7 +94,7 @@ def report_html(
         run=run.name,
         cohort=cohort,
         bundle=load_bundle(run / "bundle"),
-        **_compared(run, paper, left_out, cohort, summary),
+        **_comparison_values(run, paper, left_out, cohort, summary),
         left_out=left_out,
         measured=measured,
         **_figures(run, parts, provenance["jobs"], findings(summary)),
@@ -181,17 +181,17 @@ def upstream(output: str, jobs: Iterable[Mapping[str, Any]]) -> list[Mapping[str
     jobs = list(jobs)
     wanted, found = {output}, []
     for job in reversed(jobs):
-        if any(_within(path, name) or _within(name, path) for path in job["outputs"] for name in wanted):
+        if any(_is_within(path, name) or _is_within(name, path) for path in job["outputs"] for name in wanted):
             wanted |= set(job["inputs"])
             found.append(job)
     return found[::-1]
 
 
-def _within(path: str, folder: str) -> bool:
+def _is_within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
 
 
-def _compared(
+def _comparison_values(
     run: Path, paper: Path, left_out: Mapping[str, str], cohort: Cohort, summary: pd.DataFrame
 ) -> dict[str, Any]:
     """Return the values that the report's template needs for the comparison with the paper.

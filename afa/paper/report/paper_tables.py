@@ -111,12 +111,12 @@ def paper_table(name: str, printed: pd.DataFrame, summary: SummaryLines, *, n_fe
 
     """
     lines = []
-    for row, column, paper in _cells(printed):
+    for row, column, paper in _printed_cells(printed):
         found, cell = re.match(r"t=(\d+)", column), PRINTED_TABLES[name](row, column)
         t = None if found is None else n_features if int(found[1]) == PAPER_FEATURES else int(found[1])
         line: dict[str, Any] = {"row": row, "column": column, "t": t, "paper": paper}
         if cell is not None:
-            line |= _answered(cell if t is None else replace(cell, where={**cell.where, "t": t}), paper, summary)
+            line |= _cell_values(cell if t is None else replace(cell, where={**cell.where, "t": t}), paper, summary)
         if cell is not None or paper is not None:
             lines.append(line)
     return pd.DataFrame(lines, columns=COLUMNS)
@@ -143,7 +143,7 @@ def at_full_observation(columns: pd.Series, cohort: Cohort) -> pd.Series:
     return columns.str.replace(rf"t={PAPER_FEATURES}\b", f"t={len(cohort.features)}", regex=True)
 
 
-def _cells(printed: pd.DataFrame) -> list[tuple[str, str, float | None]]:
+def _printed_cells(printed: pd.DataFrame) -> list[tuple[str, str, float | None]]:
     """Return (row, column, number) for each printed number, and (row, column, None) for each cell at t = 0."""
     cells: list[tuple[str, str, float | None]] = []
     printed = printed[~printed["column"].isin(TEXT_COLUMNS)]
@@ -157,7 +157,7 @@ def _cells(printed: pd.DataFrame) -> list[tuple[str, str, float | None]]:
     return cells
 
 
-def _answered(cell: PrintedCell, paper: float | None, summary: SummaryLines) -> dict[str, Any]:
+def _cell_values(cell: PrintedCell, paper: float | None, summary: SummaryLines) -> dict[str, Any]:
     """Return this run's values for a cell of the paper's table.
 
     If the paper's number and this run's number are not comparable, the reason is appended to the text `unit`.
@@ -277,7 +277,7 @@ def _layer_zero(row: str, column: str) -> PrintedCell | None:
     return PrintedCell(EVERY_ROUND_KEYS | keys | {"target": "likelihood", "t": 10}, scale=100, unit="percentage points")
 
 
-def _grid(rule: str, gain: str, schedule: str) -> dict[str, str | None]:
+def _rule_keys(rule: str, gain: str, schedule: str) -> dict[str, str | None]:
     """Return the key columns for a rule, a gain and a schedule.
 
     If the rule is `random`, the key column `gain` is empty and the schedule is `every`.
@@ -293,7 +293,7 @@ def _grid(rule: str, gain: str, schedule: str) -> dict[str, str | None]:
 def _allocation(row: str, column: str) -> PrintedCell | None:
     gain, _, before = column.partition(" ")
     keys = {"table": "allocation_sign", "metric": "accuracy", "target": "likelihood", "t": 0 if before else GAIN_ROUND}
-    return PrintedCell({**keys, **_grid(row, gain, "paper")})
+    return PrintedCell({**keys, **_rule_keys(row, gain, "paper")})
 
 
 def _top_five(row: str, _: str) -> PrintedCell | None:
@@ -306,7 +306,7 @@ def _top_five(row: str, _: str) -> PrintedCell | None:
     keys = {"table": "allocation_p_at_k", "target": quantity.removeprefix("P@5 ")}
     few = {**keys, "metric": "count", "quantity": "not_comparable", "guide": "linearity", "start": START}
     unless = few if keys["target"] == "clinical" else None
-    return PrintedCell({**keys, "metric": "p_at_k", **_grid(rule, gain, "paper")}, unless=unless)
+    return PrintedCell({**keys, "metric": "p_at_k", **_rule_keys(rule, gain, "paper")}, unless=unless)
 
 
 PRINTED_TABLES: Mapping[str, Callable[[str, str], PrintedCell | None]] = {

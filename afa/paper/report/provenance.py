@@ -197,7 +197,7 @@ def write_provenance(jobs: Iterable[Job], path: Path, *, root: Path, lock: Path)
     lock : the lock file of the environment
 
     """
-    made = [asdict(replace(job, outputs=_digests(job.outputs, root))) for job in jobs]
+    made = [asdict(replace(job, outputs=_output_digests(job.outputs, root))) for job in jobs]
     made_with: dict[str, list[str]] = {}
     for job in made:
         rules = made_with.setdefault(job["packages"], [])
@@ -219,7 +219,7 @@ def environment(lock: Path) -> dict[str, Any]:
     }
 
 
-def _digests(outputs: Iterable[str], root: Path) -> dict[str, str]:
+def _output_digests(outputs: Iterable[str], root: Path) -> dict[str, str]:
     """Return the SHA-256 of every output file and of every file in an output folder, except hidden files."""
     places = [root / path for path in sorted(outputs)]
     files = [file for place in places for file in (sorted(place.rglob("*")) if place.is_dir() else [place])]
@@ -257,12 +257,12 @@ def write_crate(run: Path, license_url: str) -> Path:
     crate = ROCrate(version=VERSION)
     crate.metadata.extra_terms = DIGEST
     name = run.resolve().name
-    crate.name, crate.datePublished = f"Run {name} of afa", _utc(published)
+    crate.name, crate.datePublished = f"Run {name} of afa", _iso_time(published)
     crate.description = f"Tables, figures and pages of the run {name}, and the jobs that made them"
     profile = {"name": "Process Run Crate", "version": "0.5"}
-    crate.root_dataset["conformsTo"] = _context(crate, PROFILE, "CreativeWork", profile)
+    crate.root_dataset["conformsTo"] = _add_context_entity(crate, PROFILE, "CreativeWork", profile)
     terms = {"name": license_url.rstrip("/").rpartition("/")[2], "description": "What others may do with this run"}
-    crate.license = _context(crate, license_url, "CreativeWork", terms)
+    crate.license = _add_context_entity(crate, license_url, "CreativeWork", terms)
     made = {path: digest for job in jobs for path, digest in job["outputs"].items()}
     known: dict[str, Entity] = {}
 
@@ -277,7 +277,7 @@ def write_crate(run: Path, license_url: str) -> Path:
         place = run / inside
         if not inside or not place.exists():
             said = {"name": path, **({"sha256": digest} if digest else {})}
-            known[path] = _context(crate, f"#{quote(path)}", "CreativeWork", said)
+            known[path] = _add_context_entity(crate, f"#{quote(path)}", "CreativeWork", said)
         elif place.is_dir():
             known[path] = crate.add_dataset(place, inside, properties={"name": inside})
         else:
@@ -290,10 +290,10 @@ def write_crate(run: Path, license_url: str) -> Path:
         if (run / page).is_file():
             entity(f"results/{name}/{page}", "")
     properties = {"name": "afa", "softwareVersion": version, "url": SOFTWARE}
-    software, actions = _context(crate, "#afa", "SoftwareApplication", properties), []
+    software, actions = _add_context_entity(crate, "#afa", "SoftwareApplication", properties), []
     for number, job in enumerate(jobs, start=1):
         said = {"name": job["rule"], "description": job["command"]}
-        said |= {"startTime": _utc(job["started"]), "endTime": _utc(job["ended"])}
+        said |= {"startTime": _iso_time(job["started"]), "endTime": _iso_time(job["ended"])}
         read, wrote = ([entity(*each) for each in job[role].items()] for role in ("inputs", "outputs"))
         actions.append(crate.add_action(software, f"#job-{number}", read, wrote, said))
     crate.root_dataset["mentions"] = actions
@@ -303,9 +303,9 @@ def write_crate(run: Path, license_url: str) -> Path:
     return path
 
 
-def _context(crate: ROCrate, identifier: str, kind: str, properties: dict[str, Any]) -> Entity:
+def _add_context_entity(crate: ROCrate, identifier: str, kind: str, properties: dict[str, Any]) -> Entity:
     return crate.add(ContextEntity(crate, identifier, properties={"@type": kind, **properties}))
 
 
-def _utc(utc: str) -> str:
+def _iso_time(utc: str) -> str:
     return f"{utc.replace(' ', 'T')}+00:00"

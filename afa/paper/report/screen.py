@@ -110,20 +110,20 @@ def screen_table(statements: Sequence[Statement], comparison: pd.DataFrame, read
     places = {
         row["id"] or " | ".join((row["table"], row["row"], row["column"])): row for row in comparison.to_dict("records")
     }
-    return pd.DataFrame([_row(each, places, reader) for each in statements])[COLUMNS]
+    return pd.DataFrame([_effect_row(each, places, reader) for each in statements])[COLUMNS]
 
 
-def _row(statement: Statement, places: Mapping[str, Row], reader: Reader) -> dict[str, Any]:
+def _effect_row(statement: Statement, places: Mapping[str, Row], reader: Reader) -> dict[str, Any]:
     """Return the row of `screen_table` for one effect.
 
     A sentence in the column `said` or `because` is empty if this run lacks a number of the sentence.
     """
-    row = statement.model_dump(include=set(EFFECT_KEYS)) | _numbers(statement, places, reader)
+    row = statement.model_dump(include=set(EFFECT_KEYS)) | _effect_numbers(statement, places, reader)
     constant = None if statement.constant is None else reader.line(statement.constant)
     best = None if statement.beats is None else reader.line(statement.beats)
     if row["verdict"] == HOLDS and best is not None and constant is not None and best.ends[0] <= constant.ends[1]:
         row |= {"verdict": NO_BETTER, "size": ""}
-    said, because = (_filled(text, row, reader) for text in (statement.said, statement.because))
+    said, because = (_fill_in_numbers(text, row, reader) for text in (statement.said, statement.because))
     return row | {"constant": float("nan") if constant is None else constant.value, "said": said, "because": because}
 
 
@@ -166,7 +166,7 @@ def of_voters(
 BRACED = re.compile(r"{([^{}]+)}")
 
 
-def _filled(text: str, row: Row, reader: Reader) -> str:
+def _fill_in_numbers(text: str, row: Row, reader: Reader) -> str:
     """Return a sentence with its numbers filled in, or "" if the run lacks one of the numbers."""
     lacks = False
 
@@ -195,7 +195,7 @@ def spoken(value: float) -> str:
     return f"{rounded.normalize() + 0:f}".replace("-", "\N{MINUS SIGN}")
 
 
-def _numbers(statement: Statement, places: Mapping[str, Row], reader: Reader) -> dict[str, Any]:
+def _effect_numbers(statement: Statement, places: Mapping[str, Row], reader: Reader) -> dict[str, Any]:
     """Return the paper's number, this run's number and the verdict for an effect. Shares are in per cent.
 
     If `statement` names a claim or one printed cell, the verdict is copied from the table `comparison`. If

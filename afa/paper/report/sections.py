@@ -198,7 +198,7 @@ def sentences(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
         (f"{group.lead}.", [row["said"] or f"{row['says'].capitalize()}." for row in group.rows]) for group in groups
     ]
     if failed:
-        found.append(("Why, as far as it is known.", [*_constants(failed), *_causes(failed)]))
+        found.append(("Why, as far as it is known.", [*_constant_answer_sentences(failed), *_cause_sentences(failed)]))
     return found
 
 
@@ -242,12 +242,12 @@ def voters_said(table: pd.DataFrame, voters: pd.DataFrame) -> tuple[str, list[st
     get = "gets" if len(stays) == 1 else "get"
     lead = f"{counted_as(len(stays)).capitalize()} of {counted_as(len(again))} effects {get} the same verdict from the"
     lead += " answers of each single voter as from the consensus."
-    said = [f"{'This is' if len(stays) == 1 else 'These are'} {_listed(stays)}."] if stays else []
+    said = [f"{'This is' if len(stays) == 1 else 'These are'} {_effect_names(stays)}."] if stays else []
     for row in changed:
         groups: dict[str, list[str]] = {}
         for voter, word in other[row["id"]].items():
             groups.setdefault(word, []).append(voter)
-        words = ", ".join(f"{word} with {_joined(names)}" for word, names in groups.items())
+        words = ", ".join(f"{word} with {_list_in_words(names)}" for word, names in groups.items())
         said.append(f"{row['name'].capitalize()} changes: {words}; with the consensus: {outcome(row)}.")
     said.append(
         "Fixed for all voters are the patients, the measured genes and the couplings, which were asked once, after the"
@@ -258,7 +258,7 @@ def voters_said(table: pd.DataFrame, voters: pd.DataFrame) -> tuple[str, list[st
     return lead, said + ([f"Not computed for single voters: {', '.join(left)}."] if left else [])
 
 
-def _causes(rows: Sequence[Row]) -> Iterator[str]:
+def _cause_sentences(rows: Sequence[Row]) -> Iterator[str]:
     """Yield a sentence for each reason why results of this run differ from the paper's results.
 
     The reason that explains the most effects is first.
@@ -268,10 +268,10 @@ def _causes(rows: Sequence[Row]) -> Iterator[str]:
         if row["because"]:
             said.setdefault(row["because"], []).append(row)
     for because, about in sorted(said.items(), key=lambda each: -len(each[1])):
-        yield f"{because.removesuffix('.')} ({_listed(about)})."
+        yield f"{because.removesuffix('.')} ({_effect_names(about)})."
 
 
-def _constants(rows: Sequence[Row]) -> Iterator[str]:
+def _constant_answer_sentences(rows: Sequence[Row]) -> Iterator[str]:
     """Yield a sentence on constant answers, if a constant answer has an accuracy of at least `LITTLE_ROOM_PERCENT`."""
     if high := [row["constant"] for row in rows if row["constant"] >= LITTLE_ROOM_PERCENT]:
         ends = " to ".join(dict.fromkeys((f"{min(high):.0f}", f"{max(high):.0f}")))
@@ -279,7 +279,7 @@ def _constants(rows: Sequence[Row]) -> Iterator[str]:
         yield f"{where.capitalize()}, one fixed answer for all patients is right {ends} % of the time."
 
 
-def _listed(rows: Sequence[Row]) -> str:
+def _effect_names(rows: Sequence[Row]) -> str:
     return ", ".join(row["name"] for row in rows)
 
 
@@ -382,14 +382,14 @@ def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
     for name, part in cells.groupby("table", sort=False):
         blocks: dict[tuple[str, ...], dict[str, list[ShownCell]]] = {}
         for row, of_row in part.groupby("row", sort=False):
-            for columns in _side_by_side(list(of_row["column"])):
-                cells_of_row = [_cell(cell) for cell in of_row[of_row["column"].isin(columns)].to_dict("records")]
+            for columns in _split_columns(list(of_row["column"])):
+                cells_of_row = [_shown_cell(cell) for cell in of_row[of_row["column"].isin(columns)].to_dict("records")]
                 blocks.setdefault(columns, {})[str(row)] = cells_of_row
         shapes.append({"name": name, "title": TITLES.get(str(name), name), "blocks": blocks})
     return shapes
 
 
-def _side_by_side(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
+def _split_columns(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Split column names into groups of at most `MOST_COLUMNS_ABREAST` names. Columns of the same t stay together.
 
     >>> list(_side_by_side(["t=1 a", "t=1 b", "t=2 a", "t=2 b", "t=3 a", "t=3 b", "t=4 a", "t=4 b"]))
@@ -405,7 +405,7 @@ def _side_by_side(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
     yield tuple(part)
 
 
-def _cell(cell: Mapping[Any, Any]) -> ShownCell:
+def _shown_cell(cell: Mapping[Any, Any]) -> ShownCell:
     if pd.isna(cell["ours"]):
         return ShownCell(cell["paper"], cell["verdict"])
     has_interval = pd.notna(cell["low"])  # a count has no interval and is shown without decimals
@@ -475,21 +475,22 @@ def choosing(summary: pd.DataFrame) -> tuple[str, list[str]] | None:
     for t, gap in zip(rounds, found["gap"], strict=True):
         word = "ahead of" if gap["low"] > 0 else "behind" if gap["high"] < 0 else "not distinguishable from"
         at.setdefault(word, []).append(t)
-    parts = [f"{word} the planner after {_joined(each)} features" for word, each in at.items()]
-    shares = {name: _joined([f"{100 * line['value']:.0f}" for line in each]) for name, each in found.items()}
+    parts = [f"{word} the planner after {_list_in_words(each)} features" for word, each in at.items()]
+    shares = {name: _list_in_words([f"{100 * line['value']:.0f}" for line in each]) for name, each in found.items()}
     return (
-        f"A language model with the same potentials, which chooses its own features, is {_joined(parts)}.",
+        f"A language model with the same potentials, which chooses its own features, is {_list_in_words(parts)}.",
         [
             f"The share of the five named phenotypes that are among the five of full observation, for the same"
-            f" {int(found['gap'][0]['n'])} patients after {_joined(rounds)} features: the model {shares['model']} %,"
-            f" the planner with its own features {shares['planner']} %, and the planner with the model's features"
+            f" {int(found['gap'][0]['n'])} patients after {_list_in_words(rounds)} features: the model"
+            f" {shares['model']} %, the planner with its own features {shares['planner']} %, and the planner with the"
+            f" model's features"
             f" {shares['along']} %.",
             f"The best constant answer for these patients has {100 * found['constant'][0]['value']:.0f} %.",
         ],
     )
 
 
-def _joined(parts: Sequence[object]) -> str:
+def _list_in_words(parts: Sequence[object]) -> str:
     """Return a list in words, such as `1, 2 and 3`."""
     words = [str(part) for part in parts]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -41,13 +41,13 @@ def start_notes(
     """
     stored = next((run for run in runs if run.cohort == cohort), max(runs, key=lambda run: run.patients, default=None))
     notes = [] if stored is None else [run_estimate(stored, cores)]
-    free_mb = shutil.disk_usage(_existing(results)).free / MEGABYTE
+    free_mb = shutil.disk_usage(_nearest_existing(results)).free / MEGABYTE
     if free_mb < DISK_MARGIN * RESULTS_MB:
         expected = f"expected {size_text(DISK_MARGIN * RESULTS_MB)} for tables, shards and pages"
         notes.append(f"{results}: found {size_text(free_mb)} free on its disk; {expected}. Next step: make room")
     free = free_memory()
     if here and stored is not None and free is not None:
-        largest, together = _memory(stored.rules, cores)
+        largest, together = _job_memory(stored.rules, cores)
         found, step = f"memory: found {size_text(free)} free", "close other programs, or give --cores 1"
         if free < largest:
             notes.append(f"{found}; expected {size_text(largest)} for the largest job. Next step: {step}")
@@ -71,17 +71,17 @@ def run_estimate(stored: StoredRun, cores: int) -> str:
     return (
         f"a whole run of {stored.cohort} ({stored.patients} patients) took {int(rules['jobs'].sum())} jobs and"
         f" {minutes(work)} of work on another machine, {on_cores}; its largest job took"
-        f" {size_text(_memory(rules, 1)[0])} of memory. Results take at most {size_text(RESULTS_MB)}"
+        f" {size_text(_job_memory(rules, 1)[0])} of memory. Results take at most {size_text(RESULTS_MB)}"
     )
 
 
-def _memory(rules: pd.DataFrame, cores: int) -> tuple[float, float]:
+def _job_memory(rules: pd.DataFrame, cores: int) -> tuple[float, float]:
     """Return the memory in MB of the largest job, and of the `cores` largest jobs together."""
     jobs = rules.loc[rules.index.repeat(rules["jobs"]), "max_rss_mb"].sort_values(ascending=False)
     return float(jobs.max()), float(jobs.head(cores).sum())
 
 
-def _existing(path: Path) -> Path:
+def _nearest_existing(path: Path) -> Path:
     """Return `path` if it exists, else the nearest parent folder that exists."""
     place = path.absolute()
     while not place.exists():
@@ -91,15 +91,15 @@ def _existing(path: Path) -> Path:
 
 def free_memory(meminfo: Path = MEMINFO, cgroup: Path = CGROUP) -> float | None:
     """Return the memory that new processes can use, in MB, or None if kernel and container report no number."""
-    lines = _text(meminfo).splitlines()
+    lines = _text_or_empty(meminfo).splitlines()
     available = [float(line.split()[1]) * 1024 / MEGABYTE for line in lines if line.startswith("MemAvailable:")]
-    limit, used = _text(cgroup / "memory.max").strip(), _text(cgroup / "memory.current").strip()
+    limit, used = _text_or_empty(cgroup / "memory.max").strip(), _text_or_empty(cgroup / "memory.current").strip()
     if limit.isdigit() and used.isdigit():
         available.append((int(limit) - int(used)) / MEGABYTE)
     return min(available, default=None)
 
 
-def _text(path: Path) -> str:
+def _text_or_empty(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError:

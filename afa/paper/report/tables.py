@@ -168,7 +168,7 @@ def feature_table(bundle: Bundle) -> pd.DataFrame:
         cuts = zip(bundle.rates.table.low, bundle.rates.table.high, strict=True)
         table = table.assign(
             values=[" ".join(itertools.compress(("-1", "0", "1"), row)) for row in bundle.possible],
-            range=[_range(low, high) for low, high in cuts],
+            range=[_range_text(low, high) for low, high in cuts],
         )
     if bundle.rates is not None and bundle.has_probabilities:
         low, _, high = np.round(bundle.rates.background, 4).T
@@ -176,7 +176,7 @@ def feature_table(bundle: Bundle) -> pd.DataFrame:
     return table if bundle.costs is None else table.assign(cost=bundle.costs)
 
 
-def _range(low: float, high: float) -> str:
+def _range_text(low: float, high: float) -> str:
     """Return the range between cut points as text: `60 to 140`, `from 60`, `up to 140`, or "" without cut points."""
     if np.isfinite(low) and np.isfinite(high):
         return f"{low:g} to {high:g}"

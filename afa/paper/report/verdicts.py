@@ -184,10 +184,10 @@ def judge(printed: Printed, ours: RunNumber, patients: float) -> Verdict:
         difference = max(difference, 0.0)
     if printed.bound == "at least":
         difference = min(difference, 0.0)
-    return Verdict("", size_of(printed, difference), _apart(abs(difference), math.hypot(ours.half, error)))
+    return Verdict("", size_of(printed, difference), _distance_text(abs(difference), math.hypot(ours.half, error)))
 
 
-def _apart(apart: float, together: float) -> str:
+def _distance_text(apart: float, together: float) -> str:
     """Describe, in words, the difference `apart` between two numbers and their combined error `together`."""
     said = "no further apart than the error of both" if apart <= together else "further apart than the error of both"
     return f"{number_text(apart)} apart; {said}, {number_text(together)}" if together else f"{number_text(apart)} apart"
@@ -211,7 +211,7 @@ def _judge_effect(printed: float, ours: RunNumber, error: float) -> Verdict:
 
     """
     low, high = ours.ends
-    apart = _apart(abs(ours.value - printed), math.hypot(ours.half, error))
+    apart = _distance_text(abs(ours.value - printed), math.hypot(ours.half, error))
     is_here, is_printed = not low <= 0 <= high, abs(printed) > error
     if is_here and is_printed:
         if ours.value * printed < 0:

@@ -253,9 +253,9 @@ def run_gates(gates: Sequence[Gate], run: Subject, synthetic: Sequence[Subject])
     """
     rows, faults = [], list[Fault]()
     for gate in gates:
-        noticed = min((_over(check, synthetic).failures for check in gate.perturbed), default=0)
+        noticed = min((_run_check(check, synthetic).failures for check in gate.perturbed), default=0)
         for name, subjects in (("run", [run]), ("synthetic", synthetic)):
-            outcome, where = _over(gate.check, subjects), f"sanity check {gate.name} ({name})"
+            outcome, where = _run_check(gate.check, subjects), f"sanity check {gate.name} ({name})"
             rows.append((gate.name, name, outcome.cases, outcome.failures, None if name == "run" else noticed))
             if outcome.failures:
                 first = outcome.failing[0]
@@ -270,5 +270,5 @@ def run_gates(gates: Sequence[Gate], run: Subject, synthetic: Sequence[Subject])
     return table.astype({"perturbed_failures": "Int64"})
 
 
-def _over(check: Check, subjects: Sequence[Subject]) -> CheckResult:
+def _run_check(check: Check, subjects: Sequence[Subject]) -> CheckResult:
     return sum((check(subject) for subject in subjects), CheckResult())

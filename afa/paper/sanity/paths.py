@@ -74,7 +74,7 @@ def check_calls(subject: Subject, *, budget_share: float = 1.0) -> CheckResult:
 
     """
     calls = subject.once(all_calls) if budget_share == 1.0 else all_calls(subject, budget_share)
-    return sum((_judged(subject, each) for each in calls), CheckResult())
+    return sum((_compare_with_winners(subject, each) for each in calls), CheckResult())
 
 
 def all_calls(subject: Subject, budget_share: float = 1.0) -> list[Called]:
@@ -98,7 +98,7 @@ def all_calls(subject: Subject, budget_share: float = 1.0) -> list[Called]:
     return found
 
 
-def _judged(subject: Subject, calls: Called) -> CheckResult:
+def _compare_with_winners(subject: Subject, calls: Called) -> CheckResult:
     counts = calls.paths.counts[..., : len(RIGOROUS), :].sum(axis=(0, 1, 2, 3))
 
     def describe(p: int, s: int) -> Failure:
@@ -124,15 +124,15 @@ def bracket_table(subject: Subject) -> pd.DataFrame:
     score bounds exclude 0. `tied_called` is the number of decisions in cases that are tied at full observation. Tied
     cases should stay undecided.
     """
-    return _counted(subject, (0, 1), "t", range(len(subject.bundle.features) + 1))
+    return _count_calls(subject, (0, 1), "t", range(len(subject.bundle.features) + 1))
 
 
 def bracket_patients_table(subject: Subject) -> pd.DataFrame:
     """Return the counts of `bracket_table` for each (population, bracket, patient), summed over all t."""
-    return _counted(subject, (1, 2), "patient", subject.patients)
+    return _count_calls(subject, (1, 2), "patient", subject.patients)
 
 
-def _counted(subject: Subject, axes: tuple[int, ...], by: str, cells: Sequence[object]) -> pd.DataFrame:
+def _count_calls(subject: Subject, axes: tuple[int, ...], by: str, cells: Sequence[object]) -> pd.DataFrame:
     """Return counts for duels and for binary tasks, summed over some of the axes patient, seed and t.
 
     `axes` contains the indices of the summed axes.
@@ -177,13 +177,13 @@ def check_solves(subject: Subject, *, solver: Solver | None = None, entropies: f
 
     """
     log = subject.once(solve_log) if solver is None else solve_log(subject, solver)
-    total = _finished(subject, log, solver or subject.solver)
+    total = _check_convergence(subject, log, solver or subject.solver)
     for bundle in (subject.bundle, *subject.closures):
-        total += _below_exact(subject, bundle, entropies)
+        total += _check_elbo_bound(subject, bundle, entropies)
     return total
 
 
-def _finished(subject: Subject, log: SolvePaths, solver: Solver) -> CheckResult:
+def _check_convergence(subject: Subject, log: SolvePaths, solver: Solver) -> CheckResult:
     """Check that all mean-field runs have converged.
 
     If a run does not converge by damped sweeps, the run continues with coordinate ascent.
@@ -203,7 +203,7 @@ def _finished(subject: Subject, log: SolvePaths, solver: Solver) -> CheckResult:
     return replace(outcome, cases=int(log.by_patient[..., N_SOLVES].sum()), failures=int(unfinished.sum()))
 
 
-def _below_exact(subject: Subject, bundle: Bundle, entropies: float) -> CheckResult:
+def _check_elbo_bound(subject: Subject, bundle: Bundle, entropies: float) -> CheckResult:
     """Check that no ELBO exceeds the exact log Z, in states with few unobserved features.
 
     Log Z minus an ELBO is a divergence and cannot be negative (eq:elbo-slack).

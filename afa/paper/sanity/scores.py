@@ -54,14 +54,18 @@ def check_energies(subject: Subject, *, altered: Callable[[Bundle], Bundle] | No
     energy = altered(subject.bundle).energies(subject.values) if altered else subject.energies
     read = subject.once(full_scores)
     a, b = read.pairs.T
-    total = _at_the_end(subject, subject.names, "running constant", energy, read.constant[:, 0], read.packed.tie)
-    total += _readable_constants(subject, energy, read.packed.tie)
-    total += _mean_and_sign(subject, subject.pairs, read, energy[:, a] - energy[:, b])
+    total = _check_at_full_observation(
+        subject, subject.names, "running constant", energy, read.constant[:, 0], read.packed.tie
+    )
+    total += _check_readable_constants(subject, energy, read.packed.tie)
+    total += _check_mean_and_sign(subject, subject.pairs, read, energy[:, a] - energy[:, b])
     for v, closed in enumerate(subject.closures):
         # The binary task of an entity compares two class models. The difference of their energies is S.
         read, direct, names = subject.read(closed, [len(closed.features)]), energy[:, [v]], [subject.tasks[v]]
-        total += _at_the_end(subject, names, "two_elbo", direct, _two_elbo(read)[:, 0], 2 * read.packed.tie)
-        total += _mean_and_sign(subject, names, read, direct)
+        total += _check_at_full_observation(
+            subject, names, "two_elbo", direct, _two_elbo(read)[:, 0], 2 * read.packed.tie
+        )
+        total += _check_mean_and_sign(subject, names, read, direct)
     return total
 
 
@@ -77,7 +81,7 @@ def full_scores(subject: Subject) -> StateSamples:
     return subject.read(subject.bundle, [len(subject.bundle.features)])
 
 
-def _readable_constants(subject: Subject, energy: Floats, tie: float) -> CheckResult:
+def _check_readable_constants(subject: Subject, energy: Floats, tie: float) -> CheckResult:
     """Check for a few patients that, after all observations, `Evidence.constant` equals the given energy."""
     chosen, found = subject.some(READABLE_PATIENTS), energy.copy()
     for v, entity in enumerate(subject.bundle.entities):
@@ -87,17 +91,19 @@ def _readable_constants(subject: Subject, energy: Floats, tie: float) -> CheckRe
             for feature in subject.orders[p, 0]:
                 evidence = evidence.observe(int(feature), int(subject.values[p, feature]))
             found[p, v] = evidence.constant
-    whole = _at_the_end(subject, subject.names, "running constant (readable)", energy, found, tie)
+    whole = _check_at_full_observation(subject, subject.names, "running constant (readable)", energy, found, tie)
     return replace(whole, cases=len(chosen) * energy.shape[1])
 
 
-def _mean_and_sign(subject: Subject, names: Sequence[str], read: StateSamples, direct: Floats) -> CheckResult:
+def _check_mean_and_sign(subject: Subject, names: Sequence[str], read: StateSamples, direct: Floats) -> CheckResult:
     tie = 4 * read.packed.tie
-    means = _at_the_end(subject, names, "linearity", direct, read.mean[:, 0], tie)
-    return means + _at_the_end(subject, names, "stack_a", _signs(direct, tie), read.stack_a[:, 0], 0.0)
+    means = _check_at_full_observation(subject, names, "linearity", direct, read.mean[:, 0], tie)
+    return means + _check_at_full_observation(
+        subject, names, "stack_a", _signs_with_ties(direct, tie), read.stack_a[:, 0], 0.0
+    )
 
 
-def _at_the_end(
+def _check_at_full_observation(
     subject: Subject, names: Sequence[str], what: str, direct: Floats, found: Floats, tolerance: float
 ) -> CheckResult:
     """Check that a score at full observation equals the sum of the potentials.
@@ -107,7 +113,7 @@ def _at_the_end(
     direct, found : (P, N) or (P, Q) float64
 
     """
-    alike = partial(_alike, subject, names, [len(subject.bundle.features)], said=" from the potentials")
+    alike = partial(_check_equal, subject, names, [len(subject.bundle.features)], said=" from the potentials")
     return alike(what, direct[:, None], found[:, None], tolerance + ROUNDING)
 
 
@@ -126,7 +132,7 @@ def check_ranks(subject: Subject, *, rank: Rank = ranking) -> CheckResult:
     draw = generator_of("sanity", "copeland", subject.bundle.name)
     shuffles = [draw.permutation(len(names)) for _ in range(N_SHUFFLES)]
     total = CheckResult()
-    for case, scores, tie in _matrices(subject, draw):
+    for case, scores, tie in _score_matrices(subject, draw):
         expected = rank(scores, names, tie=tie)
         for shuffle in shuffles:
             found = rank(scores[np.ix_(shuffle, shuffle)], [names[v] for v in shuffle], tie=tie)
@@ -155,7 +161,7 @@ def by_position(scores: Floats, names: Sequence[str], *, tie: float = 0.0) -> li
     return [names[v] for v in sorted(range(len(names)), key=lambda v: -wins[v])]
 
 
-def _matrices(subject: Subject, draw: np.random.Generator) -> Iterator[tuple[str, Floats, float]]:
+def _score_matrices(subject: Subject, draw: np.random.Generator) -> Iterator[tuple[str, Floats, float]]:
     """Yield (name, matrix of duel scores, largest magnitude that counts as a tie).
 
     Some matrices contain the score `wald` or `linearity` of one patient with none, half or all of the features
@@ -189,8 +195,8 @@ def check_gauge(subject: Subject, *, share: tuple[float, float] = WHOLE_SHARES, 
     total = CheckResult()
     compared = subject.once(gauge_differences) if share == WHOLE_SHARES else gauge_differences(subject, share)
     for task, (plain, gauged) in zip(subject.tasks, compared, strict=True):
-        total += _same_decisions(subject, plain, gauged, [task])
-    return total + _constant_added(subject, everywhere=everywhere)
+        total += _check_same_decisions(subject, plain, gauged, [task])
+    return total + _check_added_constant(subject, everywhere=everywhere)
 
 
 def gauge_differences(
@@ -201,7 +207,10 @@ def gauge_differences(
     A gauge is a set of potentials that are added to the potentials of both class models of a binary task. Only some
     patients and rounds are used.
     """
-    return [(_read(subject, closed), _read(subject, with_gauge(closed, share))) for closed in subject.closures]
+    return [
+        (_read_samples(subject, closed), _read_samples(subject, with_gauge(closed, share)))
+        for closed in subject.closures
+    ]
 
 
 def gauge_change(subject: Subject) -> pd.DataFrame:
@@ -219,7 +228,7 @@ def gauge_change(subject: Subject) -> pd.DataFrame:
     compared = subject.once(gauge_differences)
     tables = []
     for score, value, decision in (
-        ("two_elbo", _two_elbo, lambda read: _signs(_two_elbo(read), read.packed.tie)),
+        ("two_elbo", _two_elbo, lambda read: _signs_with_ties(_two_elbo(read), read.packed.tie)),
         ("stack_a", lambda read: read.stack_a, lambda read: np.sign(read.stack_a)),
         ("hanson_wright", _hanson_wright, lambda read: read.calls[..., BRACKETS.index("hanson_wright")]),
     ):
@@ -269,35 +278,37 @@ def with_gauge(closed: Bundle, share: tuple[float, float]) -> Bundle:
     )
 
 
-def _read(subject: Subject, bundle: Bundle) -> StateSamples:
+def _read_samples(subject: Subject, bundle: Bundle) -> StateSamples:
     return subject.read(bundle, subject.rounds(ROUNDS), subject.some(PATIENTS))
 
 
-def _same_decisions(subject: Subject, plain: StateSamples, other: StateSamples, names: Sequence[str]) -> CheckResult:
+def _check_same_decisions(
+    subject: Subject, plain: StateSamples, other: StateSamples, names: Sequence[str]
+) -> CheckResult:
     """Check that decisions are the same before and after a change of the models.
 
     At every round, the score `wald`, two sums in the `l1` bounds, and the decisions made from the bounds `l1_tight` and
     `l1_paper` must stay the same. At full observation, the signs of all scores must stay the same.
     """
     tie = 4 * max(plain.packed.tie, other.packed.tie) + ROUNDING
-    alike = partial(_alike, subject, names, plain.rounds)
-    at_the_end = partial(_alike, subject, names, plain.rounds[-1:])
+    alike = partial(_check_equal, subject, names, plain.rounds)
+    at_the_end = partial(_check_equal, subject, names, plain.rounds[-1:])
     total = CheckResult()
     for what, of in (
-        ("wald", _lead),
+        ("wald", _wald),
         ("l1 budget", lambda read: read.sums[..., 0]),
         ("l1 couplings", lambda read: read.sums[..., BETWEEN]),
     ):
         total += alike(what, of(plain), of(other), tie)
     for i, bracket in enumerate(BRACKETS[:2]):
         total += alike(f"call of {bracket}", plain.calls[..., i], other.calls[..., i])
-    for what, of in (("wald", _lead), ("linearity", lambda read: read.mean), ("two_elbo", _two_elbo)):
-        signs = [_signs(of(read)[:, -1:], tie) for read in (plain, other)]
+    for what, of in (("wald", _wald), ("linearity", lambda read: read.mean), ("two_elbo", _two_elbo)):
+        signs = [_signs_with_ties(of(read)[:, -1:], tie) for read in (plain, other)]
         total += at_the_end(f"decision of {what}", signs[0], signs[1])
     return total + at_the_end("decision of stack_a", *np.sign([plain.stack_a[:, -1:], other.stack_a[:, -1:]]))
 
 
-def _constant_added(subject: Subject, *, everywhere: bool) -> CheckResult:
+def _check_added_constant(subject: Subject, *, everywhere: bool) -> CheckResult:
     """Check how decisions change if a constant larger than any |S| is added to every S_v.
 
     The decisions in duels must stay the same. With the added constant, every binary task must be decided for the entity
@@ -306,21 +317,21 @@ def _constant_added(subject: Subject, *, everywhere: bool) -> CheckResult:
     bundle = subject.bundle
     added = np.zeros(len(bundle.entities))
     added[: None if everywhere else 1] = 1.0 + np.ceil(np.abs(subject.energies).max(initial=0.0))
-    plain, shifted = (_read(subject, each) for each in (bundle, replace(bundle, priors=bundle.priors + added)))
-    total = _same_decisions(subject, plain, shifted, [f"{pair}, equal priors added" for pair in subject.pairs])
+    plain, shifted = (_read_samples(subject, each) for each in (bundle, replace(bundle, priors=bundle.priors + added)))
+    total = _check_same_decisions(subject, plain, shifted, [f"{pair}, equal priors added" for pair in subject.pairs])
     for v, entity in enumerate(bundle.entities if everywhere else ()):
         closed, task = subject.once(gauge_differences)[v][0], subject.closures[v]
         halves = np.array([added[v], -added[v]]) / 2
-        moved = _read(subject, replace(task, priors=task.priors + halves))
-        alike = partial(_alike, subject, [subject.tasks[v]])
+        moved = _read_samples(subject, replace(task, priors=task.priors + halves))
+        alike = partial(_check_equal, subject, [subject.tasks[v]])
         tie = 4 * moved.packed.tie + ROUNDING
-        total += alike(closed.rounds, f"wald of {entity} and a constant", _lead(closed) + added[v], _lead(moved), tie)
-        decision = _signs(_lead(moved)[:, -1:], moved.packed.tie)
+        total += alike(closed.rounds, f"wald of {entity} and a constant", _wald(closed) + added[v], _wald(moved), tie)
+        decision = _signs_with_ties(_wald(moved)[:, -1:], moved.packed.tie)
         total += alike(closed.rounds[-1:], "decision with a constant added", np.ones_like(decision), decision)
     return total
 
 
-def _lead(read: StateSamples) -> Floats:
+def _wald(read: StateSamples) -> Floats:
     a, b = read.pairs.T
     return read.constant[..., a] - read.constant[..., b]
 
@@ -343,11 +354,11 @@ def _hanson_wright(read: StateSamples) -> Floats:
     return np.stack([np.maximum(-1.0, score - width), np.minimum(1.0, score + width)], axis=-1)
 
 
-def _signs(values: Floats, tie: float) -> Floats:
+def _signs_with_ties(values: Floats, tie: float) -> Floats:
     return np.where(np.abs(values) <= tie, 0.0, np.sign(values))
 
 
-def _alike(
+def _check_equal(
     subject: Subject,
     names: Sequence[str],
     rounds: Sequence[int] | Ints,

@@ -105,7 +105,7 @@ def check_policy(
             trial.compare(p, paths[p], again, "with entities and features in another order", step)
         for t in sorted({cut * n_features // N_CHECKED_ROUNDS for cut in range(N_CHECKED_ROUNDS)}):
             for by in (1, 2):
-                with _changed(values, labels, p, paths[p][:t], by):
+                with _change_temporarily(values, labels, p, paths[p][:t], by):
                     again = trial.path(make(), values, p, rounds=t + 1)
                 step = "choose from what the view holds"
                 trial.compare(p, paths[p][: t + 1], again, "with other unobserved values and labels", step)
@@ -198,7 +198,7 @@ class _Trial:
             )
             shown = arrangement.of(view) if arrangement else view
             where = f"rule {type(rule).__name__}, patient {self.names[patient]}, after {len(path)} observations"
-            choice, again = _answer(rule, shown, where), _answer(rule, replace(shown), where)
+            choice, again = _valid_choice(rule, shown, where), _valid_choice(rule, replace(shown), where)
             if choice.feature != again.feature:
                 found = f"{shown.features[choice.feature]}, then {shown.features[again.feature]}"
                 step = "keep no state and draw nothing but from view.seed"
@@ -218,7 +218,7 @@ class _Trial:
                 raise PlannerError(Fault(where, found, f"{self.bundle.features[one]}, as at first", step))
 
 
-def _answer(rule: Rule, view: View, where: str) -> Choice:
+def _valid_choice(rule: Rule, view: View, where: str) -> Choice:
     """Return the result of `rule.choose(view)`. Raise a `PlannerError` if the result is invalid."""
     step = "answer every view that has an unobserved feature"
     try:
@@ -239,7 +239,9 @@ def _answer(rule: Rule, view: View, where: str) -> Choice:
 
 
 @contextmanager
-def _changed(values: Codes, labels: Floats | None, patient: int, observed: list[int], by: int) -> Iterator[None]:
+def _change_temporarily(
+    values: Codes, labels: Floats | None, patient: int, observed: list[int], by: int
+) -> Iterator[None]:
     """Change the arrays `values` and `labels` for the duration of a `with` block.
 
     All labels are changed. All values are changed, except the observed values of one patient. The values -1, 0 and +1

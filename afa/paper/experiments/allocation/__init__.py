@@ -248,7 +248,7 @@ def saved_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
             continue
         for method in grid.methods:
             parts = {cell: grid.part(column, cell, method) for cell in grid.runs}
-            needed = {cell: _needed(part, resampled.every) for cell, part in parts.items()}
+            needed = {cell: _rounds_needed(part, resampled.every) for cell, part in parts.items()}
             for cell, rounds in needed.items():
                 label = {**cell.label, "metric": "count", "quantity": quantity, "method": method, "target": target}
                 n = int(parts[cell][1][:, 0].sum())
@@ -313,7 +313,7 @@ def frontier_rows(table: pd.DataFrame, grid: Grid, patients: Sequence[str], resa
                     yield _in_shares(gap) if column in PRECISIONS else gap, labels
 
 
-def _needed(part: Part, weights: Floats) -> Floats:
+def _rounds_needed(part: Part, weights: Floats) -> Floats:
     """Return the number of observed features after which a metric stays close to its final value.
 
     `LEVELS` contains the required shares of the final value, such as 0.9. The result has one number of features for

@@ -56,12 +56,12 @@ def frontier_table(
         found = [frontier_paths(table, of, chosen[half == i], targets.k, threads) for i, of in enumerate(of_halves)]
         back = np.argsort(np.argsort(half, kind="stable"))
         paths = FrontierPaths(*(np.concatenate(each)[back] for each in zip(*found, strict=True)))
-        rows = _rows(paths, table, truth, targets, names, threads)
+        rows = _path_rows(paths, table, truth, targets, names, threads)
         parts.append(rows.assign(background=of_halves[0].kind))
     return by_patient(parts, names)
 
 
-def _rows(
+def _path_rows(
     paths: FrontierPaths,
     table: ScoreTable,
     truth: Outcomes,

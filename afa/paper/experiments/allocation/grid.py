@@ -90,8 +90,8 @@ def read_grid(tables: Mapping[str, pd.DataFrame]) -> Grid:
     """
     duels, targets = tables["duels"], tables["targets"]
     patients = [str(name) for name in pd.unique(duels["patient"])]
-    pairs = CompleteTable.of("table duels", duels, _by_patient(duels, patients, ["entity_a", "entity_b"]))
-    entities = CompleteTable.of("table targets", targets, _by_patient(targets, patients, ["entity"]))
+    pairs = CompleteTable.of("table duels", duels, _patient_axes(duels, patients, ["entity_a", "entity_b"]))
+    entities = CompleteTable.of("table targets", targets, _patient_axes(targets, patients, ["entity"]))
     winners, labels = pairs.column("winner"), entities.column("label", may_miss=True)
     k, k_clinical = (int(targets[name].iloc[0]) for name in ("k", "k_clinical"))
     clinical = (labels == 1).any(axis=1, keepdims=True) & (k_clinical > 0)
@@ -105,20 +105,20 @@ def read_grid(tables: Mapping[str, pd.DataFrame]) -> Grid:
         **dict.fromkeys(("resolved", "resolved_wrong"), np.ones(winners.shape)),
     }
     totals = {name: mask.sum(axis=1).astype(np.float64) for name, mask in cases.items()}
-    rounds = _by_run("rounds", tables["rounds"], patients, ["method"])
+    rounds = _table_by_run("rounds", tables["rounds"], patients, ["method"])
     last_round = rounds.shape[-1] - 1
-    choices = _by_run("choices", tables["choices"], patients, [], last_round)
+    choices = _table_by_run("choices", tables["choices"], patients, [], last_round)
     if set(choices.axes["run"].labels) != set(rounds.axes["run"].labels):
         raise ConfigError(Fault("table choices", "other runs than in the table rounds", "the same", RERUN_STAGE))
     counted = dict[tuple[str, str, GridCell], Floats]()
     for name in (*CORRECT_DUEL_COLUMNS, *PRECISIONS):
-        counted |= _sums(rounds, name, rounds.column(name, may_miss=name in (CLINICAL, CLINICAL_R)))
+        counted |= _sum_over_runs(rounds, name, rounds.column(name, may_miss=name in (CLINICAL, CLINICAL_R)))
     for name in CHOICE_COLUMNS:
-        counted |= _sums(choices, name, _checked_choice(choices, name))
+        counted |= _sum_over_runs(choices, name, _checked_choice(choices, name))
     return Grid(
         last_round=last_round,
         methods=[str(name) for (name,) in rounds.axes["method"].labels],
-        runs={cell: len(runs) for cell, runs in _members(rounds).items()},
+        runs={cell: len(runs) for cell, runs in _runs_by_cell(rounds).items()},
         counted=counted,
         totals=totals,
         winners=winners.astype(np.int8),
@@ -129,11 +129,11 @@ def read_grid(tables: Mapping[str, pd.DataFrame]) -> Grid:
     )
 
 
-def _by_patient(table: pd.DataFrame, patients: Sequence[str], keys: Sequence[str]) -> dict[str, Axis]:
+def _patient_axes(table: pd.DataFrame, patients: Sequence[str], keys: Sequence[str]) -> dict[str, Axis]:
     return {"patient": axis_among(table["patient"], patients), " and ".join(keys): axis_of(table, keys)}
 
 
-def _by_run(
+def _table_by_run(
     name: str, table: pd.DataFrame, patients: Sequence[str], more: Sequence[str], last_round: int | None = None
 ) -> CompleteTable:
     """Return a table as an array. The axes are `run`, then one axis for each column in `more`, then `patient` and `t`.
@@ -151,7 +151,7 @@ def _by_run(
     return CompleteTable.of(f"table {name}", table.select_dtypes(["number", "bool"]), axes)
 
 
-def _members(whole: CompleteTable) -> dict[GridCell, list[int]]:
+def _runs_by_cell(whole: CompleteTable) -> dict[GridCell, list[int]]:
     """Return, for each grid cell, the indices of its runs on the axis `run`."""
     members: dict[GridCell, list[int]] = {}
     for i, (allocation, gain, schedule, _) in enumerate(whole.axes["run"].labels):
@@ -175,7 +175,7 @@ def _checked_choice(choices: CompleteTable, column: str) -> Singles:
     return cube
 
 
-def _sums(whole: CompleteTable, column: str, cube: Singles) -> dict[tuple[str, str, GridCell], Floats]:
+def _sum_over_runs(whole: CompleteTable, column: str, cube: Singles) -> dict[tuple[str, str, GridCell], Floats]:
     """Return the sum of a column over the runs of each grid cell, for each method.
 
     Missing values count as 0.
@@ -191,7 +191,7 @@ def _sums(whole: CompleteTable, column: str, cube: Singles) -> dict[tuple[str, s
     methods = [str(name) for (name,) in whole.axes["method"].labels] if "method" in whole.axes else [""]
     each = cube.reshape(len(cube), len(methods), *cube.shape[-2:])
     found = dict[tuple[str, str, GridCell], Floats]()
-    for cell, runs in _members(whole).items():
+    for cell, runs in _runs_by_cell(whole).items():
         for i, method in enumerate(methods):
             values = np.nan_to_num(each[runs, i]).astype(np.float64)
             found[column, method, cell] = (np.rint(values * UNIT) if column in PRECISIONS else values).sum(axis=0)

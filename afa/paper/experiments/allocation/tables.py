@@ -165,7 +165,7 @@ def follow_own_rule(
         state = Patient(bundle, gain=gain or "wald_magnitude", target=target, solver=solver)
         looked: View | None = None
         for t in range(n_rounds + 1):
-            rounds.append(_answered(state, bundle, k))
+            rounds.append(_round_results(state, bundle, k))
             if t == n_rounds:
                 break
             now: dict[str, Any] = {"score": "linearity", "k": k, "patient": name}
@@ -173,7 +173,7 @@ def follow_own_rule(
             view = view_of(state, bundle, **now)
             if t in looks or looked is None:  # copy the state if later rounds use this view again
                 looked = view if rescoring is None else view_of(deepcopy(state), bundle, **now)
-            choice = _ask(rule, looked, view)
+            choice = _ask_rule(rule, looked, view)
             order[patient, t], fallback[patient, t] = choice.feature, choice.fallback
             value = int(values[patient, choice.feature])
             seen[bundle.features[choice.feature]] = value
@@ -182,7 +182,7 @@ def follow_own_rule(
     return compare_rounds(truth, order, fallback, *every)
 
 
-def _answered(state: Patient, bundle: Bundle, k: int) -> tuple[NDArray[Any], ...]:
+def _round_results(state: Patient, bundle: Bundle, k: int) -> tuple[NDArray[Any], ...]:
     """Return the results of one patient and round, in the order of the last arguments of `compare_rounds`."""
     pairs, n, tie = state.pairs, len(bundle.entities), state.packed.tie
     tables = [state.scores(score) for score in READOUTS]
@@ -194,7 +194,7 @@ def _answered(state: Patient, bundle: Bundle, k: int) -> tuple[NDArray[Any], ...
     return signs, place, resolved, np.array(certified)
 
 
-def _ask(rule: Rule, looked: View, present: View) -> Choice:
+def _ask_rule(rule: Rule, looked: View, present: View) -> Choice:
     """Return the feature that a rule chooses for a patient.
 
     The rule uses the scores that were computed last (`looked`) and the current set of observed features. If no

@@ -36,7 +36,7 @@ from afa.paper.experiments.base import NamePart
 from afa.planner.cluster import parameters
 
 
-def _against(key: str, holds: Callable[[Any, Any], bool], should: str) -> AfterValidator:
+def _validator_against(key: str, holds: Callable[[Any, Any], bool], should: str) -> AfterValidator:
     """Return a validator that compares a field with the earlier field `key`, unless the earlier field is invalid."""
 
     def check(value: Any, others: ValidationInfo) -> Any:
@@ -47,9 +47,13 @@ def _against(key: str, holds: Callable[[Any, Any], bool], should: str) -> AfterV
     return AfterValidator(check)
 
 
-AmongEntities = _against("sizes", lambda n, sizes: n <= sum(sizes), "no more than the entities of all clusters")
-AmongMarkers = _against("markers", operator.le, "no more than the markers")
-OfEveryCluster = _against("sizes", lambda supports, sizes: len(supports) == len(sizes), "one number for each cluster")
+AmongEntities = _validator_against(
+    "sizes", lambda n, sizes: n <= sum(sizes), "no more than the entities of all clusters"
+)
+AmongMarkers = _validator_against("markers", operator.le, "no more than the markers")
+OfEveryCluster = _validator_against(
+    "sizes", lambda supports, sizes: len(supports) == len(sizes), "one number for each cluster"
+)
 Sizes = Annotated[tuple[PositiveInt, ...], Field(min_length=2)]
 Several = Annotated[int, Field(ge=2)]
 
@@ -204,7 +208,7 @@ def load_portfolio(path: str | Path) -> tuple[Configuration, ...]:
     configurations, faults = [], list[Fault]()
     for name, entry in read_mapping(path).items():
         try:
-            configurations.append(_configuration(name, entry, f"{path}, {name}"))
+            configurations.append(_parse_configuration(name, entry, f"{path}, {name}"))
         except ConfigError as error:
             faults += error.faults
     if faults:
@@ -212,7 +216,7 @@ def load_portfolio(path: str | Path) -> tuple[Configuration, ...]:
     return tuple(configurations)
 
 
-def _configuration(name: str, entry: Any, where: str) -> Configuration:
+def _parse_configuration(name: str, entry: Any, where: str) -> Configuration:
     if not isinstance(entry, dict):
         found = "nothing" if entry is None else f"a {type(entry).__name__}"
         raise ConfigError(Fault(where, found, "the keys of a configuration", "write them below its name"))
@@ -252,11 +256,11 @@ def drug_family(config: SharedBlocks, draw: np.random.Generator) -> PortfolioMod
     features, all families have the same potentials, with the magnitude `effect` / 2 and random signs. Each drug also
     has normally distributed off-target effects on all features.
     """
-    centre = _own_blocks(config, draw, shared=config.shared)
+    centre = _cluster_centres(config, draw, shared=config.shared)
     coherent = np.sign(centre)
     centre[:, -config.shared :] = 0.5 * config.effect * draw.choice([-1.0, 1.0], config.shared)
     off_target = config.spread * draw.standard_normal((len(config.home), centre.shape[1]))
-    return _coupled(config, centre[config.home] + off_target, coherent)
+    return _coupled_model(config, centre[config.home] + off_target, coherent)
 
 
 def pathway_enrichment(config: Blocks, draw: np.random.Generator) -> PortfolioModel:
@@ -265,10 +269,10 @@ def pathway_enrichment(config: Blocks, draw: np.random.Generator) -> PortfolioMo
     A gene set has strong effects on the features of its module. The effects of gene sets of the same module differ only
     by small, uniformly distributed amounts. Couplings are weak.
     """
-    centre = _own_blocks(config, draw)
+    centre = _cluster_centres(config, draw)
     own = (centre != 0)[config.home]
     differences = config.spread * draw.uniform(-1, 1, own.shape) * own
-    return _coupled(config, centre[config.home] + differences, np.sign(centre))
+    return _coupled_model(config, centre[config.home] + differences, np.sign(centre))
 
 
 def strain_identification(config: StrainIdentification, draw: np.random.Generator) -> PortfolioModel:
@@ -293,7 +297,7 @@ def hierarchy(config: SharedBlocks, draw: np.random.Generator) -> PortfolioModel
     families of a group have the same potentials on the group's features. The potentials of entities of the same family
     differ by normally distributed amounts.
     """
-    centre = _own_blocks(config, draw, shared=config.shared)
+    centre = _cluster_centres(config, draw, shared=config.shared)
     coherent = np.sign(centre)
     order_of = (np.arange(len(config.sizes)) >= (len(config.sizes) + 1) // 2).astype(int)
     of_order = np.array_split(np.arange(centre.shape[1] - config.shared, centre.shape[1]), 2)
@@ -302,7 +306,7 @@ def hierarchy(config: SharedBlocks, draw: np.random.Generator) -> PortfolioModel
         centre[family, of_order[order]] = config.effect * signs[of_order[order]]
     used = (centre != 0)[config.home]
     unary = centre[config.home] + config.spread * draw.standard_normal(used.shape) * used
-    return _coupled(config, unary, coherent)
+    return _coupled_model(config, unary, coherent)
 
 
 def composition(config: Composition, draw: np.random.Generator) -> PortfolioModel:
@@ -343,9 +347,9 @@ def blob_and_outliers(config: BlobAndOutliers, draw: np.random.Generator) -> Por
     weight = np.zeros((len(config.home), len(edges)))
     for cluster, block in enumerate(blocks):
         members = config.home == cluster
-        unary[np.ix_(members, block)] = config.effect * _signs(len(block), config.positive_share, draw)
+        unary[np.ix_(members, block)] = config.effect * _random_signs(len(block), config.positive_share, draw)
         held = np.flatnonzero(owner == cluster)
-        weight[np.ix_(members, held)] = config.coupling * _signs(len(held), config.positive_share, draw)
+        weight[np.ix_(members, held)] = config.coupling * _random_signs(len(held), config.positive_share, draw)
     blob = (config.home == 0)[:, None]
     unary += config.spread * draw.standard_normal(unary.shape) * (blob & (unary != 0))
     weight += config.spread * draw.standard_normal(weight.shape) * (blob & (weight != 0))
@@ -414,7 +418,7 @@ def _true_entities(config: Configuration, draw: np.random.Generator) -> list[int
     return true
 
 
-def _own_blocks(config: Blocks, draw: np.random.Generator, *, shared: int = 0) -> Floats:
+def _cluster_centres(config: Blocks, draw: np.random.Generator, *, shared: int = 0) -> Floats:
     """Return the unary potentials at the centre of each cluster, (C, M).
 
     The potentials have random signs on the cluster's own block, and are 0 on all other features.
@@ -427,7 +431,7 @@ def _own_blocks(config: Blocks, draw: np.random.Generator, *, shared: int = 0) -
     return centre
 
 
-def _coupled(config: Blocks, unary: Floats, coherent: Floats) -> PortfolioModel:
+def _coupled_model(config: Blocks, unary: Floats, coherent: Floats) -> PortfolioModel:
     """Return a model with couplings between neighbouring features in each block.
 
     All couplings of a cluster are between features in the block of features that belongs to the cluster.
@@ -453,5 +457,5 @@ def _ring(block: Ints, reach: int) -> Ints:
     return np.unique(np.sort(np.concatenate(pairs), axis=1), axis=0).astype(np.int64)
 
 
-def _signs(n: int, positive_share: float, draw: np.random.Generator) -> Floats:
+def _random_signs(n: int, positive_share: float, draw: np.random.Generator) -> Floats:
     return np.asarray(draw.choice([1.0, -1.0], n, p=[positive_share, 1 - positive_share]))
