@@ -113,7 +113,8 @@ def apart(values: Floats, span: Span | None = None) -> list[Apart]:
 
     Negative numbers are reported if all of them look like codes. Any other group of extreme numbers is reported only
     if a wide gap separates it from all other numbers. The group must also look like codes, or be one frequent number.
-    Zeros and values at a detection limit are not reported, because no wide gap separates them from the other values.
+    A zero or a value at a detection limit is not taken for a code, because no wide gap separates it from the other
+    values.
     Extreme values are never reported if one of them equals the lower or the upper end of `span`, the feature's range.
 
     Parameters
@@ -153,7 +154,8 @@ def _count_beyond_gap(found: Floats, counts: npt.NDArray[np.intp]) -> int:
     """Return how many values at the start of `found` are separated from the other values by a wide gap.
 
     `found` is sorted in ascending or descending order. Let the range be the difference between the largest and the
-    smallest value after the gap. Which gaps are wide depends on the values before the gap:
+    smallest value after the gap. The values before the gap determine how wide the gap
+    must be:
 
     - Several cells that look like codes: all absolute values exceed 9, and the gap exceeds half the range.
     - One cell that looks like a code: the absolute value exceeds 99, and the gap exceeds the range.

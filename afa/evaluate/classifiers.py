@@ -152,8 +152,8 @@ def _screened_features(method: Method, values: Codes, positive: Bools) -> NDArra
 def conditionals(values: Codes, positive: Bools) -> Floats:
     """Return the smoothed probabilities of -1, 0 and +1 for each feature in class 0 and in class 1, (2, F, 3).
 
-    Smoothing adds `SMOOTHING` artificial patients to each class. The values of a feature have the same distribution
-    among these artificial patients as among all labelled patients, after each value is counted once more. If every
+    Smoothing adds `SMOOTHING` artificial patients to each class. A value of a feature has the
+    frequency (c + 1) / (n + 3) among the artificial patients, if c of the n labelled patients have this value. If every
     value were equally frequent among the artificial patients, the smoothing would change a small class more than a
     large class. Even a feature with the same value in all patients would then seem to differ between the classes.
 

@@ -294,8 +294,8 @@ def number_column(
 ) -> NDArray[np.float64]:
     """Return the numbers of a column. An invalid cell is recorded as an error, and its number is NaN.
 
-    A number must be finite, in [low, high], and at most `LARGEST_CELL_NUMBER` in absolute value. An empty cell is read
-    as the number `empty`. If `empty` is None, empty cells are invalid.
+    A number must be finite, in [low, high], and at most `LARGEST_CELL_NUMBER` in absolute value. The argument
+    `empty` is the number that replaces an empty cell. If `empty` is None, empty cells are invalid.
 
     Returns
     -------

@@ -280,7 +280,7 @@ def _claim_line(claim: Any, reader: Reader, cells: Mapping[str, Mapping[str, Any
 def printed_difference(first: Mapping[str, Any], second: Mapping[str, Any], reader: Reader) -> Printed:
     """Return the printed number in cell `first` minus the printed number in cell `second`, in percentage points.
 
-    The attribute `patients` of the result is the number of patients in the printed table with the cell `first`.
+    The attribute `patients` of the result is the number of patients that the paper used for the table of `first`.
     """
     scale = 100.0 if first["unit"] == "share" else 1.0
     difference = scale * (float(first["paper"]) - float(second["paper"]))

@@ -200,7 +200,8 @@ def _random_sign(row: str, _: str) -> PrintedCell | None:
     }
     # The paper says that a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle). Therefore the
     # paper's row `kl` is compared with our method `kl_nonzero`. In `kl_nonzero`, features that vote for neither entity
-    # (zero votes) do not count. The column `also` shows the accuracy of our method `kl`, in which zero votes count.
+    # (zero votes) do not count. The column `also` shows the accuracy of our method `kl`, which also counts the
+    # features that vote for neither entity.
     also = {"zero votes counted": {"method": "kl"}} if row == "kl" else {}
     return PrintedCell(keys | {"target": "likelihood"}, also=also)
 

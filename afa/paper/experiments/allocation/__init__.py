@@ -144,11 +144,11 @@ def hardest_rows(grid: Grid, resampled: Resampled, chaotic: Bools) -> Iterator[L
     """Yield the accuracy of the paper's rule, and its difference from the accuracy of each rule in `EXISTING_RULES`.
 
     The numbers of observed features are those of the paper's tables. There are separate rows for each gain (measure of
-    a feature's expected information) and each schedule (rounds in which features are ranked again). Chaotic patients,
-    whose scores often change sign, and all other patients have separate rows. `accuracy` is the share of duels
-    (comparisons of two entities) that the score `linearity` decides correctly if the rule `priority_clusters` chooses
-    the features. `gap` is the accuracy with `priority_clusters` minus the accuracy with the rule in `reference`. The
-    classification into chaotic and non-chaotic patients is the same in all resamples.
+    a feature's expected information) and each schedule (rounds in which features are ranked again). The rows of chaotic
+    patients, whose scores often change sign, are separate from the rows of all other patients. `accuracy` is the share
+    of duels (comparisons of two entities) that the score `linearity` decides correctly if the rule `priority_clusters`
+    chooses the features. `gap` is the accuracy with `priority_clusters` minus the accuracy with the rule in
+    `reference`. The classification into chaotic and non-chaotic patients is the same in all resamples.
 
     Parameters
     ----------
