@@ -256,7 +256,9 @@ def _serve_planning_page(
     from afa.dialogue.server import Served, serve
 
     if host != LOCAL_ADDRESS:
-        typer.echo(f"note: whoever reaches {host} and has the address below sees and changes this session", err=True)
+        typer.echo(
+            f"note: everyone who can reach {host} and has the address below can see and change this session", err=True
+        )
     served = Served(Conversation(planner, keeper), patient)
     with TemporaryDirectory() as folder, suppress(KeyboardInterrupt):
 

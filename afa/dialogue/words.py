@@ -17,11 +17,14 @@ from afa.planner.values import code_words, grades_of, meanings_of, scale_of, usu
 from afa.planner.why import outcomes
 
 ASSUMPTION_TEXTS = {
-    "several": "Probabilities are of each by itself: several can be true.",
-    "one": "Probabilities assume that exactly one of these is true.",
-    "one or none": "Probabilities assume that at most one of these is true.",
+    "several": "Each of these has its own probability: several can be true at once.",
+    "one": "The probabilities assume that exactly one of these is true.",
+    "one or none": "The probabilities assume that at most one of these is true.",
 }
-BY_SCORE = "Ordered by preference score: by how much the findings favour one over the others, in nats; no probability."
+BY_SCORE = (
+    "Ordered by preference score, in nats: how strongly the findings favour each of these over the others."
+    " The score is not a probability."
+)
 
 
 def feature_named(planner: Planner, written: str) -> str:
@@ -94,7 +97,7 @@ def assumption_of(planner: Planner) -> str:
     """Return a sentence that explains which probabilities or scores are shown beside the entities."""
     if isinstance(planner, BinaryPlanner):
         one, other = map(planner.question_bundle.shown, planner.bundle.entities)
-        words = f"Probabilities are of {one} and of {other}."
+        words = f"The probabilities of {one} and of {other} add up to 1."
     else:
         assert isinstance(planner, TopKPlanner)
         words = BY_SCORE if planner.ordered_by == "score" else ASSUMPTION_TEXTS[planner.holds or "one"]
@@ -111,15 +114,15 @@ def start_of(planner: Planner) -> str:
     if planner.ordered_by == "probability":
         return starting_point(bundle, cast(Holds | None, planner.holds))
     if bundle.priors.any():
-        return "Before anything is measured all are as probable as priors.csv says."
-    return "Before any measurement all entities are equally probable; priors.csv can give other probabilities."
+        return "Before any measurement, all are as probable as priors.csv says."
+    return "Before any measurement, all entities are equally probable; priors.csv can give other probabilities."
 
 
 def ending_of(planner: Planner) -> str:
     """Return a sentence that explains when the planner stops."""
     stop, ends = planner.stop, list[str]()
     if stop.certain:
-        ends.append("nothing left to measure can change the answer")
+        ends.append("no remaining measurement can change the answer")
     if stop.posterior is not None:
         ends.append(f"the answer has probability {stop.posterior:g}")
     if stop.probability is not None:

@@ -248,7 +248,7 @@ class PlannerMethod(ABC, Generic[TopKOrBinaryPlanner]):
         if selection_mask is not None:
             asked, selections = _as_numpy(selection_mask), self._selections
             if asked.shape != (*batch, len(selections)):
-                expected = f"{(*batch, len(selections))}: each feature by itself, or with its panel"
+                expected = f"{(*batch, len(selections))}: each feature alone, or with its panel"
                 step = "put what the unmasker reveals at once into panels, or into one measurement of groups.csv"
                 raise PlannerError(Fault("selection_mask", f"{asked.shape}", expected, step))
             asked = asked.reshape(len(rows), -1).astype(bool)

@@ -471,18 +471,18 @@ def with_and_without(bundle: Bundle, entity: str, closure: Closure) -> Hypothesi
     return HypothesisModel(classes_of(bundle, entity, closure, STRENGTH))
 
 
-def which(bundle: Bundle, nobody: str | None = None) -> HypothesisModel:
+def which(bundle: Bundle, no_entity: str | None = None) -> HypothesisModel:
     """Return a model with one hypothesis for each entity: the patient has this entity.
 
-    If `nobody` is given, it is the name of an additional hypothesis: the patient has no entity, and the values have the
-    background probabilities.
+    If `no_entity` is given, it is the name of an additional hypothesis: the patient has no entity, and the values have
+    the background probabilities.
     """
     found, names = hypotheses_of(bundle), list(bundle.entities)
     chances = [bundle.how_often(entity)[0] for entity in bundle.entities]
-    if nobody is not None:
+    if no_entity is not None:
         at = np.array(sorted(j for _, members in bundle.exclusive for j in members), dtype=np.intp)
         nothing = PairwiseMRF.from_probabilities(bundle.background[at], np.zeros((len(at), len(at))))
-        found, names, chances = [*found, (nothing, at)], [*names, nobody], [*chances, bundle.background]
+        found, names, chances = [*found, (nothing, at)], [*names, no_entity], [*chances, bundle.background]
     models = tuple(with_groups(bundle, model, at, said) for (model, at), said in zip(found, chances, strict=True))
     spoken = tuple(at for _, at in found)
     groups = exclusive_of(bundle, spoken[0])

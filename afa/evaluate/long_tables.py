@@ -150,7 +150,7 @@ def _read_stage_table(folder: Path, name: str, read: Callable[..., T], **part: A
         return read(path, page_checksum_verification=True, **part)
     except (OSError, pa.ArrowException) as error:
         found = f"a damaged table ({str(error).splitlines()[0]})"
-        step = "remove it and give the command again that made it; the workflow makes it anew by itself"
+        step = "remove it and repeat the command that made it; the workflow makes it again without being asked"
         raise ConfigError(Fault(str(path), found, "what was written there", step)) from None
 
 

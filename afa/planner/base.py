@@ -438,7 +438,7 @@ class Planner(ABC):
                 if (feature in self._log.observed) != (action.kind == "correct"):
                     found = f"{action.kind} of a feature that is {'' if action.kind == 'correct' else 'already '}"
                     expected = "steps that can follow each other"
-                    step = "start anew from the values themselves"
+                    step = "start again from the values themselves"
                     raise PlannerError(Fault(f"step {len(self.actions) + 1}", found + "observed", expected, step))
             self._record_action(action)
             check_exclusive(self.bundle, self._log.observed)

@@ -117,7 +117,7 @@ class Stop:
         The rule `budget` is not checked here but by `Planner.stopped`.
         """
         if self.certain and planner.certain():
-            return "nothing left to measure can change the answer"
+            return "no remaining measurement can change the answer"
         posterior, probability = self.posterior, self.probability
         if posterior is not None and (now := planner.settled_probability()) >= posterior:
             return f"the answer has posterior probability {now:.4f}, at least {posterior:g}"

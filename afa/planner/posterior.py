@@ -17,5 +17,5 @@ def posterior_is_of(planner: Planner) -> str:
         return " and ".join(f"of {planner.question_bundle.shown(name)}" for name in planner.bundle.entities)
     assert isinstance(planner, TopKPlanner)
     if planner.holds == "several":
-        return "of each by itself"
+        return "of each one separately"
     return f"if {'at most' if planner.holds == 'one or none' else 'exactly'} one of them holds"

@@ -157,7 +157,7 @@ def shares(planner: Planner, entity: str) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: -abs(row["share"]))
 
 
-UNCHANGEABLE = "nothing left to measure can change this"
+UNCHANGEABLE = "no remaining measurement can change this"
 
 
 def in_words(planner: Planner) -> str:

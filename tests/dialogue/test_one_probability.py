@@ -57,11 +57,11 @@ def shown(planner: Planner) -> str:
     [
         ("directions", "Ordered by preference score"),
         ("two", "Ordered by preference score"),
-        ("binary", "Probabilities are of fever and of not fever."),
-        ("one", "Probabilities assume that exactly one of these is true."),
-        ("one or none", "Probabilities assume that at most one of these is true."),
-        ("several", "Probabilities are of each by itself"),
-        ("binary, how often", "Probabilities are of flu and of not flu."),
+        ("binary", "The probabilities of fever and of not fever add up to 1."),
+        ("one", "The probabilities assume that exactly one of these is true."),
+        ("one or none", "The probabilities assume that at most one of these is true."),
+        ("several", "Each of these has its own probability"),
+        ("binary, how often", "The probabilities of flu and of not flu add up to 1."),
     ],
 )
 @pytest.mark.parametrize("value", [0, 1])

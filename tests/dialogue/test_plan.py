@@ -29,9 +29,9 @@ def test_the_terminal_asks_takes_the_answer_and_ends_when_it_is_certain(bundle_t
         by_hand.observe(feature, 1)
     text = talk(planner, *["1"] * len(by_hand.observed))
     assert planner.observed == by_hand.observed
-    assert f"{by_hand.top_k()[0]} (ahead by {by_hand.lead():.2f}; nothing left to measure can change this)" in text
+    assert f"{by_hand.top_k()[0]} (ahead by {by_hand.lead():.2f}; no remaining measurement can change this)" in text
     assert f"{len(by_hand.observed)} measured" in text
-    assert "Done: nothing left to measure can change the answer" in text
+    assert "Done: no remaining measurement can change the answer" in text
     assert text.count("because:") == len(by_hand.observed)
 
 
@@ -221,7 +221,7 @@ def test_one_entity_is_answered_with_yes_or_no(bundle_tiny: Bundle) -> None:
     planner = new_planner(bundle_tiny, k=None, entity="bleeding", panels=None, stop=Stop(certain=True))
     assert isinstance(planner, BinaryPlanner)
     text = talk(planner, "CXCL8=1 MUC2=-1", "ranking")
-    words = f"bleeding (probability {planner.probability():.2f}; nothing left to measure can change this)  2 measured"
+    words = f"bleeding (probability {planner.probability():.2f}; no remaining measurement can change this)  2 measured"
     assert words in text
 
 
@@ -396,11 +396,11 @@ def test_the_first_lines_say_where_all_start_and_when_it_ends(tmp_path: Path) ->
         ({}, "each of 7 entities has probability 1/7; priors.csv can give other probabilities."),
         ({"holds": "several"}, "each of 7 entities has probability 1/2; priors.csv can give other probabilities."),
         ({"holds": "one or none"}, "probability 1/8, as has none of them; priors.csv can give other probabilities."),
-        ({"stop": Stop(certain=True, posterior=0.8)}, "Asks until nothing left to measure can change the answer or"),
+        ({"stop": Stop(certain=True, posterior=0.8)}, "Asks until no remaining measurement can change the answer or"),
         ({"patient": "P7"}, "12 features can be measured; patient P7"),
     ):
         assert words in talk(TopKPlanner(cooling, k=1, **options))
-    assert "Before any measurement overfilled has probability 0.5; priors.csv can give other probabilities." in talk(
+    assert "Before any measurement, overfilled has probability 0.5; priors.csv can give other probabilities." in talk(
         BinaryPlanner(cooling, entity="overfilled")
     )
 
@@ -435,7 +435,7 @@ def test_people_are_shown_display_names_and_may_type_them(tmp_path: Path) -> Non
     assert " bleeding" not in re.sub("Visible bleeding", "", text)
     asked = talk(BinaryPlanner(bundle, entity="bleeding"))
     assert "is it Visible bleeding?" in asked
-    assert "Probabilities are of Visible bleeding and of not Visible bleeding." in asked
+    assert "The probabilities of Visible bleeding and of not Visible bleeding add up to 1." in asked
 
 
 def test_keys_of_json_stay_the_names_whatever_people_are_shown(tmp_path: Path) -> None:

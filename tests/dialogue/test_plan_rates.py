@@ -44,7 +44,7 @@ def test_the_terminal_says_that_none_is_likelier(folder: Path) -> None:
     text = said(TopKPlanner(load_bundle(folder), k=1), "cough=0")
     assert "none is likely (most: cold, 0.27)" in text
     several = said(TopKPlanner(load_bundle(folder), k=1, holds="several"), "cough=1 red=1")
-    assert "flu (probability 0.90; nothing left to measure can change this)  2 measured" in several
+    assert "flu (probability 0.90; no remaining measurement can change this)  2 measured" in several
 
 
 def test_json_answers_hold_what_none_has(folder: Path) -> None:

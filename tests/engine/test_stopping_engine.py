@@ -22,7 +22,7 @@ from afa.planner.base import ALL_OBSERVED, Planner
 
 LEVELS = Stopping(probabilities=(0.6, 0.8, 0.9, 0.99), gains=(0.3, 0.05, 0.001), budgets=(0.0, 0.25, 0.6))
 REASONS = {
-    "certain": "nothing left to measure can change the answer",
+    "certain": "no remaining measurement can change the answer",
     "probability": "the answer stays with probability",
     "posterior": "the answer has posterior probability",
     "gain": "the largest gain left",

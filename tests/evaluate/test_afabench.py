@@ -318,7 +318,7 @@ def test_options_that_a_mask_cannot_serve_are_refused(options, words):
         ({"feature_shape": (5, 1)}, "masked_features"),
         ({"feature_mask": np.zeros((2, 5))}, "feature_mask: found float64"),
         ({"feature_mask": np.zeros((1, 5), dtype=bool)}, "feature_mask.*bool"),
-        ({"selection_mask": np.zeros((2, 3), dtype=bool)}, "selection_mask.*by itself"),
+        ({"selection_mask": np.zeros((2, 3), dtype=bool)}, "selection_mask.*feature alone"),
         ({"masked_features": np.array([[0, 0, 0, 0, 0], [0, 0.5, 0, 0, 0]])}, "row 1, feature CXCL8: found 0.5"),
         ({"masked_features": np.array([[np.nan, 0, 0, 0, 0], [0, 0, 0, 0, 0]])}, "row 0, feature AQP8: found nan"),
     ],

@@ -272,7 +272,7 @@ def test_a_bundle_is_checked_stamped_and_shown(place: Place) -> None:
 def test_the_planner_answers_in_a_terminal(place: Place) -> None:
     ran = place.run("afa", "plan", "plants", given="-1\nleaf_firmness=-1 brown_edges=1\n")
     assert (ran.returncode, ran.stderr) == (0, "")
-    assert "nothing left to measure can change this)  3 measured" in ran.stdout
+    assert "no remaining measurement can change this)  3 measured" in ran.stdout
 
 
 @pytest.mark.slow

@@ -153,7 +153,7 @@ def test_the_acquisition_ends_when_the_answer_is_certain(ladder: Bundle) -> None
     sure.observe("b", 1)
     assert sure.next_feature() is None
     assert sure.certified()
-    assert sure.reason == "nothing left to measure can change the answer"
+    assert sure.reason == "no remaining measurement can change the answer"
 
 
 def test_the_acquisition_ends_at_a_probability(ladder: Bundle) -> None:
@@ -190,7 +190,7 @@ def test_the_binary_planner_stops_by_its_probability_and_its_certainty(bundle_ti
     sure = BinaryPlanner(bundle_tiny, entity="bleeding", stop=Stop(certain=True))
     sure.observe_all({"CXCL8": 1, "MUC2": -1})
     assert sure.next_feature() is None
-    assert sure.reason == "nothing left to measure can change the answer"
+    assert sure.reason == "no remaining measurement can change the answer"
 
 
 def test_the_explanation_has_items_and_costs_where_there_are_any(ladder: Bundle) -> None:

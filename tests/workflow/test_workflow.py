@@ -161,8 +161,8 @@ def test_a_field_of_which_nobody_has_every_value_has_a_report_of_what_was_measur
     study.write_text(re.sub("sha256: [0-9a-f]{64}", f"sha256: {digest}", study.read_text(), count=1))
     made = snakemake(checkout, "--config", "cohort=pima", "run=gaps")
     assert made.returncode == 0, made.stdout
-    assert "nobody has every value" in made.stdout
+    assert "no patient has every value" in made.stdout
     page = (checkout / "results/gaps/report.html").read_text()
     assert "768 patients. After 3 of 8 features" in page
-    assert "Nobody has every value" in page
+    assert "No patient has every value" in page
     assert "Nothing to be done" in snakemake(checkout, "--config", "cohort=pima", "run=gaps").stdout

@@ -98,7 +98,7 @@ if FIELD:
 # that contains only the evaluation of feature acquisition on the labelled data set.
 if NO_COMPLETE_PATIENT:
     logger.info(
-        f"cohort {COHORT.name}: nobody has every value, so the report has what the league says, and no stage of the paper"
+        f"cohort {COHORT.name}: no patient has every value, so the report has the results of the league, and no stage of the paper"
     )
 
     ruleorder: field_report > report_page

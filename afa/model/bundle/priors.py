@@ -162,7 +162,7 @@ def starting_point(bundle: Bundle, holds: Holds | None = None, entity: str | Non
     if entity is not None:
         chance = float(expit(bundle.log_odds[bundle.index(entity)]))
         by = ", as priors.csv says" if bundle.priors.any() else "; priors.csv can give other probabilities"
-        return f"Before any measurement {bundle.shown(entity)} has probability {chance:.3g}{by}."
+        return f"Before any measurement, {bundle.shown(entity)} has probability {chance:.3g}{by}."
     each, n = starting(bundle, holds), len(bundle.entities)
     if bundle.priors.any():
         order = np.argsort(-each, kind="stable")
@@ -176,5 +176,6 @@ def starting_point(bundle: Bundle, holds: Holds | None = None, entity: str | Non
     else:
         share = f"1/{n}" if holds == "one" else f"1/{n + 1}, as has none of them"
     return (
-        f"Before any measurement each of {n} entities has probability {share}; priors.csv can give other probabilities."
+        f"Before any measurement, each of {n} entities has probability {share};"
+        " priors.csv can give other probabilities."
     )

@@ -75,7 +75,7 @@ CHAOS_GAP_KEYS = EVERY_ROUND_KEYS | {
 CHAOS_GAP_KEYS |= {"reference": "linearity_minus_wald"}
 SENTENCES: Mapping[str, tuple[str, list[dict[str, Any]]]] = {
     "sign_convergence": (
-        "Before any measurement linearity has {:.0f} % of the duels right, from the bundle alone;"
+        "Before any measurement, linearity has {:.0f} % of the duels right, from the bundle alone;"
         " at t = 50 it has {:.0f} %, wald {:.0f} %",
         [
             SIGN_ACCURACY_KEYS | {"method": method, "t": t}

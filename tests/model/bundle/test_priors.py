@@ -168,7 +168,7 @@ def test_a_graph_keeps_log_odds_between_0_and_1():
 )
 def test_without_priors_it_is_said_where_each_entity_starts(tmp_path, holds, words):
     bundle = afa.load_bundle(chest(tmp_path / "b", None, holds))
-    assert starting_point(bundle) == f"Before any measurement {words}"
+    assert starting_point(bundle) == f"Before any measurement, {words}"
     start = afa.TopKPlanner(bundle, k=1).posterior()
     np.testing.assert_allclose(start, starting(bundle), atol=1e-12)
 
@@ -178,7 +178,7 @@ def test_with_priors_the_probabilities_are_said(tmp_path):
     said = "Before any measurement, by priors.csv: infarction 0.3, embolism 0.19, pneumonia 0.05."
     assert starting_point(bundle) == said
     alone = starting_point(bundle, entity="embolism")
-    assert alone == "Before any measurement embolism has probability 0.19, as priors.csv says."
+    assert alone == "Before any measurement, embolism has probability 0.19, as priors.csv says."
 
 
 def test_directions_alone_say_both_starting_points():
