@@ -215,12 +215,12 @@ class SessionFile:
     def save_message(self, planner: Planner) -> str:
         """Return a sentence on where the session is saved, for the end of the conversation."""
         if self.path is not None:
-            return f"kept in {self.path}"
+            return f"session saved in {self.path}"
         saved = [str(path) for path, actions in self._copies.items() if actions == planner.actions]
         if saved:
-            return f"kept in {', '.join(saved)}"
+            return f"session saved in {', '.join(saved)}"
         if self._copies:
-            return f"the last steps are not kept; {', '.join(map(str, self._copies))} has those before"
+            return f"the last steps are not saved; {', '.join(map(str, self._copies))} has the earlier steps"
         return "session not saved; --session FILE saves it" if planner.actions else ""
 
 

@@ -300,7 +300,7 @@ def test_a_patient_by_mouse_is_the_same_session_as_its_requests_by_json_lines(se
     bars = browser.find_elements(By.CSS_SELECTOR, "#bars tbody tr")
     scores = [float(bar.find_elements(By.TAG_NAME, "td")[1].text) for bar in bars]
     assert scores == sorted(scores, reverse=True)
-    assert "no probability" in text(browser, "of")
+    assert "not a probability" in text(browser, "of")
     for width in (1400, 390):
         size(browser, width, 900)
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
@@ -371,9 +371,9 @@ def test_a_server_that_ends_is_said_and_the_session_goes_on(serve, browser, tmp_
     step_by(browser, button(browser, 1).click)
     with mock.patch.object(typer, "echo", process.said.put):
         process.stop()
-    assert process.said.get(timeout=60) == "kept in mine.yaml"
+    assert process.said.get(timeout=60) == "session saved in mine.yaml"
     until(browser, lambda: data(browser, "lost") == "true")
-    assert "The server has ended; start it again. Every step is kept in mine.yaml" in text(browser, "message")
+    assert "The server has ended; start it again. Every step is saved in mine.yaml" in text(browser, "message")
     _, address = serve(TINY, "--session", "mine.yaml")
     opened(browser, address)
     assert text(browser, "spent").startswith("1 measured")

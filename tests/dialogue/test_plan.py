@@ -381,7 +381,7 @@ def test_the_screen_shows_one_order_and_says_by_what() -> None:
     text = talk(planner, "ranking")
     assert "Ordered by preference score" in text
     assert "a (ahead by 0.10)" in text
-    assert "probability" not in text.replace("no probability", "")
+    assert "probability" not in text.replace("not a probability", "")
     rows = [line.split()[0] for line in text.splitlines() if "█" in line or line.startswith("  c ")]
     assert rows == ["a", "b", "c"]
     (answer,) = ask(planner, {"do": "show"})

@@ -61,7 +61,7 @@ def test_a_session_is_taken_up_again_by_the_same_command(tmp_path: Path) -> None
     file = tmp_path / "patient.yaml"
     first = afa("plan", TINY, "--session", file, "--to-the-end", typed="CXCL8=1\n")
     assert first.returncode == 0, first.stderr
-    assert f"kept in {file}" in first.stdout.replace("\n", "")
+    assert f"session saved in {file}" in first.stdout.replace("\n", "")
     second = afa("plan", TINY, "--session", file, "--json", typed='{"do": "undo"}\n')
     undone = json.loads(second.stdout.splitlines()[-1])["undone"]
     assert (undone["features"], undone["values"]) == (["CXCL8"], [1])
@@ -182,6 +182,6 @@ def test_a_copy_is_not_written_over_another_file(bundle_tiny: Bundle, tmp_path: 
     assert f"save {other}: found a file of that name" in text
     assert other.read_text() == "of somebody else"
     assert len(load_session(mine, bundle_tiny).actions) == 1
-    assert keeper.save_message(planner) == f"kept in {mine}"
+    assert keeper.save_message(planner) == f"session saved in {mine}"
     talk(planner, "1", keeper=keeper)
-    assert "the last steps are not kept" in keeper.save_message(planner)
+    assert "the last steps are not saved" in keeper.save_message(planner)

@@ -53,7 +53,7 @@ async function say(request) {
 }
 
 function lost(error) {
-  const kept = state && state.kept ? ` Every step is kept in ${state.kept}: the same command takes it up again.` : "";
+  const kept = state && state.kept ? ` Every step is saved in ${state.kept}: the same command continues the session.` : "";
   tell(error.message === "token" ? "This address has an old token: open the one that `afa serve` has printed." : `The server has ended; start it again.${kept}`);
   document.body.dataset.lost = "true";
 }
