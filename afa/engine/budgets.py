@@ -65,10 +65,10 @@ class DuelEdges(NamedTuple):
 class Budgets(NamedTuple):
     """Bounds on how far unobserved features can still move the log-odds D of each entity pair, for one patient.
 
-    In the arrays `coupled` and `whole`, row 0 bounds how far D can fall, and row 1 bounds how far D can rise. A fall or
-    rise is measured from the part of D that comes from the observed features. In the paper's models, the bounds on the
-    fall and on the rise of D are equal, and therefore kernels update only row 0 of `coupled`. Kernels change the arrays
-    in place.
+    The observed features alone give a value of D. In the arrays `coupled` and `whole`, row 0 bounds how far the
+    unobserved features can lower D below this value, and row 1 bounds how far they can raise D above this value. In the
+    paper's models, the two bounds are equal, and therefore kernels update only row 0 of `coupled`. Kernels change the
+    arrays in place.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Budgets(NamedTuple):
 
 @kernel(entrance=True)
 def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
-    """Return the contributions of couplings to the bounds on how far the log-odds of each given entity pair can move.
+    """Return how far each coupling between features can lower and raise the log-odds of each given entity pair.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def _fall_and_rise(low: float, middle: float, high: float) -> tuple[float, float
 
 @kernel(borrows=True)
 def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> None:
-    """Write bounds on how far the log-odds of one entity against each other entity can still move (`Budgets.whole`).
+    """Write the bounds on the log-odds (`Budgets.whole`) of all entity pairs that contain the entity `one`.
 
     The bound for two entities is the sum of the largest possible changes of their two scores. If both models contain a
     feature, the range of the difference between the feature's two unary terms replaces the ranges of the two terms.

@@ -121,9 +121,9 @@ def _distinct_rows(codes: Codes) -> tuple[Codes, NDArray[np.intp]]:
 
 
 def _solve_with_logarithms(mrf: PairwiseMRF, plan: Plan, state: Codes, factors: Sequence[float]) -> Floats:
-    """Return the logarithm of the partition function for each given factor, computed by `exact`.
+    """Compute the logarithm of the partition function with `exact`, once for each number in `factors`.
 
-    The energy of the model is multiplied by the factor. In `state`, some features are observed, and the partition
+    The energy of the model is multiplied by this number. In `state`, some features are observed, and the partition
     function is a sum over the values of the unobserved features. The result excludes the prior and the features outside
     the support.
     """

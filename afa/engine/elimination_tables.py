@@ -3,8 +3,8 @@
 The separator of a feature v contains the neighbours of v that are summed out after v. The table of v has an axis for v
 and an axis for each feature in the separator of v. Each axis has length 3 (values -1, 0, +1). The entries of the table
 are weights exp(E), not logarithms. The sum of the table over the values of v is called the *message* of v. The kernels
-compute each table block by block, and write the sum of each block over the values of v into the message. Only the
-messages are stored.
+compute each table block by block. Each block is summed over the values of v, and the sums are written to the message
+of v. Only the messages are stored.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def new_tables(size: int, width: int) -> EliminationTables:
 
 @kernel()
 def eliminate(clamped: Clamped, n_free: int, factor: float, incoming: Incoming, tables: EliminationTables) -> float:
-    """Return the logarithm of the sum of exp(factor E) over all values of the unobserved features.
+    """Return the logarithm of the sum of exp(`factor` * energy) over all values of the unobserved features.
 
     If the weights exceed the range of double precision, return NaN.
     """
@@ -167,8 +167,8 @@ def _fill_incoming(clamped: Clamped, v: int, high_axes: int, incoming: Incoming)
 def _sum_out(out: Floats, high_axes: int, n_messages: int, incoming: Incoming, tables: EliminationTables) -> None:
     """Write the message of one feature: the sum of the feature's table over the values of the feature.
 
-    The table is computed in blocks. There is one block for each combination of values on the high axes, which are all
-    axes of the message before the last `LOW_AXES` axes.
+    The table is computed in blocks, one for each combination of values on the high axes. The last `LOW_AXES` axes of
+    the message are the low axes, and all earlier axes are the high axes.
     """
     high_size = 3**high_axes
     low_size = len(out) // high_size
@@ -229,8 +229,8 @@ class Plan(NamedTuple):
 class Clamped(NamedTuple):
     """An elimination plan (`Plan`) restricted to the unobserved features of one state.
 
-    Unobserved features are numbered in elimination order. Kernels compute the separators again without the observed
-    features. Kernels fill the arrays in place.
+    Unobserved features are numbered in elimination order. The separators exclude the observed features, and are
+    therefore computed again for each state. Kernels fill the arrays in place.
 
     Attributes
     ----------
@@ -317,7 +317,10 @@ def clamp(plan: Plan, state: Codes, clamped: Clamped) -> tuple[int, float]:
 
 @kernel(inline=True)
 def _mark_incoming(clamped: Clamped, v: int) -> None:
-    """Set `mark` to `v` for each feature that is an axis of a message multiplied into the table of `v`."""
+    """Mark the axes of all messages that are multiplied into the table of feature `v`.
+
+    Each axis is a feature. The entry of a marked feature in `Clamped.mark` is `v`.
+    """
     child = clamped.child[v]
     while child >= 0:
         for e in range(clamped.first[child], clamped.first[child + 1]):

@@ -82,9 +82,10 @@ def frontier_paths(
 ) -> FrontierPaths:
     """Observe all features of P patients in the order that the rule `frontier` chooses.
 
-    If no gain is positive, the rule selects the feature whose value has the largest total effect on the scores. This
-    total effect is the sum over the entities of the absolute first-order change of the score if the value increases by
-    1. If features tie, the rule selects the feature with the first name in sorted order.
+    If no gain is positive, the rule selects the feature whose value has the largest total effect on the scores. To
+    compute the total effect of a feature, its value is increased by 1, the change of each entity's score is
+    approximated to first order, and the absolute changes are summed. If features tie, the rule selects the feature with
+    the first name in sorted order.
 
     Parameters
     ----------

@@ -345,7 +345,7 @@ def _solve_value(
 def _variance_ahead(
     packed: Packed, state: State, lookahead: Lookahead, gains: Gains, p: int, begin_a: int, begin_b: int, without: int
 ) -> float:
-    """Return the variance of the log-odds D as if one more feature had been observed (eq:sigma-D).
+    """Return the variance that the log-odds D would have after the observation of one more feature (eq:sigma-D).
 
     Parameters
     ----------

@@ -159,7 +159,7 @@ def _follow_path_range(
     first: int,
     last: int,
 ) -> None:
-    """Observe the features of each path with an index from `first` to `last - 1`, and write the results.
+    """Follow the paths with the indices `first` to `last - 1`: observe the features in order, and write the results.
 
     A path is one patient with one order of observations.
 

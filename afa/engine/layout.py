@@ -93,9 +93,9 @@ class Packed(NamedTuple):
 
     LEVEL, EVEN : coefficients of 1 and s^2 in the unary energy of a feature with the value s
     CENTRE, SECOND : first and second moment before any observation
-    WIDTH, OFFSET, SIDES : parameters w, o and z of a feature's moments at a field h. Let m and q be the first and
-        second moment of the distribution that gives the values -1, 0 and +1 the weights z exp(-w h), 1 and z exp(w h).
-        Then, the moments of the feature are w m + o q and w q + o m
+    WIDTH, OFFSET, SIDES : parameters w, o and z of a feature's moments at a field h. Let P be the distribution with
+        P(-1) / P(0) = z exp(-w h) and P(+1) / P(0) = z exp(w h), and let m and q be its first and second moment. Then,
+        the moments of the feature are w m + o q and w q + o m
     RATIO_LOW, RATIO, RATIO_HIGH : logarithm of the probability of -1, 0, +1 divided by its background probability, if
         all features coupled to this feature have their mean values `CENTRE`
     LOW, HIGH : LOW is 1 if the value -1 is possible, else 0; HIGH is 1 if +1 is possible, else 0

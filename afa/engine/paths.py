@@ -196,7 +196,7 @@ def _solve_counts(found: WalkResults, longest: float) -> list[NDArray[Any]]:
 
 
 class StateSamples(NamedTuple):
-    """States of P patients after R given numbers of observations.
+    """States of P patients at R steps. A step is identified by the number of observations.
 
     The bundle has N entities, Q entity pairs and K slots (entity, feature).
 
@@ -239,7 +239,7 @@ def snapshots(
     duels: bool = True,
     threads: int | None = None,
 ) -> StateSamples:
-    """Return the states of P patients after the given numbers of observations.
+    """Return the states of P patients after each number of observations in `rounds`.
 
     Mean-field starts from uniform marginals each time.
 

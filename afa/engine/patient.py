@@ -287,9 +287,9 @@ class Patient(PatientState):
         return total
 
     def information(self) -> Floats:
-        """Return the mutual information between each feature and the entity that the patient has.
+        """Return how much information the value of each feature gives about which entity is present.
 
-        The model for the mutual information is that the patient has exactly one of the N entities.
+        The result is the mutual information, under the assumption that the patient has exactly one of the N entities.
 
         Returns
         -------

@@ -102,7 +102,7 @@ def weigh(rule: int, packed: Packed, state: State, labels: Ints, view: RoundView
 
 @kernel()
 def _weigh_registry(packed: Packed, view: RoundView, labels: Ints, rank: Ints) -> None:
-    """Write the weight of one entity pair for each cluster (eq:active_registry).
+    """Choose one entity pair in each cluster, and write the weight of this pair (eq:active_registry).
 
     The pair compares the first-ranked entity of the cluster with the last-ranked entity. If no further observation can
     change the winner of an entity pair, the weight of the pair is 0.
@@ -225,9 +225,9 @@ def total_unary(packed: Packed, state: State) -> Floats:
 
 @kernel()
 def information_of(packed: Packed, state: State, empty: Floats) -> Floats:
-    """Return the mutual information between each feature and the entity that the patient has.
+    """Return how much information the value of each feature gives about which entity is present.
 
-    The mutual information is computed under the assumption that the patient has exactly one of the N entities.
+    The result is the mutual information, under the assumption that the patient has exactly one of the N entities.
 
     The plain Python definition is `afa.scores.gain.information` (docs/decisions.md, F15).
 

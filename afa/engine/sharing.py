@@ -300,7 +300,7 @@ def _effective_unaries(packed: Packed, sharing: FeatureMajorModel, values: Float
 
 @kernel(inline=True)
 def _subtract_shared_couplings(packed: Packed, sharing: FeatureMajorModel, observed: Bools, apart: Floats) -> Floats:
-    """Subtract from the distances in `apart` the corrections for couplings of the same two features in two models.
+    """Reduce the distance (`apart`) between any two models that both have a coupling of the same two features.
 
     Without correction, the distance of two models is the sum of all their absolute couplings. The correction
     (`_cancelling_amount`) replaces |one| + |other| by |one - other|, where `one` and `other` are the couplings of the

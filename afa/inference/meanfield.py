@@ -186,7 +186,8 @@ def _coordinate_ascent(
 ) -> tuple[Floats, Floats, int, float]:
     """Update one feature at a time in index order (eq:mf-update), until all changes are below the tolerance.
 
-    The updates use Python floats, which are ten times as fast here as `moments_of` with arrays of length 1.
+    The moments are computed here with Python floats. This is ten times as fast as calls of `moments_of` with arrays of
+    length 1.
     """
     m, q = m.copy(), q.copy()
     below, above = (terms[:, 0] - terms[:, 1]).tolist(), (terms[:, 2] - terms[:, 1]).tolist()

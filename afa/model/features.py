@@ -173,7 +173,8 @@ class Features:
     def missing_codes(self) -> tuple[tuple[str, ...], ...]:
         """Return, for each feature, the codes that mean *not measured*.
 
-        Codes for *not measured* are listed in `missing`, or explained in the coding, such as "9 unknown".
+        A code for *not measured* is listed in `missing`, or it is followed by a word such as "unknown" in the text that
+        explains the feature's numbers ("0 no, 1 yes, 9 unknown").
         """
         pairs = zip(self.missing, self.codings, strict=True)
         return tuple((*_split_missing_codes(said), *_coded_as_missing(coding)) for said, coding in pairs)

@@ -392,9 +392,9 @@ class ExplicitPatient(PatientState):
 
         For each such group, the result contains the indices of the g unobserved features and two arrays of shape (q, g
         + 1) with probabilities. The first g columns are the probabilities that each feature is +1. The last column is
-        the probability that no feature is +1. The first array applies to patients with entity a. If a patient can have
-        at most one entity, the second array applies to patients with entity b. If a patient can have several entities,
-        the second array applies to patients without entity b.
+        the probability that no feature is +1. The first array describes patients with entity a, and the second array
+        describes a comparison group. If a patient can have at most one entity, the comparison group is the patients
+        with entity b. If a patient can have several entities, the comparison group is the patients without entity b.
         """
         found = []
         for group, together in zip(self.packed.groups, self.packed.measured_at_once, strict=True):

@@ -1,4 +1,4 @@
-"""Exclude entities from the top k before any feature is observed (Layer 0, App. supp:layer0_lipschitz).
+"""Discard, before any observation, the entities that cannot reach the top k (Layer 0, App. supp:layer0_lipschitz).
 
 Entities are clustered by the l1 distance of their potentials (`afa.planner.cluster`). The paper computes an interval
 around the score of each cluster's centroid. All entities of a cluster are excluded if enough other entities have higher
@@ -284,7 +284,7 @@ def completion_bounds(bundle: Bundle, *, memory_limit: int = EXACT_LIMIT) -> Bou
 
     The result contains three arrays of shape (N,): the lower bounds in nats, the upper bounds in nats, and a mask that
     is True where both bounds are exact. If exact bounds of an entity would need more than `memory_limit` bytes, the
-    tight `l1` score bounds, which are less precise, are used for this entity.
+    result contains the `l1` score bounds of this entity, which can be wider than the exact bounds.
     """
     low, high = np.empty(len(bundle.entities)), np.empty(len(bundle.entities))
     exact = np.zeros(len(bundle.entities), dtype=bool)

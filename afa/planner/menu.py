@@ -370,10 +370,11 @@ def _restrict_view(view: View, menu: Menu, offered: Bools) -> View:
 
 
 def history_of(actions: Iterable[Action]) -> list[dict[str, Any]]:
-    """Return a list with one row for each value: step, kind, feature, value, cost, spent, reason, number and unit.
+    """Return a list with one row for each feature that was measured, corrected or skipped.
 
-    The `value` of a skipped feature is None. If a value was not entered as a number, its `number` is None. If a step
-    has several features, only its first row contains the cost, and this cost is for the whole step.
+    The keys of a row are step, kind, feature, value, cost, spent, reason, number and unit. The `value` of a skipped
+    feature is None. If a value was not entered as a number, its `number` is None. If a step has several features, only
+    its first row contains the cost, and this cost is for the whole step.
     """
     rows, spent = list[dict[str, Any]](), 0.0
     for step, action in enumerate(actions, start=1):

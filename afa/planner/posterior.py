@@ -1,4 +1,4 @@
-"""A text that explains posterior probabilities to users, such as `if exactly one of them holds`."""
+"""The words that follow *posterior probability* in labels of plots and tables."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from afa.planner.topk import TopKPlanner
 
 
 def posterior_is_of(planner: Planner) -> str:
-    """Return a text with the assumption behind `Planner.probabilities`, such as `if exactly one of them holds`.
+    """Return the words that follow *posterior probability* in a label, such as `if exactly one of them holds`.
 
-    The assumption is how many entities a patient can have. For a binary question, the text names the entity and its
-    absence instead.
+    For a planner of the top k, the words state how many entities a patient can have. For a binary question, the words
+    name the entity and its absence.
     """
     if isinstance(planner, BinaryPlanner):
         return " and ".join(f"of {planner.question_bundle.shown(name)}" for name in planner.bundle.entities)

@@ -51,9 +51,9 @@ class TopKPlanner(Planner):
         `background` is the expected score if unobserved features have the frequencies of patients at large
         (docs/frontier.md), the default if the models state only directions (higher or lower) and a background is given.
     gain : the expected effect of a feature on a duel: `cmi`, `f_target` or `wald_magnitude`; or `information`, the
-        mutual information of a feature and the entity that is present, over all entities (docs/decisions.md, F15). The
-        default is `information` if at most one entity can be present, k = 1, `coupling` is `explicit`, and neither a
-        rule nor a background is given; else `cmi`.
+        information that a feature gives about which of all entities is present (docs/decisions.md, F15). The default is
+        `information` if at most one entity can be present, k = 1, `coupling` is `explicit`, and neither a rule nor a
+        background is given; else `cmi`.
     target : the score whose change `f_target` computes; by default the guiding score, if it can be a target.
     allocation : the rule that chooses features: a name in `afa.planner.rules.RULES`, or an object with the method
         `choose(view)`. The default is `priority_all`, or `priority_clusters` for more than 200 entities. `information`
@@ -242,8 +242,9 @@ class TopKPlanner(Planner):
     def settled_probability(self) -> float:
         """Return `answer_probability`, or 0 if it is undecided which entities are in the top k.
 
-        The top k is undecided if an entity inside it and an entity outside it have equal scores, or posterior
-        probabilities that differ by less than 0.005.
+        The top k is undecided if an entity inside it and an entity outside it have equal scores. The top k is also
+        undecided if a posterior probability inside it is not at least 0.005 larger than all posterior probabilities
+        outside it.
         """
         return 0.0 if (self._tied_by_score() | self._tied_by_probability()).any() else self.answer_probability()
 
@@ -260,10 +261,12 @@ class TopKPlanner(Planner):
         return np.asarray((places == last) & (last == next_))
 
     def _tied_by_probability(self) -> Bools:
-        """Return a mask of the entities that are tied by posterior probability across the boundary of the top k.
+        """Return a mask of the entities whose posterior probability is not clearly on one side of the top-k boundary.
 
-        An entity is tied if an entity on the other side of the boundary has almost the same posterior probability: the
-        two probabilities differ by less than 0.005. The mask has the shape (N,).
+        The posterior probability of an entity in the top k is clearly on its side if it is larger than all posterior
+        probabilities outside the top k by at least 0.005. The posterior probability of an entity outside the top k is
+        clearly on its side if it is smaller than all posterior probabilities in the top k by at least 0.005. The mask
+        has the shape (N,).
         """
         inside, posterior = self._view().rank <= self.k, self.posterior()
         least, most = posterior[inside].min(), posterior[~inside].max()
@@ -290,7 +293,7 @@ class TopKPlanner(Planner):
         probabilities sum to 1.
 
         If the option `coupling` is `explicit`, a patient can also have several entities or none. If several entities
-        can be present, the probability of each entity is computed separately. If one entity or none can be present, the
+        can be present, the probability of each entity is computed separately. If at most one entity can be present, the
         probabilities sum to less than 1.
         """
         log = self._state.log_evidence()
@@ -330,8 +333,8 @@ class TopKPlanner(Planner):
     def none_is_likelier(self) -> bool:
         """Return True if the patient probably has none of the entities.
 
-        If several entities can be present, return True if every posterior probability is below 1/2. If one entity or
-        none can be present, return True if the posterior probabilities sum to less than 1/2. If exactly one entity is
+        If several entities can be present, return True if every posterior probability is below 1/2. If at most one
+        entity can be present, return True if the posterior probabilities sum to less than 1/2. If exactly one entity is
         present, return False.
         """
         if self.holds == "several":
@@ -379,9 +382,9 @@ class TopKPlanner(Planner):
 
         For each entity a in the top k and each entity b outside, the probability that S_a(x) > S_b(x) at full
         observation is computed from a Gaussian approximation, as in the score `stack_a` (eq:fsp). The probability is 1
-        if the winner is certain, and 1/2 if the mean of S_a - S_b is 0. With other scores than `linearity` and
-        `stack_a`, the result can be below 1/2, because these scores can rank a above b although the mean of S_a - S_b
-        is negative.
+        if the winner is certain, and 1/2 if the mean of S_a - S_b is 0. If the ranking score is neither `linearity` nor
+        `stack_a`, the result can be below 1/2. The reason is that such a score can rank a above b although the mean of
+        S_a - S_b is negative.
 
         If the option `coupling` is `explicit`, the method uses another probability for each pair: the probability that
         a is present, given that exactly one of a and b is present. With the score `background`, return the result of

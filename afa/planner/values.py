@@ -158,7 +158,8 @@ def code_of(bundle: Bundle, feature: Any, value: Any) -> int:
     code = _code_of_word(bundle, feature, value) if isinstance(value, str) else value
     if isinstance(code, bool) or not isinstance(code, Real) or code not in VALUES:
         step = f"give one of these, or {', '.join(code_words(bundle, feature))}"
-        if scale_of(bundle, feature).has_range:  # the message shows 7.2, because 1 would look like a code
+        # the example number in the message is 7.2, because a user could mistake the number 1 for the code 1
+        if scale_of(bundle, feature).has_range:
             measured = code if isinstance(code, Real) and not isinstance(code, bool) else 7.2
             step += f"; a measured number by its name, number={measured}"
         raise PlannerError(Fault(f"feature {feature}", repr(value), "-1, 0 or 1", step))

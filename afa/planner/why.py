@@ -72,8 +72,9 @@ def separated(state: PatientState, n_entities: int, features: list[int], over: D
 def posterior_weights(state: PatientState) -> DuelWeights:
     """Return the weight (w_a + w_b)^2 for each duel, where w_a and w_b are posterior probabilities.
 
-    A duel compares two entities a and b. To second order, the sum of a feature's gains over all duels with these
-    weights equals the mutual information of the feature and the present entity (docs/decisions.md, F15).
+    A duel compares two entities a and b. With these weights, the weighted sum of a feature's gains over all duels
+    equals, to second order, the information that the feature gives about which entity is present (docs/decisions.md,
+    F15).
     """
     a, b = sides_of(state.n_entities, np.arange(state.n_duels)).T
     posterior = softmax(state.log_evidence())

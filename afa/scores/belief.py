@@ -1086,9 +1086,10 @@ class Belief:
         The result is the share of samples in which no score outside the top k exceeds a score in the top k. If all
         scores are whole numbers, differences up to 1/2 do not count (continuity correction).
 
-        If there are more than 100 entities outside the top k, only the 100 entities that are most likely to exceed an
-        entity in the top k are sampled. For each of the other entities, its largest probability of exceeding an entity
-        in the top k is subtracted from the result.
+        If there are more than 100 entities outside the top k, only the 100 entities with the largest risk are sampled,
+        and the risks of the other entities are subtracted from the result. To compute the risk of an entity, the
+        probability that it exceeds a top-k entity is computed for each top-k entity, and the largest probability is
+        the risk.
         """
         half = max(self.table.step / 2, self.table.tie)
         of = self.differences(k)

@@ -197,10 +197,11 @@ def gaussian_sign(mean: float, variance: float) -> float:
 def kl(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> Floats:
     """Return 2 N_+ / |B| - 1 for each pair (a, b): N_+ of the |B| observations vote for entity a (supp:KL_sign_vote).
 
-    If an observation votes for neither entity, it counts like a vote against entity a. The vote of an observation can
-    depend on earlier observations, because these change the effective unary potentials of coupled features. The matrix
-    is not antisymmetric, because entry (a, b) counts the votes for a, and entry (b, a) counts the votes for b. Without
-    observations, all entries are 0. If all features are observed, the score equals eq:kl-fullobs.
+    If an observation votes for neither entity, it counts like a vote against entity a. Whether an observation votes for
+    a or for b can depend on earlier observations, because earlier observations change the effective unary potentials of
+    coupled features. The matrix is not antisymmetric, because entry (a, b) counts the votes for a, and entry (b, a)
+    counts the votes for b. Without observations, all entries are 0. If all features are observed, the score equals
+    eq:kl-fullobs.
 
     Parameters
     ----------

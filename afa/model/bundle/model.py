@@ -251,7 +251,7 @@ class Bundle:
         return np.asarray(one.energies(values) - zero.energies(values) + exclusive_log_odds(self, entity, values))
 
     def contrast(self, entity: str, closure: str = "differential") -> PairwiseMRF:
-        """Return the model of S_v = log p_1 - log p_0 for one entity v.
+        """Return the pairwise model whose energy is S_v = log p_1 - log p_0, the score of one entity v.
 
         Here p_1 is the distribution of patients with the entity, and p_0 the distribution of patients without it.
         Couplings that are in both distributions cancel.

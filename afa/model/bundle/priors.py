@@ -34,8 +34,8 @@ def prior_rows(table: CsvTable, entity: Ints, n_entities: int, holds: Holds) -> 
 
     If the file contains log-odds, an entity without a row has log-odds 0. If the file contains probabilities and a
     patient can have several entities, an entity without a row has probability 1/2. If the file contains probabilities
-    and a patient can have at most one entity, the entities without a row receive equal parts of the remaining
-    probability. If a patient can also have no entity, this case receives an equal part, too.
+    and a patient can have at most one entity, the remaining probability is divided equally between the entities without
+    a row. If a patient can also have no entity, the case *no entity* counts as one more entity without a row.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ def three_values(p_low: npt.ArrayLike, p_high: npt.ArrayLike) -> Floats:
 
 
 def floored(probabilities: npt.ArrayLike, possible: npt.ArrayLike, floor: float = SMALLEST_PROBABILITY) -> Floats:
-    """Return distributions in which each probability of a possible value that is below `floor` is replaced by `floor`.
+    """Return the given distributions after raising the probability of each possible value to at least `floor`.
 
     Each distribution is then divided by its sum, so that its probabilities sum to 1 again.
 
@@ -464,11 +464,10 @@ def hypotheses_of(bundle: Bundle) -> list[tuple[PairwiseMRF, npt.NDArray[np.intp
     background distribution.
 
     A coupling with the scope `shared` is in two models: the model of patients with the entity, and the model of
-    patients without the entity. If any entity has such a coupling of two features, the model of every entity that
-    covers both features contains a coupling of the two features. If pairwise.csv has a row for this entity and the two
-    features, the coupling is the potential in the row. If pairwise.csv has no such row, the coupling is the mean of the
-    couplings with the scope `shared` that other entities have for the two features. All couplings of the bundle are
-    multiplied by the same factor.
+    patients without the entity. If any entity has a `shared` coupling of two features, all models that cover these
+    features have a coupling of these features. If pairwise.csv has a row for the model's entity and the two features,
+    the coupling is the potential in the row. If pairwise.csv has no such row, the coupling is the mean of the other
+    entities' `shared` couplings of these features. All couplings of the bundle are multiplied by the same factor.
 
     The `prior` of a model is the entity's element of `Bundle.priors`.
     """

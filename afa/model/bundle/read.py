@@ -420,9 +420,11 @@ def _notes(
 def _notes_on_rates(bundle: Bundle, rates: Rates, spoken: Bools) -> Iterator[str]:
     """Yield notes on the probabilities of a bundle.
 
-    Each note names the entries with one of three problems: a probability of 0 for a possible value, which is replaced
-    by the smallest allowed probability; a potential whose sign contradicts the probabilities in the same row; or a
-    feature without background probabilities.
+    There is at most one note for each of three problems:
+
+    - A possible value has the probability 0. This probability is replaced by the smallest allowed probability.
+    - The sign of a potential contradicts the probabilities in the same row.
+    - A feature has no background probabilities.
 
     Parameters
     ----------

@@ -209,7 +209,7 @@ def stamp_bundle(path: str | Path) -> None:
 
 
 def _canonical(table: pd.DataFrame, file: str, entities: Sequence[str], features: Sequence[str]) -> pd.DataFrame:
-    """Return a table of texts in the form in which it is written to its file.
+    """Return a table in the form of its file: all cells are texts, and the rows and columns are in a fixed order.
 
     The rows are sorted by entity and feature; unknown names are last. The columns are in the order of the file format.
     A file of potentials always has the columns `ANNOTATIONS`, and its other optional columns are included only if any
@@ -250,8 +250,8 @@ def _csv_cell(value: Any) -> str:
     """Return a value as text for a CSV file.
 
     A missing value becomes an empty text. A number becomes the shortest text that represents it exactly, without a
-    decimal point if the number is whole. Line breaks in a text become newlines. Texts that are no valid numbers stay as
-    they are, so that the check of the bundle reports them.
+    decimal point if the number is whole. In a text, each line break (CR, LF or CR LF) becomes LF. Texts that are no
+    valid numbers stay as they are, so that the check of the bundle reports them.
     """
     if isinstance(value, str):
         return value.replace("\r\n", "\n").replace("\r", "\n")

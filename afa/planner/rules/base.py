@@ -72,7 +72,7 @@ class View:
     k : size of the top set
     patient : name of the patient
     seed : seed of rules that use random numbers
-    find_information : function that returns the mutual information of each feature and the entity that is present,
+    find_information : function that returns how much information each feature gives about which entity is present,
         (M,) nats, before observed features are set to 0; None if the rule may use duels alone
     find_frontier : function that returns the gain of each feature for the current top k, (M,); None without a
         background
@@ -210,9 +210,9 @@ class View:
         return self.find_clusters()
 
     def information(self) -> Floats:
-        """Return the mutual information of each feature and the entity that is present, in nats.
+        """Return how much information the value of each feature gives about which entity is present.
 
-        The result has the shape (M,) and is 0 for observed features.
+        The result is the mutual information in nats. It has the shape (M,) and is 0 for observed features.
         """
         if self.find_information is None:
             return np.zeros(len(self.features))

@@ -6,7 +6,7 @@ from afa.planner.rules.base import Choice, View, best, fall_back
 
 
 class Information:
-    """Choose the feature that has the largest mutual information with the entity that is present."""
+    """Choose the feature whose value gives the most information about which entity is present (mutual information)."""
 
     looks_at = "entities"
 

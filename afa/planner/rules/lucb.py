@@ -34,10 +34,10 @@ def most_contested(view: View) -> int | None:
 
     A duel across the boundary compares an entity h in the top k with an entity l outside the top k. The overlap of a
     duel is the upper bound on the score of l minus the lower bound on the score of h. LUCB's duel is the unresolved
-    duel (comparison without a certain winner) with the largest overlap. The winner of a duel (comparison of entities h
-    and l) can be certain although the score intervals of h and l overlap, because bounds on the difference S_h - S_l
-    can be narrower than the intervals of S_h and S_l imply. Tied duels are sorted by the name of entity h, then by the
-    name of entity l, and the first duel is chosen.
+    duel (comparison without a certain winner) with the largest overlap. Even if the score intervals of two entities
+    overlap, the winner of their duel can be certain, because separate bounds on the difference of the two scores can
+    exclude 0. Tied duels are sorted by the name of entity h, then by the name of entity l, and the first duel is
+    chosen.
     """
     if not len(view.contested):
         return None
