@@ -1,4 +1,4 @@
-"""The words that follow *posterior probability* in labels of plots and tables."""
+"""The words that follow *posterior probability* in the labels of plots and of the web page."""
 
 from __future__ import annotations
 
