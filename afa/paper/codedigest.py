@@ -326,7 +326,7 @@ def _bound_names(node: ast.AST, *, changed: bool = True) -> Iterator[str]:
 
 
 def _used_names(node: ast.AST) -> set[str]:
-    """Return the names that a syntax node uses, without the local names of functions."""
+    """Return the names that a syntax node uses, except the parameters and local variables of functions."""
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         names = {node.id} if isinstance(node, ast.Name) else set()
         return names.union(*map(_used_names, ast.iter_child_nodes(node)))

@@ -72,7 +72,7 @@ def check_sources(words: Sequence[str]) -> None:
 
 
 def _is_used(path: Path, packages: set[Path], named: set[Path]) -> bool:
-    """Return True if the process uses the file `path`, which is not an imported module.
+    """Return True if the process uses a file other than an imported module. `path` is the path of this file.
 
     A file of the package `afa` is used if it is a data file in the folder of one of the imported `packages`. Any other
     file is used if the command line names the file or a folder that contains the file (`named`).

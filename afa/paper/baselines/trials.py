@@ -393,7 +393,7 @@ def trials_usage_estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Pr
 def _invented_answer(trial: Trial, briefing: Briefing) -> str:
     """Return an invented answer of a language model, from which the number of tokens is estimated.
 
-    The answer names the longest possible labels, and no feature to measure next.
+    The answer assigns the labels with the longest names to the patient. The answer names no feature to measure next.
     """
     labels = sorted(briefing.labels, key=len)[-briefing.size :]
     answer: dict[str, Any] = {"patient_id": trial.alias, "next_gene_to_measure": None, "top_k_labels": labels}

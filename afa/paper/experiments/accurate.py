@@ -447,9 +447,10 @@ def _top_k_set_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.Da
 def _shares(
     table: pd.DataFrame, bootstrap: Bootstrap, *shares: tuple[str, str, Mapping[str, str]]
 ) -> Iterator[pd.DataFrame]:
-    """Yield the ratio of a count to a total at each t, for each item of `shares`.
+    """Yield, for each item of `shares`, the ratio of two columns of `table` at each number t of observed features.
 
-    An item of `shares` is (column of the count, column of the total, labels of the rows).
+    An item of `shares` is (name of the numerator column, name of the denominator column, labels of the rows). Both
+    columns are summed before the division.
     """
     resampled = _resampled(table, bootstrap)
     for counted, total, label in shares:

@@ -32,8 +32,9 @@ Adding a stage
        `Stage` in `declared.py`. Explain each new column in a line of `columns.csv`. If another table has a column with
        the same name but another meaning, write the name of your table into the field `table` of the line. List the
        tables of the summary in the field `rows` of the `Stage`. If the stage has settings, define them and their
-       defaults as a class in `settings.py`. Add a field NAME of this class to `StageSettings`. The field becomes the
-       section NAME of `config.yaml`. Write the meaning of each setting as a string below the setting.
+       defaults as a class in `settings.py`. Add a field to `StageSettings`, with the name NAME and the new class as its
+       type. The field becomes the section NAME of `config.yaml`. Write the meaning of each setting as a string below
+       the setting.
     2. If the stage has a figure, write `notebooks/NAME.ipynb`, and begin with a copy of the first cells of an existing
        notebook. Below the figure, add a cell with the tag `caption` that calls `show_caption("...", run, patients)`.
        Name the figure in the field `figure` of the `Stage`. If the figure needs several stages, name it in `NOTEBOOKS`

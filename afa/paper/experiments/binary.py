@@ -275,7 +275,8 @@ def _accuracies(
 ) -> Iterator[pd.DataFrame]:
     """Yield accuracies for one order of features, and the differences from the accuracies for random orders.
 
-    Each of `WAYS_OF_COUNTING` gives one accuracy. Differences are given only for the ways `accuracy` and `support`.
+    `WAYS_OF_COUNTING` lists several kinds of accuracy. The differences from random orders are computed only for two
+    kinds, `accuracy` and `support`.
     """
     for cut, keys in WAYS_OF_COUNTING.items():
         yield by_t(resampled.mean(parts[cut])).assign(**keys)

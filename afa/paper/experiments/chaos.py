@@ -96,7 +96,7 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Count sign changes of scores and correct decisions, for features observed in random order.
+    """Count how often scores change sign and how many decisions are correct, for features observed in random order.
 
     Each chosen patient has one random order for each seed.
 
@@ -208,8 +208,8 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     gap : sign accuracy of `linearity` minus sign accuracy of `wald`, for each t. Rows without a stratum are about all
         patients. The strata are `chaotic`, `non_chaotic`, and `chaotic_minus_non_chaotic`, the difference of the two
         gaps. The variant names the definition, and is empty for `wald` over all rounds. For the quantity `selecting`,
-        the gap is computed on the first set of random orders. In all other rows, the gap is computed on the second set
-        of random orders (`measuring`)
+        the gap is computed on the set of random orders called `selecting`. In all other rows, the gap is computed on
+        the set of random orders called `measuring`
     accuracy : the two accuracies of each gap, for each method and t
     majority : accuracy of the best constant answer for each duel. The answer is chosen with the winners of the
         stratum's patients, or, if `reference` is `all_patients`, of all patients
@@ -259,9 +259,10 @@ def chaos_strata(flips: pd.DataFrame) -> pd.DataFrame:
 
 
 def chaotic_patients(flips: pd.DataFrame, patients: Sequence[str]) -> Bools:
-    """Return a mask of the chaotic patients.
+    """Return a mask of the patients called chaotic: their scores often change sign, but are large at full observation.
 
-    The paper's definition (decisions.md A10) is applied to the first set of random orders (`selecting`).
+    Patients are classified by the paper's definition of chaotic patients (decisions.md A10). Sign changes are counted
+    only in the set of random orders called `selecting`.
 
     Parameters
     ----------
@@ -280,11 +281,11 @@ def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataF
     """Compare two classifications of patients as chaotic or not, for each item of `COMPARISONS`.
 
     The result has one summary row for each pair of classifications and each `quantity`. The first classification uses
-    the definition in the column `variant`, and the first set of random orders (`selecting`). If the column `reference`
+    the definition in the column `variant`, and the set of random orders called `selecting`. If the column `reference`
     is `itself`, both classifications use the same definition. If the column `reference` is `plain`, the second
-    classification uses the definition `wald`. The second classification also uses the first set of random orders,
-    except in the stratum `other_orders`. In the stratum `other_orders`, the second classification uses the second set
-    of random orders (`measuring`). Groups and ranks of patients are the same in all resamples.
+    classification uses the definition `wald`. The second classification also uses the set `selecting`, except in the
+    stratum `other_orders`. In the stratum `other_orders`, the second classification uses the set of random orders
+    called `measuring`. Groups and ranks of patients are the same in all resamples.
 
     Returns
     -------

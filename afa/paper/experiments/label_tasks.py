@@ -117,7 +117,7 @@ class LabelTask:
 
     @classmethod
     def of_controls(cls, setting: LabelSetting, bundle: Bundle, cohort: Cohort) -> list[LabelTask]:
-        """Return, for each entity, one binary task about the healthy controls.
+        """Return, for each entity, one binary task whose patients are the healthy controls.
 
         In these tasks, every control counts as a patient without the label.
         """
@@ -346,10 +346,10 @@ def label_null(
 
     For each percentage of observed features in `percents`, metrics are computed for `permutations` shuffled bundles.
     Features are observed in the random order of the first seed, and again in the order that `greedy` chooses. At full
-    observation, the order does not matter, and the number of evaluated shuffled bundles is `whole_permutations`. For
-    `balanced_accuracy`, the sign of the raw score is the decision about a patient. For `balanced_accuracy_calibrated`,
-    the shift is first subtracted from the score. The shift is the raw score before any observation, minus the prior
-    log-odds.
+    observation, metrics are computed only once for both orders, because the order then has no effect. The metrics at
+    full observation are computed for `whole_permutations` shuffled bundles. For `balanced_accuracy`, the sign of the
+    raw score is the decision about a patient. For `balanced_accuracy_calibrated`, the shift is first subtracted from
+    the score. The shift is the raw score before any observation, minus the prior log-odds.
     """
 
     def follow(own: Sequence[LabelTask]) -> list[pd.DataFrame]:

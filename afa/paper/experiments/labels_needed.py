@@ -227,7 +227,7 @@ def predicted(
 
 @dataclass(frozen=True)
 class RepeatedTests:
-    """The evaluation of K repeats. In each repeat, models are evaluated on a subset of the P patients.
+    """An evaluation that is repeated K times. In each repeat, models are evaluated on a subset of the P patients.
 
     Parameters
     ----------

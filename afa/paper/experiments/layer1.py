@@ -49,10 +49,10 @@ SHOWN_FAULTS = 5
 
 
 class Runs(NamedTuple):
-    """Decisions made from score bounds, if features are observed in one kind of order.
+    """The decisions that score bounds allow after each observed feature, for one way to order the features.
 
-    `allocation` is the kind of order. For random orders, `seeds` contains their seeds. For all other orders, `seeds` is
-    [None].
+    The attribute `allocation` names the way to order the features, such as `random`. For random orders, `seeds`
+    contains their seeds. For all other orders, `seeds` is [None].
     """
 
     allocation: str
@@ -278,7 +278,9 @@ def _group_by_order(table: pd.DataFrame) -> Orders:
 def _rate_rows(
     rounds: Orders, steps: Orders, allocation: str, bracket: str, sample: Resampled
 ) -> Iterator[pd.DataFrame]:
-    """Yield the share of decided duels at each t, its difference from random orders, and shares of wrong decisions.
+    """Yield the share of decided duels at each t, and the share of wrong decisions.
+
+    For orders that are not random, a `gap` is added: the share of decided duels minus the share for random orders.
 
     The number of wrong decisions is given only for rigorous score bounds.
     """
@@ -322,7 +324,7 @@ def quantile(counts: Floats, levels: Floats, share: float) -> Floats:
 
     A row of `counts` is a distribution: the number of cases with each value in `levels`.
 
-    The probability of the quantile is `share`. For a row without cases, the quantile is NaN.
+    `share` is the level of the quantile, such as 0.5 for the median. For a row without cases, the quantile is NaN.
 
     Parameters
     ----------

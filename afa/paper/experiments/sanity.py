@@ -73,11 +73,11 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     rate : `called` is the share of decided cases among cases with a winner, and `wrong` is the share of wrong
         decisions. Both shares are given for each bracket and population, over all t with an interval over patients, and
         for each t without an interval. `capped` is the share of mean-field runs that reached the largest number of
-        sweeps, and `gauge_change` is the share of decisions that change if a gauge (the same model) is added to both
-        classes
+        sweeps, and `gauge_change` is the share of decisions that change if the same potentials (a gauge) are added to
+        both class models of a binary task
     iterations : mean number of damped sweeps in a mean-field run
     contraction : median and largest beta L^2
-    nats : mean change of `two_elbo` if a gauge (the same model) is added to both classes
+    nats : mean change of `two_elbo` if the same potentials (a gauge) are added to both class models of a binary task
 
     """
     rows = [
@@ -155,7 +155,7 @@ def _contraction_rows(contraction: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gauge_rows(changes: pd.DataFrame) -> pd.DataFrame:
-    """Return summary rows about the change of scores if the same model (a gauge) is added to both classes.
+    """Return summary rows about how scores change if the same potentials are added to both class models of a task.
 
     The change is given for the run's bundle, for each t and over all t.
     """

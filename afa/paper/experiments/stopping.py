@@ -66,8 +66,8 @@ def run(
     that `greedy` chooses and a random order. The setting `closure` determines how class models are made. The top-k task
     is run only with these class models. If the bundle's probabilities fit the cohort's encoding, binary tasks are also
     run with class models made in all other ways that the bundle allows. If class models are made from probabilities
-    (`explicit`), planners choose new orders for the top-k task. The orders of the stage `allocation` are then not used,
-    because they do not depend on probabilities.
+    (`explicit`), the top-k task does not use the orders of the stage `allocation`, because these orders do not depend
+    on probabilities. Instead, a planner for each patient chooses the next feature to observe.
 
     Parameters
     ----------
@@ -148,10 +148,10 @@ Halt = tuple[str, float]
 def stops(
     levels: settings.Stopping, watched: StoppingQuantities | TaskStoppingQuantities
 ) -> Iterator[tuple[Halt, Ints]]:
-    """Yield pairs of a stopping rule (`Halt`) and an array with one round for each patient, (P,) int64.
+    """Yield each stopping rule (`Halt`) with the rounds at which the rule stops for the P patients, (P,) int64.
 
-    The array contains the first round at which the rule's condition is met. If the condition is not met before full
-    observation, the array contains the number M of features.
+    A rule stops for a patient at the first round at which the rule's condition is met. If the condition is not met
+    before full observation, the round is the number M of features.
     """
     n_patients, last_round = watched.certain.shape[0], watched.certain.shape[1] - 1
     yield ("certain", 1.0), first_where(watched.certain[:, :-1])

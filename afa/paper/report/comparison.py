@@ -100,7 +100,10 @@ class Reader:
         return found.scaled(100) if unit else found
 
     def missing(self, reading: str) -> str:
-        """Return the reason why summary.csv contains no number for a text such as `chaos t=10` (`reading`)."""
+        """Return the reason why summary.csv lacks a number.
+
+        The text `reading`, such as `chaos t=10`, names the line of summary.csv that should contain the number.
+        """
         table = self._summary_keys(reading)["table"]
         is_there = (self.summary.rows["table"] == table).any()
         return f"no number for {reading}" if is_there else f"no table {table} in this run"
@@ -169,8 +172,9 @@ def count_verdicts(comparison: pd.DataFrame) -> pd.DataFrame:
 
     The table has one row for each printed table, and one row for each kind of claim. A difference of two shares can
     have two verdicts, and both verdicts are counted: one on the direction of the difference (such as *holds*), and one
-    on the size of the difference (such as *within a factor of 2*). Any other number that is compared has only a verdict
-    on its size. A statement such as "a is ahead of b" has only a verdict on its direction.
+    on the size of the difference (such as *within a factor of 2*). For a statement such as "a is ahead of b", the only
+    verdict says whether the statement holds in this run. For a number that is not a difference, the only verdict says
+    how near this run's number is to the printed number.
     """
     source = comparison["table"].where(comparison["kind"] == CELL, "claims: " + comparison["kind"] + "s")
     directions, sizes = (pd.crosstab(source, comparison[column]) for column in ("verdict", "size"))
@@ -280,7 +284,8 @@ def _claim_line(claim: Any, reader: Reader, cells: Mapping[str, Mapping[str, Any
 def printed_difference(first: Mapping[str, Any], second: Mapping[str, Any], reader: Reader) -> Printed:
     """Return the printed number in cell `first` minus the printed number in cell `second`, in percentage points.
 
-    The attribute `patients` of the result is the number of patients that the paper used for the table of `first`.
+    The attribute `patients` of the result is the number of patients whom the paper used for the table that contains the
+    cell `first`.
     """
     scale = 100.0 if first["unit"] == "share" else 1.0
     difference = scale * (float(first["paper"]) - float(second["paper"]))
@@ -293,8 +298,8 @@ def _statement_verdict(
     """Return the verdict on a statement such as "a is ahead of b", and the number shown beside the verdict.
 
     The shown number belongs to the first comparison in the statement. `unit` is the unit of the claim. The shown number
-    gets this unit if the claim contains a number (`has_number`). The shown number also gets this unit if another
-    comparison lacks a number.
+    gets the unit of the claim in two cases: the claim contains a number (`has_number`), or this run lacks a number for
+    another comparison in the statement.
     """
     relations = [reader.relation(text) for text in answer.holds]
     whole = [relation for relation in relations if not isinstance(relation, str)]

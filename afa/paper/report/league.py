@@ -138,9 +138,10 @@ def ladder_at(ladder: pd.DataFrame, t: int) -> pd.DataFrame:
 
 
 def passed(rungs: pd.DataFrame, rival: str) -> str:
-    """Return, as a text, the number of labelled patients from which training on labels alone is better than `rival`.
+    """Return how many labelled patients are needed until training on labels alone is better than the model `rival`.
 
-    `rival` is the name of a model. `rungs` is a table returned by `ladder_at`.
+    The result is a text, such as `10 to 20`. `rival` is the name of a model. `rungs` is a table returned by
+    `ladder_at`.
     """
     if rungs.empty:
         return "not measured"
@@ -205,7 +206,7 @@ def said(row: Mapping[Any, Any]) -> str:
 
 
 def read_fields(folders: Sequence[Path]) -> dict[str, pd.DataFrame]:
-    """Return a dictionary from the name of a table to this table with the rows of all data sets.
+    """Return a dictionary of the tables in `LEAGUE_TABLES`. Each table contains the rows of all data sets.
 
     Data sets without labels are skipped. If no data set has labels, the dictionary is empty.
     """

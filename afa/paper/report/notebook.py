@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 # nbformat imports jsonschema, and jsonschema imports rfc3987_syntax if this package is installed. The import of
-# rfc3987_syntax takes two seconds. The next line prevents this import, because no notebook contains the web addresses
-# that rfc3987_syntax checks.
+# rfc3987_syntax takes two seconds. The next line prevents this import. The import is not needed: rfc3987_syntax checks
+# the syntax of web addresses, and the notebook format has no field that must be a web address.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 import nbformat  # noqa: E402

@@ -43,10 +43,10 @@ calls every pair, but the paper prints few calls.
 
 @dataclass(frozen=True)
 class PrintedCell:
-    """Keys of the summary line that contains this run's value for a cell of the paper's table.
+    """The place where this run's number for one printed number (a cell of a table in the paper) is found.
 
-    The summary line is the line whose key columns have the values in `where`. Key columns that are not in `where` are
-    empty.
+    This run's number is in the line of summary.csv whose key columns have the values in `where`. Key columns that are
+    not in `where` are empty.
 
     Attributes
     ----------
@@ -200,8 +200,8 @@ def _random_sign(row: str, _: str) -> PrintedCell | None:
     }
     # The paper says that a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle). Therefore the
     # paper's row `kl` is compared with our method `kl_nonzero`. In `kl_nonzero`, features that vote for neither entity
-    # (zero votes) do not count. The column `also` shows the accuracy of our method `kl`, which also counts the
-    # features that vote for neither entity.
+    # (zero votes) do not count. In our method `kl`, features that vote for neither entity do
+    # count. The accuracy of `kl` is shown in the column `also`.
     also = {"zero votes counted": {"method": "kl"}} if row == "kl" else {}
     return PrintedCell(keys | {"target": "likelihood"}, also=also)
 

@@ -1,7 +1,7 @@
 """Trace every file of a run back to its source files through Snakemake's job records.
 
-Snakemake saves a record of each finished job, so that the records describe exactly the jobs that ran. A run can be
-exported as an RO-Crate. RO-Crate is a standard description of files and jobs, which archives can read.
+Snakemake saves a record of each job when the job has finished. Jobs that were planned but never ran have no record. A
+run can be exported as an RO-Crate. RO-Crate is a standard description of files and jobs, which archives can read.
 """
 
 from __future__ import annotations

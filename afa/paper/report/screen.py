@@ -43,9 +43,9 @@ class Statement(Strict):
     """Describe one effect: the sources of the paper's number and of this run's number, and why the two numbers differ.
 
     If `claim` or `cell` is given, it names a row of the table `comparison`, which contains the paper's number and this
-    run's number. If `less` is given, `less` names two cells of the paper's tables, and the paper's number is the
-    difference of the numbers in these two cells. The attribute `line` is given together with `less`: it names the line
-    of summary.csv from which the number of this run is read.
+    run's number. If an effect is the difference of two numbers in the paper's tables, the attribute `less` names the
+    cells of these two numbers. In this case, the attribute `line` names the line of summary.csv that contains this
+    run's difference.
 
     Attributes
     ----------

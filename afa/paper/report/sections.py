@@ -491,7 +491,7 @@ def choosing(summary: pd.DataFrame) -> tuple[str, list[str]] | None:
 
 
 def _list_in_words(parts: Sequence[object]) -> str:
-    """Return a list in words, such as `1, 2 and 3`."""
+    """Join the items of a list by commas and a final "and", such as `1, 2 and 3`."""
     words = [str(part) for part in parts]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 

@@ -4,9 +4,9 @@ An effect is a difference of two shares. A verdict (class `Verdict`) has two par
 `direction` says whether an effect, or a statement such as "a is ahead of b", holds in this run. The verdict on the
 direction depends on confidence intervals over patients. For an effect, the part `size` of a verdict describes the ratio
 of this run's effect to the printed effect. If a printed number is not a difference of two shares, `size` describes how
-far this run's number is from the printed number. The error of a number in the paper is estimated from the interval of
-the same number in this run. The estimate takes into account how many patients the paper and this run have. The function
-`outcome` combines the two parts of a verdict into one word (see docs/comparison.md).
+far this run's number is from the printed number. The uncertainty of a printed number is estimated from this run's
+confidence interval of the same number. The estimate takes into account how many patients the paper and this run have.
+The function `outcome` combines the two parts of a verdict into one word (see docs/comparison.md).
 
 `resources/paper/answers.yaml` defines how a run is compared with each cell of the paper's tables and with each claim.
 In answers.yaml, a text such as `chaos t=10 stratum=chaotic`, called a *reading*, names one line of summary.csv. In a
@@ -325,7 +325,7 @@ class Relation:
     def reversed(self) -> bool:
         """Return True if the opposite statement holds.
 
-        The opposite of `a > b` is `a < b`. The opposite of `a = b` holds whenever `a = b` does not hold.
+        The opposite of `a > b` is `a < b`, and the opposite of `a = b` is that `a` and `b` differ.
         """
         if self.operator == "=":
             return not self.holds
@@ -370,9 +370,9 @@ END = "M"
 class ClaimAnswer(Strict):
     """Source of this run's number for a claim, or the reason why the claim gets no verdict.
 
-    One of the attributes `cell`, `line`, `fact` and `holds` says where the number computed by this run is found. If
-    `less` is given, `less` names two printed cells, and `line` names a summary line with a paired difference. In this
-    case, the difference of the numbers in the two printed cells is compared with the paired difference in this run.
+    One of the attributes `cell`, `line`, `fact` and `holds` says where the number computed by this run is found. If a
+    claim is about the difference of two printed numbers, the attribute `less` names the cells of these two numbers. In
+    this case, the attribute `line` names the line of summary.csv that contains this run's difference.
     """
 
     answer: AnswerKind

@@ -4,9 +4,9 @@ Rigorous score bounds must never be wrong.
 
 Score bounds (a bracket) decide a sign when they exclude 0 (column `called`). If score bounds decide for one sign, and
 the score has another sign at full observation, the decision is wrong. A mean-field run must end within tolerance, and
-the run's ELBO must not exceed the exact log Z. The tables count the decisions of all score bounds, including heuristic
-bounds (decisions.md B4). The tables also count sweeps, mean-field runs that reach the limit on sweeps, and cases that
-do not converge (decisions.md M8). A further table contains the contraction constants. For each entity, mean-field
+the run's ELBO must not exceed the exact log Z. The tables count the decisions made from rigorous and from heuristic
+score bounds (decisions.md B4). The tables also count sweeps, mean-field runs that reach the limit on sweeps, and cases
+that do not converge (decisions.md M8). A further table contains the contraction constants. For each entity, mean-field
 inference is run on three models: the model of the entity, and the class models `class_1` and `class_0`, proportional to
 exp(S/2) and exp(-S/2).
 """
@@ -61,11 +61,11 @@ class Called(NamedTuple):
 
 
 def check_calls(subject: Subject, *, budget_share: float = 1.0) -> CheckResult:
-    """Check every decision by the score bounds `l1_tight` and `l1_paper` in duels and binary tasks.
+    """Check every decision that is made from the score bounds `l1_tight` and `l1_paper` in duels and binary tasks.
 
     Features are observed in one random order for each patient and seed. A decided sign must equal the sign of the score
-    at full observation. Cases that are tied at full observation must stay undecided. `l1_paper` must not decide a duel
-    that `l1_tight` leaves undecided.
+    at full observation. If a duel or task ends in a tie at full observation, the duel or task must stay undecided.
+    `l1_paper` must not decide a duel that `l1_tight` leaves undecided.
 
     Parameters
     ----------
@@ -121,8 +121,8 @@ def bracket_table(subject: Subject) -> pd.DataFrame:
 
     `decided` is the number of duels or tasks with a winner at full observation. `called` and `wrong` are the numbers of
     decisions and of wrong decisions in the duels or tasks with a winner. A decision is counted at every t at which the
-    score bounds exclude 0. `tied_called` is the number of decisions in cases that are tied at full observation. Tied
-    cases should stay undecided.
+    score bounds exclude 0. `tied_called` is the number of decisions in duels and tasks that end in a tie at full
+    observation. A duel or task that ends in a tie should stay undecided.
     """
     return _count_calls(subject, (0, 1), "t", range(len(subject.bundle.features) + 1))
 

@@ -287,8 +287,9 @@ def _check_same_decisions(
 ) -> CheckResult:
     """Check that decisions are the same before and after a change of the models.
 
-    At every round, the score `wald`, two sums in the `l1` bounds, and the decisions made from the bounds `l1_tight` and
-    `l1_paper` must stay the same. At full observation, the signs of all scores must stay the same.
+    The change of the models must not affect the score `wald` at any round. At any round, the change must affect neither
+    two sums in the `l1` bounds nor the decisions made from the bounds `l1_tight` and `l1_paper`. At full observation,
+    the signs of all scores must be equal before and after the change.
     """
     tie = 4 * max(plain.packed.tie, other.packed.tie) + ROUNDING
     alike = partial(_check_equal, subject, names, plain.rounds)

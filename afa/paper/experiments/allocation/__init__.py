@@ -209,7 +209,7 @@ def _constant_answers(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def certified_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
-    """Yield the number of features after which the top k is certain, and the share of runs with a certain top k.
+    """Yield the number of features after which the top k is certain, and the share of runs in which it is certain.
 
     Rows are given for each strategy (`GridCell`). A run observes all features of one patient in one order. If a
     bootstrap resample contains a patient, it contains all runs of this patient. The metric `count` is the number of
@@ -217,8 +217,9 @@ def certified_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
     the number of observed features after which the top k is certain in a quarter or in three quarters of all runs. If
     the top k becomes certain in too few runs, `count` is missing. With the quantity `never`, `rate` is the share of
     runs in which the top k is never certain. With the quantity `certified`, `rate` is the share of runs in which the
-    top k is certain after t features. `gap` is the share of runs with a certain top k under one strategy, minus the
-    same share under the strategy in the column `reference`.
+    top k is certain after t features. The metric `gap` compares two strategies by the share of runs in which the top k
+    is certain after t features. `gap` is the share for the row's strategy minus the share for the strategy in the
+    column `reference`.
     """
     shown, weights = shown_rounds(grid.last_round), resampled.every
     for cell in grid.runs:
@@ -266,8 +267,9 @@ def bracket_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
     Tied duels are included.
 
-    With the quantity `wrong`, the value is the share of resolved duels that full observation contradicts. The share of
-    contradicted duels is always 0, because `read_grid` raises an error if full observation contradicts a resolved duel.
+    With the quantity `wrong`, the value is the share of resolved duels that have another result at full observation.
+    The share `wrong` is always 0, because `read_grid` raises an error if a resolved duel has another result at full
+    observation.
     """
     shown = shown_rounds(grid.last_round)
     for cell in grid.runs:

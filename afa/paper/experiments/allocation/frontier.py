@@ -1,9 +1,10 @@
 """Results of the rule `frontier`, which is not in the paper, for each background distribution (docs/frontier.md).
 
-The rule `frontier` uses no gain of the allocation grid. The score `background` is used both to choose features and to
-decide about the patient. A background is a distribution of the features among all patients. For each patient, the
-background distribution is estimated from the half of the cohort that does not contain the patient. If the bundle has
-probabilities, results are also computed with a background distribution from these probabilities (`elicited`).
+The rule `frontier` has its own formula for the gain of a feature, and uses none of the gains that the stage
+`allocation` compares. The score `background` is used both to choose features and to decide about the patient. A
+background is a distribution of the features among all patients. For each patient, the background distribution is
+estimated from the half of the cohort that does not contain the patient. If the bundle has probabilities, results are
+also computed with a background distribution from these probabilities (`elicited`).
 """
 
 from __future__ import annotations

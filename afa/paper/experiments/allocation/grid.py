@@ -34,7 +34,7 @@ SINGLE = 1e-6
 class Grid:
     """Results of all allocation strategies, such as numbers of correct decisions, for P patients in rounds 0 to M.
 
-    Numbers are summed over the runs of a strategy (`GridCell`), one run for each seed.
+    For each strategy (`GridCell`), the results are summed over the runs with different random seeds.
 
     Parameters
     ----------
@@ -84,8 +84,8 @@ def read_grid(tables: Mapping[str, pd.DataFrame]) -> Grid:
     Raises
     ------
     ConfigError : a table lacks a row, has a row twice, or lacks a number.
-    SanityError : full observation contradicts a resolved duel, or a top k that was certain becomes uncertain at a later
-        round.
+    SanityError : a resolved duel has another result at full observation, or a top k that was certain becomes uncertain
+        at a later round.
 
     """
     duels, targets = tables["duels"], tables["targets"]

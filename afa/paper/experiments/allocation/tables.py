@@ -89,7 +89,8 @@ def run(
         label (decisions.md S10)
     choices : `feature` is the t-th observed feature, missing at t = 0. `fallback` is True if the rule of decisions.md
         A7 chose it. `resolved` is the number of duels that no further values can change. `resolved_wrong` is the number
-        of resolved duels that full observation contradicts. `certified` is True if the top k cannot change any more
+        of resolved duels that have another result at full observation. `certified` is True if the top k cannot change
+        any more
     frontier : columns of both tables for each (patient, background, t), for the rule `frontier` and the score
         `background`. The table is empty unless `allocation` contains a rule without a gain. Therefore, only one part of
         the grid computes the table
@@ -183,7 +184,11 @@ def follow_own_rule(
 
 
 def _round_results(state: Patient, bundle: Bundle, k: int) -> tuple[NDArray[Any], ...]:
-    """Return the results of one patient and round, in the order of the last arguments of `compare_rounds`."""
+    """Return four results of one patient in one round.
+
+    The results are the signs of the duels, the ranks of the entities, which duels are resolved, and whether the top k
+    is certain. The function `compare_rounds` takes these four results in this order.
+    """
     pairs, n, tie = state.pairs, len(bundle.entities), state.packed.tie
     tables = [state.scores(score) for score in READOUTS]
     ranked = [ranks_of(table, np.arange(n), name_places(bundle.entities), tie) for table in tables]
@@ -197,9 +202,9 @@ def _round_results(state: Patient, bundle: Bundle, k: int) -> tuple[NDArray[Any]
 def _ask_rule(rule: Rule, looked: View, present: View) -> Choice:
     """Return the feature that a rule chooses for a patient.
 
-    The rule uses the scores that were computed last (`looked`) and the current set of observed features. If no
-    candidate feature is left, a feature is chosen from the current potentials in `present` (the fallback rule of
-    decisions.md A7).
+    The rule chooses by the scores in the view `looked`. These scores were computed in this round or in an earlier
+    round. The view `present` contains the patient's current data. If no feature has a positive gain, the potentials in
+    `present` determine the choice (the fallback rule of decisions.md A7).
     """
     where = f"allocation rule {type(rule).__name__}, patient {present.patient}, after {present.observed.sum()} features"
     choice = rule.choose(replace(looked, observed=present.observed))

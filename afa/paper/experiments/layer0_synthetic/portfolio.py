@@ -279,7 +279,7 @@ def strain_identification(config: StrainIdentification, draw: np.random.Generato
     """Return a model whose entities are strains. Each cluster is a lineage of strains with the same alleles.
 
     Markers are independent. At some markers, the potentials of a strain differ from the potentials of its lineage.
-    These markers are drawn at random for each strain, and their number is `private`.
+    These markers are drawn at random for each strain. The parameter `private` is the number of these markers.
     """
     alleles = draw.choice([-1.0, 1.0], (len(config.sizes), config.markers))
     unary = (config.effect * config.potencies[:, None] * alleles)[config.home]
@@ -293,9 +293,11 @@ def hierarchy(config: SharedBlocks, draw: np.random.Generator) -> PortfolioModel
     """Return a model whose entities form families. The families form two groups, as in a taxonomy.
 
     The first half of the families (rounded up) is the first group, and all other families are the second group. Each
-    family has its own block of features. The last `shared` features are divided between the two groups of families. All
-    families of a group have the same potentials on the group's features. The potentials of entities of the same family
-    differ by normally distributed amounts.
+    family has its own block of features. The last features of the model belong to no block. The first half of these
+    last features belongs to the first group of families, and the second half belongs to the second group. The parameter
+    `shared` is the number of features without a block. On the features of a group of families, all families of the
+    group have the same potentials. The potentials of entities of the same family differ by normally distributed
+    amounts.
     """
     centre = _cluster_centres(config, draw, shared=config.shared)
     coherent = np.sign(centre)
