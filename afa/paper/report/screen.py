@@ -43,8 +43,8 @@ class Statement(Strict):
     """Describe one effect: the sources of the paper's number and of this run's number, and why the two numbers differ.
 
     If `claim` or `cell` is given, it names a row of the table `comparison`, which contains the paper's number and this
-    run's number. If an effect is the difference of two numbers in the paper's tables, the attribute `less` names the
-    cells of these two numbers. In this case, the attribute `line` names the line of summary.csv that contains this
+    run's number. If the paper's number is computed as the difference of two printed numbers, the attribute `less` names
+    the cells of these two numbers. In this case, the attribute `line` names the line of summary.csv that contains this
     run's difference.
 
     Attributes

@@ -289,7 +289,7 @@ def _check_same_decisions(
 
     The change of the models must not affect the score `wald` at any round. At any round, the change must affect neither
     two sums in the `l1` bounds nor the decisions made from the bounds `l1_tight` and `l1_paper`. At full observation,
-    the signs of all scores must be equal before and after the change.
+    the change must not affect the signs of `wald`, `linearity`, `two_elbo` and `stack_a`.
     """
     tie = 4 * max(plain.packed.tie, other.packed.tie) + ROUNDING
     alike = partial(_check_equal, subject, names, plain.rounds)
