@@ -67,7 +67,7 @@ def elicit_rates(
 
 @app.command("consensus")
 def elicit_consensus(study: StudyFolder, unary: UnaryTables, out: options.Out, min_agree: options.MinAgree = 2) -> None:
-    """Keep the genes that enough voters name with the same direction. Drop genes with conflicting directions.
+    """Keep a gene if at least --min-agree model runs name it and all of them state the same direction of shift.
 
     The command writes the tables `kept`, `dropped` and `agreement`.
     """

@@ -145,9 +145,10 @@ def installing(error: ModuleNotFoundError) -> str | None:
     """Return the pip command that installs a missing module, or None if no extra of afa installs the module.
 
     The candidates are all extras (optional dependencies) of afa that install the module. If a candidate installs all
-    packages of another candidate and further packages, the larger candidate is excluded. A candidate is preferred if
-    its name begins with the name of the afa folder whose code imports the module: for code in `afa/elicit`, the
-    candidate `elicitation` is preferred. If several candidates remain, the alphabetically last candidate is chosen.
+    packages of another candidate and further packages, the larger candidate is excluded. If code in the folder
+    `afa/elicit` imports the module, candidates whose names begin with `elicit` are preferred, such as the extra
+    `elicitation`. The same rule holds for each other folder. If several candidates remain, the alphabetically last
+    candidate is chosen.
     """
     module = (error.name or "").partition(".")[0]
     extras = {

@@ -33,7 +33,8 @@ def publish_tables(
     out: options.Out,
     paper: Annotated[Path | None, typer.Option(help="folder of the paper's tables to compare with the run")] = None,
     stage: Annotated[
-        list[Path] | None, typer.Option(help="folder with one stage's tables, whose columns are described; repeatable")
+        list[Path] | None,
+        typer.Option(help="folder with one stage's tables; the table of units also lists their columns; repeatable"),
     ] = None,
 ) -> None:
     """Write CSV tables that compare a run's numbers with the paper, and a table of every column's unit."""

@@ -63,9 +63,10 @@ def simulate(
         str | None,
         typer.Option(
             help=(
-                "source of the value frequencies that the score `background` and the rule `frontier` need: patients "
-                "(all other patients of this cohort), elicited, uniform, or a table of other patients; by default "
-                "elicited if the bundle has probabilities"
+                "frequencies of the features' values for the score `background` and the rule `frontier`: `patients` "
+                "(from the other patients of this cohort), `elicited` (from the bundle's probabilities), `uniform`, or "
+                "the path of a table of other patients. The default is `elicited` if the bundle has probabilities, "
+                "else `uniform`"
             )
         ),
     ] = None,

@@ -135,9 +135,10 @@ def _write_summary_rows(name: str, tables: Path, beside: Mapping[str, Path], doc
 
 
 def _select_sections(document: Any, keys: Sequence[str], *, but: Sequence[str]) -> Any:
-    """Return the settings in `document`, without the sections that only the other step of a stage uses.
+    """Return the sections of `document`, except sections named in `but` that are not also named in `keys`.
 
-    `keys` names the settings of this step, and `but` names the settings of the other step.
+    A stage has two steps: it computes tables, and it summarises them. `keys` names the settings of the step to run, and
+    `but` names the settings of the other step.
     """
     mine, others = ({key.partition(".")[0] for key in each} for each in (keys, but))
     return {key: value for key, value in document.items() if key in mine or key not in others}

@@ -1,7 +1,7 @@
 """Build a cohort from a GEO series of gene-expression values.
 
-The samples of the series are selected, log-transformed, encoded as -1, 0, +1 and labelled. The file `cohort.yaml` lists
-the selection steps, each with the number of samples that remain.
+The samples of the series are selected and labelled. Their expression values are log-transformed, and then encoded as
+-1, 0 and +1. The file `cohort.yaml` lists the selection steps, each with the number of samples that remain.
 """
 
 from __future__ import annotations

@@ -217,8 +217,8 @@ def labels_from_cells(cells: Cells, columns: Sequence[str]) -> pd.DataFrame:
 def by_entity(columns: Sequence[str]) -> str:
     """Return advice to the user on label columns that are not named after entities.
 
-    If there is only one label column, it is assumed to contain the names of entities, and the advice is to write one
-    column for each entity.
+    If there is only one label column, its cells are probably names of entities. The advice then explains how to convert
+    this column to one column of 0 and 1 for each entity.
     """
     if len(columns) != 1:
         return "name one column for each entity"

@@ -111,11 +111,12 @@ def repeated_outside(values: Floats, span: Span, *, closed: bool) -> tuple[Bools
 def apart(values: Floats, span: Span | None = None) -> list[Apart]:
     """Return the groups of extreme values in a column that may be codes for *not measured*.
 
-    Negative numbers are reported if all of them look like codes. Any other group of extreme numbers is reported only
-    if a wide gap separates it from all other numbers. The group must also look like codes, or be one frequent number.
-    A zero or a value at a detection limit is not taken for a code, because no wide gap separates it from the other
-    values.
-    Extreme values are never reported if one of them equals the lower or the upper end of `span`, the feature's range.
+    All negative numbers of the column are reported if each of them is a common code (`looks_like_code`). Any other
+    group of extreme numbers is reported only if a wide gap separates it from all other numbers, and if one of two
+    further conditions holds: all numbers of the group are common codes, or the group is a single number that occurs in
+    many cells. A zero or a value at a detection limit is not taken for a code, because no wide gap separates it from
+    the other values. Extreme values are never reported if one of them equals the lower or the upper end of `span`, the
+    feature's range.
 
     Parameters
     ----------
@@ -138,7 +139,7 @@ def apart(values: Floats, span: Span | None = None) -> list[Apart]:
 
 
 def _count_negative_codes(found: Floats, counts: npt.NDArray[np.intp]) -> int:
-    """Return the number of distinct values below 0 if all of them look like codes, else 0.
+    """Return the number of distinct values below 0 if all of them are common codes (`looks_like_code`), else 0.
 
     The result is also 0 if there are more than `MOST_CODES` distinct values below 0, or if there are fewer than
     `LEAST_OTHERS` distinct values of 0 or above. The result is also 0 if the column has only one negative cell and the
@@ -154,12 +155,13 @@ def _count_beyond_gap(found: Floats, counts: npt.NDArray[np.intp]) -> int:
     """Return how many values at the start of `found` are separated from the other values by a wide gap.
 
     `found` is sorted in ascending or descending order. Let the range be the difference between the largest and the
-    smallest value after the gap. The values before the gap determine how wide the gap
-    must be:
+    smallest value after the gap. The gap is wide in each of these cases:
 
-    - Several cells that look like codes: all absolute values exceed 9, and the gap exceeds half the range.
-    - One cell that looks like a code: the absolute value exceeds 99, and the gap exceeds the range.
-    - Any other single value: the value occurs at least `LEAST_REPEATS` times, and the gap exceeds the range.
+    - Before the gap are several cells, each with a common code (`looks_like_code`) of more than 9 in absolute value.
+      The gap is larger than half the range.
+    - Before the gap is one cell, with a common code of more than 99 in absolute value. The gap is larger than the
+      range.
+    - Before the gap is a single value that occurs at least `LEAST_REPEATS` times. The gap is larger than the range.
     """
     for size in range(1, min(MOST_CODES, len(found) - LEAST_OTHERS) + 1):
         tail, rest, often = found[:size], found[size:], counts[:size]

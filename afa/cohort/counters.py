@@ -89,7 +89,7 @@ def counter_of(names: Collection[str]) -> Counter | None:
 
 
 def is_gene(row_id: str) -> bool:
-    """Return False for a known id of a row without a gene, such as a summary row, and True for any other row id.
+    """Return True for a row id, unless the id is known to stand for something other than a gene.
 
     The result is False, for example, for `__no_feature` (a summary row) and `ERCC-00002` (RNA added by the laboratory).
     """

@@ -75,9 +75,10 @@ def read_transcripts(path: str | Path) -> dict[str, str]:
 def symbol_candidates(features: Iterable[str], aliases: Names) -> dict[str, tuple[tuple[str, ...], ...]]:
     """Return the candidate row ids of each feature, as lists in order of preference.
 
-    Each list contains one id: first the feature's symbol, then its aliases, then dates. Dates are included because
-    spreadsheets convert some gene symbols to dates (MARCH1 becomes 3/1/2018). If an expression file contains an id from
-    one list, all later lists are ignored, because a gene's former symbol can be the present symbol of another gene.
+    Each list contains a single id. The first list contains the feature's symbol, and the next lists contain its
+    aliases. The last lists contain dates, because spreadsheets convert some gene symbols to dates: for example, MARCH1
+    becomes 3/1/2018. If an expression file contains an id from one list, all later lists are ignored, because a gene's
+    former symbol can be the present symbol of another gene.
     """
     tiers: dict[str, tuple[tuple[str, ...], ...]] = {}
     for feature in features:
@@ -289,11 +290,11 @@ def encode_controls(
 ) -> tuple[pd.DataFrame, Test]:
     """Return the ternary code of every control, and the test that was used (decision F9).
 
-    Each control is tested against the mean, spread and ranks of the other controls. A control is therefore compared
-    with one control less than a patient is. If there are too few controls for `empirical`, the test `t` is used
-    instead. If a gene has the same value in all controls except the tested one, the test for this gene is always
-    `empirical`. The code of such a gene is 0 if there are too few controls for `empirical` to give `p < level`. If
-    there are fewer than three controls, the returned table of codes has no columns.
+    Each control is tested against the mean, spread and ranks of the other controls. If there are n controls, each
+    control is therefore compared with n - 1 controls, and each patient with n controls. If there are too few controls
+    for `empirical`, the test `t` is used instead. If a gene has the same value in all controls except the tested one,
+    the test for this gene is always `empirical`. The code of such a gene is 0 if there are too few controls for
+    `empirical` to give `p < level`. If there are fewer than three controls, the returned table of codes has no columns.
 
     Parameters
     ----------
@@ -345,7 +346,7 @@ def encode_by_cohort(values: pd.DataFrame, *, threshold: float = 0.5) -> pd.Data
 
 
 def robust_reach(values: Floats, threshold: float) -> Floats:
-    """Return the largest distance from each gene's median that is still encoded as 0.
+    """Return one distance for each gene: values up to this distance from the gene's median are encoded as 0.
 
     Parameters
     ----------

@@ -135,7 +135,7 @@ def fetch(
     If a mirror contains both GEO's original file and a table that was joined from GEO's files, the original file is
     used. Files from GEO are saved in `cache`, in the same folders as on GEO. An incomplete file in `cache` is fetched
     again. If a family SOFT file lists supplementary files, the expression file must be among them. Every file must be
-    complete. If the cohort file states the SHA-256 of a file, the file is compared with it.
+    complete. If the cohort file states a SHA-256 hash for a file of `mirror` or GEO, the file must have this hash.
 
     Raises
     ------

@@ -127,7 +127,7 @@ def _check_family(path: Path) -> list[str]:
     with reading(path), open_binary(path) as stream:
         for number, content in enumerate(iter(partial(stream.readline, LONGEST_FILE_LINE), b""), 1):
             if in_table and content[0] not in b"^!" and content.isascii() and len(content) < LONGEST_FILE_LINE:
-                continue  # a quick check, because most lines are rows of values
+                continue  # this fast check handles rows of values, which are most lines of the file
             before, line = line, _soft_line(path, content, number)
             if line.startswith("^"):
                 if in_table or before.startswith("^"):

@@ -161,8 +161,9 @@ def _genes(config: SimulationConfig, bundle: Bundle, effects: pd.DataFrame) -> p
 
     The bundle's genes come first, in the bundle's order. Background genes follow. The column `inflammation` contains
     the change of each gene's log2 abundance per unit of inflammation severity. For a gene of the bundle, this change
-    has the sign of the sum of the gene's true effects, unless the sum is 0. The sign does not depend on the bundle's
-    potentials, because these contain simulated errors, which the data must not share.
+    has the sign of the sum of the gene's true effects, unless the sum is 0. The sign is not taken from the bundle's
+    potentials, because the potentials contain simulated errors of elicitation. The patients' values must be independent
+    of these errors.
     """
     named = _gene_group(config, "bundle", bundle.features, config.inflamed_share_bundle, config.inflamed_sd_bundle)
     net = np.sign(effects.groupby("feature")["effect"].sum()).reindex(named.index, fill_value=0.0)

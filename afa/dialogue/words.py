@@ -28,7 +28,7 @@ BY_SCORE = (
 
 
 def feature_named(planner: Planner, written: str) -> str:
-    """Return the feature with the name or alias `written`, in upper or lower case.
+    """Return the feature whose name or alias is `written`. Upper and lower case are equivalent.
 
     The name of a panel is returned unchanged. If the name is unknown, a `PlannerError` suggests the most similar name.
     """
@@ -41,7 +41,7 @@ def feature_named(planner: Planner, written: str) -> str:
 
 
 def entity_named(planner: Planner, written: str) -> str:
-    """Return the entity whose name is `written`, or differs from `written` only in case."""
+    """Return the entity whose name is `written`. Upper and lower case are equivalent."""
     names = {planner.question_bundle.shown(name): name for name in planner.bundle.entities}
     names |= {name: name for name in planner.bundle.entities}
     return _look_up_name(
@@ -143,12 +143,14 @@ def answer_of(planner: Planner) -> dict[str, Any]:
     For a `TopKPlanner`, the dict contains the key `top_k`. For a `BinaryPlanner`, it contains `entity` and `decision`
     instead. All other keys are the same for both planners, except `none_between`. The value of `ordered_by` is
     `probability` or `score`, the quantity by which entities are ranked. `probability` is the result of
-    `Planner.answer_probability`. `ahead` compares entities in the answer with entities outside it, and is the smallest
-    score of these comparisons. If entities are ranked by probability, `ahead` is None. `undecided` lists tied entities.
-    `certain` is True if no further measurement can change the answer. `words` is the whole answer as text. `none` is
-    the result of `Planner.nothing_unusual`: True if at least one value has been measured and all measured values are
-    usual (code 0). If the setting `coupling` is `explicit`, `none` is instead True if the patient probably has none of
-    the entities. With the same setting, the dict of a `TopKPlanner` also contains `none_between`: a lower and an upper
+    `Planner.answer_probability`. `ahead` is the smallest score of any entity in the answer against any entity outside
+    the answer. If entities are ranked by probability, `ahead` is None. `undecided` lists tied entities. `certain` is
+    True if no further measurement can change the answer. `words` is the whole answer as text.
+
+    The meaning of the key `none` depends on the setting `coupling`. With `coupling="explicit"`, the value of `none` is
+    True if the patient probably has none of the entities. With any other coupling, the value of `none` is the result of
+    `Planner.nothing_unusual`: True if at least one value has been measured and all measured values are usual (code 0).
+    With `coupling="explicit"`, the dict of a `TopKPlanner` also contains the key `none_between`: a lower and an upper
     bound on the probability that no entity is present.
     """
     answer: dict[str, Any] = {"top_k": planner.answer()}

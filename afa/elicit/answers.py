@@ -346,8 +346,8 @@ def _object_spans(text: str) -> Iterator[tuple[int, int]]:
             _, end = _JSON_DECODER.raw_decode(text, begun.start())
             yield begun.start(), end
         except json.JSONDecodeError as error:
-            # An object inside an invalid object is not an answer. Therefore the search for objects continues at the
-            # position of the error.
+            # The search for objects continues at the position of the error. Otherwise, an object that is nested in an
+            # invalid object could be taken for the answer.
             end = max(error.pos, begun.start() + 1)
         except RecursionError:
             return

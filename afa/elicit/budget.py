@@ -246,8 +246,9 @@ def account_table(record: Record, prices: Prices) -> pd.DataFrame:
 
     The table has one row for each combination of prompt, run, model and outcome. The column `uncounted` is the number
     of attempts for which the endpoint gave no token count; such an attempt adds no tokens to its row. The last row,
-    `tries`, sums over all requests, including failed requests, and its sums are compared with the caps. In the row
-    `tries`, a request without a token count adds its largest possible number of tokens.
+    `tries`, sums over all requests, including failed requests, and its sums are compared with the caps. If the tokens
+    of a request were not counted, the sums in the row `tries` include the largest possible number of tokens of this
+    request.
     """
     rows = []
     for entry in record.entries():

@@ -72,10 +72,10 @@ class Client:
         return key_of(request, self.endpoint.model, self.manner)
 
     def recorded(self, request: Request) -> Entry | None:
-        """Return the recorded answer to a request.
+        """Return the recorded answer to a request, or None if the request is to be sent again.
 
-        If no recorded reply is valid, None is returned, so that the request is sent again. After `Manner.answers`
-        invalid replies, the last reply is returned instead.
+        If a valid reply is recorded, the first valid reply is returned. If `Manner.answers` replies are recorded and
+        all of them are invalid, the last reply is returned, so that the request is not sent again.
         """
         return self.record.settled(self.key(request), self.manner.answers)
 
@@ -278,7 +278,7 @@ class Client:
         return " ".join(self._recordable_text(text).split())[:LONGEST_DETAIL]
 
     def _recordable_text(self, text: str) -> str:
-        """Remove the API key from the text, and replace characters that UTF-8 cannot encode by question marks."""
+        """Remove the API key from the text, and write `?` for each character that UTF-8 cannot encode."""
         return self.endpoint.redacted(text).encode(errors="replace").decode()
 
 

@@ -1,4 +1,4 @@
-"""Select genes on which voters (models or runs) agree and which literature supports, and pool probabilities (F7)."""
+"""Select genes by the agreement of voters (models or runs) and by literature; pool the voters' probabilities (F7)."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ SAME_MODEL = "The voters are runs of one model, so that their agreement is weak 
 def consensus(
     answers: pd.DataFrame, *, min_agree: int, runs: Collection[str] | None = None
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return two tables: the genes that at least `min_agree` runs name with the same direction, and the dropped genes.
+    """Return two tables: the genes that are kept and the genes that are dropped, for each phenotype.
 
-    A gene is dropped for a phenotype if two runs give opposite directions for the gene. The potential of a kept gene is
-    +1 for Upregulated and -1 for Downregulated. The confidence in a kept gene is the mean of `lit_prob` over the runs
-    that name the gene.
+    A gene is kept if at least `min_agree` runs name it, and all of them state the same direction. The potential of a
+    kept gene is +1 for Upregulated and -1 for Downregulated. The confidence in a kept gene is the mean of `lit_prob`
+    over the runs that name the gene.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ def pool_cuts(cuts: pd.DataFrame, names: Sequence[str], kinds: Sequence[str]) ->
 
 
 def cuts_apart(cuts: pd.DataFrame) -> list[str]:
-    """Return the cut points on which the voters disagree, as a list with one sentence.
+    """Return a list that contains one sentence, which names all cut points on which the voters disagree.
 
     `cuts` is a table that `pool_cuts` returned. If all voters give the same cut points, the list is empty.
     """

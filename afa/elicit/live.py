@@ -309,7 +309,8 @@ def _ask_concurrently(
             stop.set()
             done.put(error)
 
-    # Daemon threads do not keep Python from ending: after a second interrupt, Python does not wait for a slow endpoint.
+    # Daemon threads do not delay the exit of Python. Therefore a second interrupt ends Python even if an endpoint is
+    # slow.
     count = min(concurrency, len(waiting))
     threads = [threading.Thread(target=ask_or_stop, daemon=True) for _ in range(count)]
     patience = float("inf")

@@ -123,7 +123,7 @@ QUESTION_COLUMNS = ["prompt", "phenotype", "gene1", "gene2"]
 
 @dataclass(frozen=True)
 class Question:
-    """A question, given by the name of its prompt, the values that identify the question, and the voter (`run`).
+    """A question to a voter. The fields `prompt` (name of the prompt), `values` and `run` (the voter) identify it.
 
     Parameters
     ----------
@@ -303,10 +303,10 @@ class Record:
         return [entry for entry in self.attempts(key) if entry.outcome != "failed"]
 
     def settled(self, key: str, most: int) -> Entry | None:
-        """Return the answer to a request.
+        """Return the recorded answer to a request, or None if the request is to be sent again.
 
-        If no recorded reply is valid, None is returned. After `most` invalid replies, the last reply is returned
-        instead.
+        If a valid reply is recorded, the first valid reply is returned. If at least `most` replies are recorded and all
+        of them are invalid, the last reply is returned.
         """
         replies = self.replies(key)
         answered = (entry for entry in replies if entry.outcome == "answered")

@@ -160,7 +160,7 @@ def reference_table(
 
 
 def retrieved_references(references: str, shown: int) -> str:
-    """Remove the numbers of abstracts that were not in the prompt from the text `references`.
+    """Return the text `references` without the numbers of abstracts that the prompt did not contain.
 
     The prompt contains the abstracts 1 to `shown`. `UNKNOWN` is returned unchanged.
     """

@@ -87,7 +87,10 @@ class Resampled:
         return np.ascontiguousarray(self.every.T)
 
     def drawn(self, names: Iterable[Any]) -> Floats:
-        """Return the weights of the C patients (or other units) in `names`, as columns of `every`, (1 + R, C)."""
+        """Return the bootstrap weights of the C patients (or other units) in `names`, (1 + R, C).
+
+        The first row contains ones, and each further row belongs to one resample.
+        """
         return self._weights_by_unit[self.places(names)].T
 
     def places(self, names: Iterable[Any]) -> Ints:
@@ -144,8 +147,8 @@ class Resampled:
 def mean_ratio(parts: list[Part], weights: Floats) -> Floats:
     """Return the share of right decisions, averaged over `parts`, for each resample and t, (R, T).
 
-    A share is the weighted number of right decisions divided by the weighted number of all decisions. The mean is NaN
-    for a resample in which a part contains no decision.
+    A share is the weighted number of right decisions divided by the weighted number of all decisions. If one of the
+    `parts` has no decision in a resample, the mean for this resample is NaN.
 
     Parameters
     ----------
@@ -260,7 +263,7 @@ def fixed_top_k(top: Codes, k: int) -> list[int]:
 def overlap(top: Codes, chosen: list[int], k: int) -> Ints:
     """Return the number of `chosen` entities in each patient's top k, (P,).
 
-    If several entities tie for the last places of a top k, at most as many of them are counted as there are places.
+    If tied entities compete for the last m places of a top k, at most m of the tied entities are counted.
 
     Parameters
     ----------
@@ -291,10 +294,11 @@ def precisions_by_prevalence(labels: Floats, k: int) -> dict[str, Floats]:
 
 
 def positives_by_prevalence(labels: Floats, places: Ints) -> Floats:
-    """Return each patient's number of positive labels among the `places` most prevalent entities, (P,) float64.
+    """Return how many of the most prevalent entities have a positive label in each patient, (P,) float64.
 
-    An entity without a label for a patient is removed from this patient's ranking. If entities of equal prevalence are
-    tied for the last places, these places are divided equally among the tied entities.
+    For each patient, `places` states how many of the most prevalent entities are considered. An entity without a label
+    for a patient is removed from this patient's ranking. If entities of equal prevalence are tied for the last places,
+    these places are divided equally among the tied entities.
 
     Parameters
     ----------

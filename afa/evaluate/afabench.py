@@ -406,7 +406,10 @@ def _selections(names: Sequence[str], panels: Mapping[str, Sequence[str]]) -> tu
 
 
 def _as_numpy(given: Any) -> NDArray[Any]:
-    """Return an array or a torch tensor, which may be on another device or in a computation graph, as a NumPy array."""
+    """Convert an array or a torch tensor to a NumPy array.
+
+    The tensor may be on another device, and may belong to a computation graph.
+    """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(given, torch.Tensor):
         given = given.detach().cpu()

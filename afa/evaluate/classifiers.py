@@ -1,8 +1,8 @@
 """Train classifiers on labelled patients; like the planner, the classifiers predict from any set of observed features.
 
 Logistic regression and boosting are trained on `COPIES_PER_PATIENT` copies of each labelled patient. In each copy, a
-random subset of the features is treated as unobserved. Naive Bayes is trained on each patient only once, because its
-prediction simply omits the terms of unobserved features. The two classes have equal weight in training, as in a model
+random subset of the features is treated as unobserved. Naive Bayes needs no such copies in training, because its
+predictions simply omit the terms of unobserved features. The two classes have equal weight in training, as in a model
 without a prior.
 """
 
@@ -152,10 +152,11 @@ def _screened_features(method: Method, values: Codes, positive: Bools) -> NDArra
 def conditionals(values: Codes, positive: Bools) -> Floats:
     """Return the smoothed probabilities of -1, 0 and +1 for each feature in class 0 and in class 1, (2, F, 3).
 
-    Smoothing adds `SMOOTHING` artificial patients to each class. A value of a feature has the
-    frequency (c + 1) / (n + 3) among the artificial patients, if c of the n labelled patients have this value. If every
-    value were equally frequent among the artificial patients, the smoothing would change a small class more than a
-    large class. Even a feature with the same value in all patients would then seem to differ between the classes.
+    Smoothing adds `SMOOTHING` artificial patients to each class. Suppose that c of the n labelled patients have a
+    certain value of a feature. The value's frequency among the artificial patients is then (c + 1) / (n + 3). This
+    frequency is the same in both classes. An equal frequency of 1/3 for -1, 0 and +1 is not used, because smoothing
+    would then change a small class more than a large class: even a feature with the same value in all patients would
+    seem to differ between the classes.
 
     Parameters
     ----------

@@ -123,9 +123,10 @@ def explore(
     """Return the data of the explorer page for at most `most` patients.
 
     The page shows each rule of the table `choices` and the strategy `FRONTIER_STRATEGY`. The patients on the page are
-    taken at even intervals from the cohort's list of patients. Only rows of `choices` with one value of the column
-    `schedule` are used: `every` if it occurs, else the value in the first row. Under `FRONTIER_STRATEGY`, the planner
-    of each patient gets the distribution of each feature among all other patients; labels are not used.
+    taken at even intervals from the cohort's list of patients. If the table `choices` contains several schedules
+    (column `schedule`), the page shows only one of them: the schedule `every` if it occurs, else the schedule in the
+    first row. Under `FRONTIER_STRATEGY`, the planner of each patient gets the distribution of each feature among all
+    other patients; labels are not used.
 
     Parameters
     ----------

@@ -290,10 +290,11 @@ def _read_bundle_groups(path: Path) -> pd.DataFrame:
 def _read_source_folder(
     source: Path,
 ) -> tuple[Features, pd.DataFrame, pd.DataFrame | None, dict[str, pd.DataFrame], Path]:
-    """Return five parts of a folder: dictionary, entities, groups, answers, and the path of the patients' values.
+    """Return four tables from a folder (features, entities, groups, answers), and the path of the patients' values.
 
-    The answers are a mapping from each name in `COLUMNS` to a table. If files are invalid, raise one exception that
-    lists all errors. Values and labels are read later, because reading them requires the cut points.
+    The groups are None if the folder has no file of groups. The answers are a mapping from each name in `COLUMNS` to a
+    table. If files are invalid, raise one exception that lists all errors. Values and labels are read later, because
+    reading them requires the cut points.
     """
     faults: list[Fault] = []
     dictionary: Features | None = None
@@ -341,7 +342,8 @@ def _answer_files(source: Path, kind: str, faults: list[Fault]) -> list[Path]:
 def _read_source_groups(source: Path, features: Sequence[str], faults: list[Fault]) -> pd.DataFrame:
     """Return a table with the measurement to which each feature belongs.
 
-    The column `exclusive` is 1 if all features of the measurement are values of one variable.
+    The column `exclusive` is 1 if at most one feature of the measurement can be +1 in a patient. This is the case if
+    all features of the measurement have the kind `ONE_OF_SEVERAL`.
     """
     table = read_csv_table(source / GROUPS_FILE, required=("feature", "measurement"), whole_rows=True, brief=True)
     places = name_column(table, "feature", _index_by_name(features), f"of {DICTIONARY_FILE}")

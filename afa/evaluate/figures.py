@@ -284,7 +284,8 @@ def rule_style(rule: str) -> Mapping[str, Any]:
 def rule_name(rule: str) -> str:
     """Return the name of a rule for a figure.
 
-    The name of the paper's rule is marked with `(paper: ours)`. A user-defined rule has the name of its class.
+    The text `(paper: ours)` is added to the name of the rule that the paper proposes. A user-defined rule has the name
+    of its class.
     """
     return (
         f"{with_display_names(rule)} (paper: ours)" if rule == PRIORITY else with_display_names(rule.rpartition(":")[2])

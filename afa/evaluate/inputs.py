@@ -85,11 +85,11 @@ def explicit_references(bundle: Bundle) -> list[ReferenceVariant]:
 
 
 def closures_beside(bundle: Bundle, cohort: Cohort, own: Closure) -> list[Closure]:
-    """Return the closures (models of the two classes) to compare on binary tasks, with the run's own closure first.
+    """Return the closures to compare on binary tasks. The first is `own`, the closure that the run uses elsewhere.
 
-    If the bundle's probabilities are valid for the way in which the cohort's values were encoded, the closure
-    `explicit` is added to the list. If, in addition, all features have three values, the closures `differential` and
-    `shared` are added too.
+    A closure is a way to make the models of the two classes, with and without an entity. If the bundle's probabilities
+    are valid for the way in which the cohort's values were encoded, the closure `explicit` is added to the list. If, in
+    addition, all features have three values, the closures `differential` and `shared` are added too.
     """
     reference = (cohort.provenance.get("encoding") or {}).get("reference")
     known = explicit_references(bundle)

@@ -28,7 +28,7 @@ _KNOWN = re.compile(rf"(?<![\w.`])(?:{'|'.join(sorted(METHOD_NAMES, key=len, rev
 
 
 def with_display_names(text: str) -> str:
-    """Return the text with names of the code replaced by words, except in backticks.
+    """Replace identifiers such as `kl_nonzero` by display names (`METHOD_NAMES`), except in backticks.
 
     >>> with_display_names("linearity less kl_nonzero, gain `cmi`")
     'linearity less KL without zero votes, gain `cmi`'

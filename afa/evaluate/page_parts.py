@@ -1,4 +1,4 @@
-"""Render parts of pages: templates, compressed contents as text, and the project's documents as HTML."""
+"""Make parts of pages: fill in templates, compress contents to base64 text, and convert documents to HTML."""
 
 from __future__ import annotations
 

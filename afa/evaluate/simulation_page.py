@@ -259,7 +259,7 @@ def simulate(
 ) -> Simulated:
     """Simulate each rule on a table of patients, and return accuracies and the numbers of features needed.
 
-    The simulation of a patient ends when no measured value is left to acquire.
+    The simulation of a patient ends when all values of the patient in the data have been acquired.
 
     Parameters
     ----------

@@ -177,9 +177,11 @@ def published_rows(rows: pd.DataFrame) -> pd.DataFrame:
 
     All other rows are only in `curves/<stage>.parquet`.
 
-    The column `t` contains the round of a row. Rows without a round are selected. A row with a round is selected only
-    if its column `entity` is empty and its round is in `PRINTED_ROUNDS` or is the last round (all features are
-    observed).
+    The column `t` contains the round of a row. A row is selected in each of these cases:
+
+    - The column `t` is empty.
+    - The column `entity` is empty, and the round is in `PRINTED_ROUNDS`.
+    - The column `entity` is empty, and the round is the last one, in which all features are observed.
 
     Some rows of the tables in `GRID` are then excluded, if their column `guide` names a guiding score. A row is
     excluded in each of these cases:

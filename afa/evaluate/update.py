@@ -23,8 +23,9 @@ change the odds ratio of any two values. The second step updates each distributi
 the second step alone, the distribution of the larger class would approach the true frequencies faster than the
 distribution of the smaller class, and the odds ratios would be wrong in the meantime. If a feature was measured only in
 labelled patients of one class, the first step of the update does not change the feature's distributions. If a patient
-can have at most one entity, only the second step is made. In this case, entities are compared by their distributions in
-patients with the entity, not by likelihood ratios (docs/decisions.md, F6).
+can have at most one entity, only the second step is made. In this case, two entities are compared without likelihood
+ratios: the distribution in patients with one entity is compared with the distribution in patients with the other entity
+(docs/decisions.md, F6).
 
 An exclusive group contains features of which at most one is +1, and is treated as one variable. This variable has one
 state for each feature that can be +1, and one state in which no feature is +1. If the bundle's setting `holds` is `one
@@ -335,9 +336,10 @@ def check_probabilities(bundle: Bundle) -> None:
 def updated_bundle(bundle: Bundle, update: Update, provenance: Mapping[str, Any] | None = None) -> Bundle:
     """Return the bundle with the updated distributions and the number of labelled patients used for each of them.
 
-    If a row has no potential, its direction is computed from its probabilities. If labelled patients updated a pair of
-    an entity and a feature that has no row, a row with potential 0 is added. If the update changes the background of a
-    feature, a row with the previous background is added for each entity that used it.
+    If a row has no potential, its direction is computed from its probabilities. The bundle may have no row for an
+    entity and a feature. If the update used labelled patients for this entity and this feature, a row with potential 0
+    is added. If the update changes the background of a feature, a row with the previous background is added for each
+    entity that used it.
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ class RowFaults:
 
     def __init__(self, path: str | Path, brief: bool = False, names: Sequence[str] = ()) -> None:
         self.path, self.brief, self.names = str(path), brief, names
-        # maps (column, expected value) to the line, text found and advice of each error
+        # maps (column, expected value) to a list of errors, each given as (line, invalid text, advice)
         self._shown: dict[tuple[str, str], list[tuple[int, str, str]]] = {}
         self._count: Counter[tuple[str, str]] = Counter()
 

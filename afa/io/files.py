@@ -251,7 +251,7 @@ def _locked_temporary(folder: Path, prefix: str, suffix: str, make: Callable[[Pa
             with suppress(OSError):  # if the file system has no locks, leftover files are not removed
                 fcntl.flock(claim, fcntl.LOCK_SH)
         try:
-            # Before the lock was held, another writer may have removed the file as a leftover.
+            # Another writer can remove the new file, as if it were a leftover, until the file is locked.
             if claim is not None and temporary.exists():
                 yield temporary
                 return

@@ -9,8 +9,8 @@ from typing import Any
 class Later:
     """Placeholder for the module `name`. The module is imported when an attribute of the placeholder is first read.
 
-    A placeholder is used instead of an import under `if TYPE_CHECKING`, so that `typing.get_type_hints` can resolve
-    annotations.
+    `typing.get_type_hints` can resolve an annotation that uses a placeholder. If the module were imported
+    under `if TYPE_CHECKING`, `typing.get_type_hints` would fail.
 
     >>> Later("decimal").Decimal(1)
     Decimal('1')

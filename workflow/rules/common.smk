@@ -303,9 +303,9 @@ def confidence_option(notebook):
     return f"-p confidence={settings.bootstrap.confidence}" if said else ""
 
 
-# To decide whether a job runs again, Snakemake compares the old and new params as sets of values without names. Two
-# params of a rule with equal values would therefore be mixed up. To avoid this, a param contains the name of its
-# option: `--seeds 0,1`, not `0,1`.
+# To decide whether a job runs again, Snakemake compares the old and new params as sets of values without names. If two
+# params of a rule only swapped their values, Snakemake would see no change. To avoid this, a param contains the name of
+# its option: `--seeds 0,1`, not `0,1`.
 def live_options(*prompts):
     """Return the settings that affect the answers of a live elicitation stage. They exclude the API key."""
     if not settings.elicitation.live:

@@ -137,7 +137,7 @@ class BinaryTask(SimulationTask):
         return np.sign(np.where(np.abs(odds) <= 2 * self.task.tie, 0.0, odds)).astype(np.int8)
 
     def constant(self, block: BinaryBlock) -> Walk:
-        """Return the accuracy of a constant answer, the more frequent answer over all patients."""
+        """Return the accuracy if every patient gets the same answer: the answer that is right for more patients."""
         parts = {}
         for metric, target in block.targets.items():
             usual = np.int8(1 if self.targets[metric].sum(dtype=int) >= 0 else -1)
@@ -145,7 +145,7 @@ class BinaryTask(SimulationTask):
         return Walk(parts, {})
 
     def walk(self, block: BinaryBlock, way: Strategy, seed: int, tick: Callable[[int], None]) -> Walk:
-        """Simulate feature acquisition for a block of patients until no measured value is left to acquire."""
+        """Simulate feature acquisition for a block of patients until all values in the data have been acquired."""
         by_planner = INFORMATION in way or FRONTIER in way or weighs_items(self.bundle, way, self.setting)
         if self.task is None or by_planner:
             order, scores, certified = self._paths_by_planners(block, way, seed, tick)

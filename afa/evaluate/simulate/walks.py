@@ -43,7 +43,7 @@ IN_UNITS = ("p_at_k", "label_p_at_k", "label_r_precision")
 """Metrics summed as multiples of 1 / `UNIT`, so that sums are exact in any order."""
 
 MOST_BUDGETS = 100
-"""Largest number of budgets of curves by cost, in addition to 0 and the total cost."""
+"""Largest number of budgets above 0 in a curve over cost."""
 PATIENTS_PER_BLOCK = 128
 """Number of patients followed at a time."""
 NEARLY_FINAL = (19, 20)
@@ -215,7 +215,7 @@ class TopKTask(SimulationTask):
         return Walk(parts | {metric: _share_part(share[:, None]) for metric, share in shares.items()}, {})
 
     def walk(self, block: TopKBlock, way: Strategy, seed: int, tick: Callable[[int], None]) -> Walk:
-        """Simulate feature acquisition for a block of patients until no measured value is left to acquire."""
+        """Simulate feature acquisition for a block of patients until all values in the data have been acquired."""
         compiled = is_compiled(self.bundle, way, self.setting)
         paths = self._paths_by_engine(block, way, seed) if compiled else self._paths_by_planners(block, way, seed, tick)
         order, right, place, certified = paths
@@ -469,10 +469,10 @@ def with_costs(needed: Mapping[str, Floats], spent: Floats | None) -> dict[tuple
 
 
 def budgets_of(prices: Floats) -> Floats:
-    """Return cost budgets for curves, (C,): equally spaced budgets from 0, and the price of all features.
+    """Return cost budgets for curves, (C,), in ascending order from 0 to the price of all features.
 
-    The spacing is a multiple of the smallest price. It is as small as possible with at most `MOST_BUDGETS` budgets in
-    addition to 0 and the price of all features.
+    The budgets are equally spaced; only the last spacing may be smaller. The spacing is the smallest multiple of the
+    smallest positive price that gives at most `MOST_BUDGETS` budgets above 0.
 
     Parameters
     ----------
