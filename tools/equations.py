@@ -42,12 +42,12 @@ This page lists where the equations of the paper (arXiv 2606.18933) are computed
 tools/equations.py` writes it from the docstrings, which name the paper's LaTeX labels, and from
 [equations.csv](equations.csv), which describes each label in our words. A test fails if this page is out of date, or
 if a docstring names a label that the paper does not have. It also fails if a label of an equation, proposition or
-remark is neither named in a docstring nor marked in equations.csv as not computed. Finally, it fails if a docstring
-names a label, but no test uses the function or class of this docstring.
+remark is neither named in a docstring nor marked in equations.csv as not computed. Finally, it fails if a function or
+class whose docstring names a label of the paper is not used by any test.
 
-The column on tests names files: first the test file of the module, then other files that name the function or class. If
-no test names the function or class, the column begins with *through* and a module: the function's own module, or the
-nearest module that imports it. The test files after it import from this module.
+The column *tests* lists test files: first the test file of the module, then other test files that use the name of the
+function or class. If no test names the function or class, the column begins with *through* and a module: the
+function's own module, or the nearest module that imports it. The test files after it import from this module.
 `afa.engine` is the compiled form of the readable definitions, and tests compare the two.
 """
 

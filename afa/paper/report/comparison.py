@@ -41,7 +41,7 @@ SHARE_METRICS = ("accuracy", "balanced_accuracy", "rate", "p_at_k", "r_precision
 class Reader:
     """Look up a run's numbers in summary.csv.
 
-    The argument `reading` of the methods is a short text that names one line of summary.csv, such as `chaos t=10`.
+    The argument `line_name` of the methods is a short text that names one line of summary.csv, such as `chaos t=10`.
 
     Shares are returned in per cent, and differences of shares in percentage points.
 
@@ -85,12 +85,12 @@ class Reader:
         value = self.facts[name]
         return RunNumber(100 * value, unit="percent") if unit == "share" else RunNumber(value)
 
-    def line(self, reading: str, *, complement: bool = False) -> RunNumber | None:
+    def line(self, line_name: str, *, complement: bool = False) -> RunNumber | None:
         """Return one number of summary.csv, or None if the number is missing.
 
-        `reading` is a text such as `chaos t=10`, which names one line of summary.csv.
+        `line_name` is a text such as `chaos t=10`, which names one line of summary.csv.
         """
-        line = self.summary.find(self._summary_keys(reading))
+        line = self.summary.find(self._summary_keys(line_name))
         if line is None or pd.isna(line["value"]):
             return None
         unit = verdicts.DIFFERENCE if line["metric"] == "gap" else "percent" if line["metric"] in SHARE_METRICS else ""
@@ -99,14 +99,14 @@ class Reader:
         found = found.complement() if complement else found
         return found.scaled(100) if unit else found
 
-    def missing(self, reading: str) -> str:
+    def missing(self, line_name: str) -> str:
         """Return the reason why summary.csv lacks a number.
 
-        The text `reading`, such as `chaos t=10`, names the line of summary.csv that should contain the number.
+        The text `line_name`, such as `chaos t=10`, names the line of summary.csv that should contain the number.
         """
-        table = self._summary_keys(reading)["table"]
+        table = self._summary_keys(line_name)["table"]
         is_there = (self.summary.rows["table"] == table).any()
-        return f"no number for {reading}" if is_there else f"no table {table} in this run"
+        return f"no number for {line_name}" if is_there else f"no table {table} in this run"
 
     def relation(self, text: str) -> Relation | str:
         """Parse a text such as `a > b`, and return the comparison of the two numbers in this run (`Relation`).
@@ -132,12 +132,12 @@ class Reader:
 
         If this run lacks the number, return the reason as a text.
         """
-        factor, reading = verdicts.scaled_reading(side)
-        found = self.line(reading)
-        return self.missing(reading) if found is None else found.scaled(factor)
+        factor, line_name = verdicts.scaled_line(side)
+        found = self.line(line_name)
+        return self.missing(line_name) if found is None else found.scaled(factor)
 
-    def _summary_keys(self, reading: str) -> dict[str, Any]:
-        keys = self.answers.keys(reading)
+    def _summary_keys(self, line_name: str) -> dict[str, Any]:
+        keys = self.answers.keys(line_name)
         return {**keys, "t": self.n_features} if keys.get("t") == verdicts.END else keys
 
 
@@ -269,7 +269,7 @@ def _claim_line(claim: Any, reader: Reader, cells: Mapping[str, Mapping[str, Any
         paper = printed.text
     else:
         verdict, ours = Verdict(verdicts.NOTHING_TO_REPRODUCE), None
-    also = {name: reader.line(reading, complement=answer.complement) for name, reading in answer.also.items()}
+    also = {name: reader.line(line_name, complement=answer.complement) for name, line_name in answer.also.items()}
     line |= {"also": "; ".join(f"{name}: {found}" for name, found in also.items() if found is not None)}
     reason = reader.answers.reason(answer.why)
     if answer.answer in ANSWERED:

@@ -49,7 +49,7 @@ class Statement(Strict):
 
     Attributes
     ----------
-    said, because : sentences with placeholders in braces: `{paper}`, `{ours}` or a name of a summary line (reading)
+    said, because : sentences with placeholders in braces: `{paper}`, `{ours}` or the name of a summary line
     constant : name of the summary line of the best constant answer
     beats : name of the summary line of the better of two methods, whose number must exceed the best constant answer
     alone : text on the effect with one voter's answers: which patients it uses, or why it has no number

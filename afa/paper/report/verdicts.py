@@ -9,7 +9,7 @@ confidence interval of the same number. The estimate takes into account how many
 The function `outcome` combines the two parts of a verdict into one word (see docs/comparison.md).
 
 `resources/paper/answers.yaml` defines how a run is compared with each cell of the paper's tables and with each claim.
-In answers.yaml, a text such as `chaos t=10 stratum=chaotic`, called a *reading*, names one line of summary.csv. In a
+In answers.yaml, a text such as `chaos t=10 stratum=chaotic` names one line of summary.csv. In a
 text such as `chaos t=10`, the first word `chaos` is an abbreviation for the values of several key columns. The section
 `lines` of answers.yaml defines these abbreviations. In a text such as `chaos t=10`, each later word (here `t=10`) sets
 the value of one key column of summary.csv. A later word overrides the abbreviation. `t=M` means full observation. A
@@ -435,9 +435,9 @@ class ClaimAnswers(Strict):
         """Return the text that `reasons` stores under the key `why`, or `why` itself if there is no such key."""
         return "" if why is None else self.reasons.get(why, why)
 
-    def keys(self, reading: str) -> dict[str, str | int | float]:
-        """Return a dictionary from key columns to their values in the summary line that `reading` names."""
-        name, *pairs = shlex.split(reading)
+    def keys(self, line_name: str) -> dict[str, str | int | float]:
+        """Return a dictionary from key columns to their values in the summary line that `line_name` names."""
+        name, *pairs = shlex.split(line_name)
         keys = dict(self.lines[name])
         for key, _, value in (pair.partition("=") for pair in pairs):
             keys[key] = float(value) if key == "level" else int(value) if key == "t" and value != END else value
@@ -451,16 +451,16 @@ def relation_of(text: str) -> tuple[str, str, str]:
     return left.strip(), operator, right.strip()
 
 
-def scaled_reading(side: str) -> tuple[float, str]:
+def scaled_line(side: str) -> tuple[float, str]:
     """Split a text such as `2 * chaos t=10` into a factor and the short name of a summary line.
 
     If the text contains no factor, the factor is 1.
 
-    >>> scaled_reading("2 * chaos t=10"), scaled_reading("chaos t=10")
+    >>> scaled_line("2 * chaos t=10"), scaled_line("chaos t=10")
     ((2.0, 'chaos t=10'), (1.0, 'chaos t=10'))
     """
-    factor, star, reading = side.partition(" * ")
-    return (float(factor), reading) if star else (1.0, side)
+    factor, star, line_name = side.partition(" * ")
+    return (float(factor), line_name) if star else (1.0, side)
 
 
 def is_number(side: str) -> bool:

@@ -20,7 +20,7 @@ from afa.paper.report.verdicts import (
     ClaimAnswers,
     is_number,
     relation_of,
-    scaled_reading,
+    scaled_line,
 )
 
 ROOT = Path(__file__).parents[3]
@@ -53,7 +53,7 @@ def faults_of(claim, answers=ANSWERS):
     if claim.less is not None and (claim.line is None or not set(claim.less) <= CELLS):
         yield f"less {', '.join(claim.less)}"
     others = [*claim.also.values(), *([claim.line] if claim.line else [])]
-    for _, reading in map(scaled_reading, [*others, *sides]):
+    for _, reading in map(scaled_line, [*others, *sides]):
         name, *pairs = shlex.split(reading)
         if name not in answers.lines:
             yield f"no line {name}"
