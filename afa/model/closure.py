@@ -10,11 +10,10 @@ methods that compare two entities can also compare the two class models of one e
 derives the closure `differential` from the principle of maximum entropy, but this derivation is wrong (docs/errata.md),
 so the closure is an assumption without proof.
 
-The paper does not contain the second assumption, the closure `shared`. The closure `shared` assumes that coupled
-features vary together in both classes: p_1 ~ exp(+alpha.x/2 + x'Psi x/2) and p_0 ~ exp(-alpha.x/2 + x'Psi x/2). Because
-p_0(x) = p_1(-x), the partition functions Z_0 and Z_1 are exactly equal, and the expectation E_Q[sign S] is exactly 0
-before any observation. Under the closure `shared`, the score S is alpha.x, and the couplings serve only to predict
-unobserved features.
+The other assumption, `shared`, is not in the paper. It states that coupled features vary together in both classes: p_1
+~ exp(+alpha.x/2 + x'Psi x/2) and p_0 ~ exp(-alpha.x/2 + x'Psi x/2). Because p_0(x) = p_1(-x), the partition functions
+Z_0 and Z_1 are exactly equal, and the expectation E_Q[sign S] is exactly 0 before any observation. Under the closure
+`shared`, the score S is alpha.x, and the couplings serve only to predict unobserved features.
 
 The closures `differential` and `shared` add half the prior log-odds to the energy of p_1, and subtract half the prior
 log-odds from the energy of p_0.

@@ -44,8 +44,8 @@ for name, stage in STAGES.items():
 
     if is_split(name):
 
-        # This rule also declares the inputs and the code of its shards, because shards are deleted after use. If a
-        # shard fails in a rerun, these inputs tell Snakemake that the shard must run again.
+        # Shards are deleted after use, so Snakemake cannot compare them with their inputs. This rule therefore also
+        # declares the inputs and the code of the shards. If a shard fails in a rerun, it then runs again.
         rule:
             """Tables of a stage, joined from its shards."""
             name:

@@ -607,7 +607,7 @@ def f_target_said(summary: pd.DataFrame, jobs: pd.DataFrame, patients: int) -> s
 
 
 def not_run(comparison: pd.DataFrame, cohort: str) -> list[str]:
-    """Return descriptions of the parts of the paper that this run lacks: a cited series, rows of tables, and claims."""
+    """Return descriptions of the paper's results that this run did not compute: table rows, claims and a cohort."""
     found = []
     if cohort != CITED.lower():
         found.append(
