@@ -81,7 +81,7 @@ def made(runs: Runs, rounds: int = 3, *, k_clinical: int = 1, **changes: dict[st
 
 
 def summary_of(tables: dict[str, Any]) -> pd.DataFrame:
-    rows = summarise(tables, tables, tables, bootstrap=Bootstrap(resamples=400, confidence=0.9))
+    rows = summarise(tables, tables, bootstrap=Bootstrap(resamples=400, confidence=0.9))
     texts = ["quantity", "method", "gain", "allocation", "schedule", "stratum", "target", "reference"]
     return rows.astype(dict.fromkeys(texts, "str")).fillna(dict.fromkeys(texts, ""))
 

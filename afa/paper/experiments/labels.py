@@ -192,7 +192,7 @@ def _prevalence_rows(labels: pd.DataFrame, sample: Resampled) -> list[Labelled]:
 def _parse_variant(variant: str) -> tuple[str, float]:
     """Return the values of the summary columns `variant` and `level` for a changed threshold or strength.
 
-    >>> _named("threshold=1 strength=0.5")
+    >>> _parse_variant("threshold=1 strength=0.5")
     ('threshold_at_strength_0.5', 1.0)
     """
     first, _, other = variant.partition(" ")

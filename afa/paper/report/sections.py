@@ -392,7 +392,7 @@ def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
 def _split_columns(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Split column names into groups of at most `MOST_COLUMNS_ABREAST` names. Columns of the same t stay together.
 
-    >>> list(_side_by_side(["t=1 a", "t=1 b", "t=2 a", "t=2 b", "t=3 a", "t=3 b", "t=4 a", "t=4 b"]))
+    >>> list(_split_columns(["t=1 a", "t=1 b", "t=2 a", "t=2 b", "t=3 a", "t=3 b", "t=4 a", "t=4 b"]))
     [('t=1 a', 't=1 b', 't=2 a', 't=2 b', 't=3 a', 't=3 b'), ('t=4 a', 't=4 b')]
     """
     part = list[str]()

@@ -164,7 +164,7 @@ def test_every_row_names_guide_and_start_and_leaves_out_a_gain_that_there_is_not
     assert set(by_hand["guide"]) == {"linearity"}
     assert set(by_hand["start"]) == {"uniform"}
     tables = made(BY_HAND)
-    raw = summarise(tables, tables, tables, bootstrap=Bootstrap(resamples=100, confidence=0.9))
+    raw = summarise(tables, tables, bootstrap=Bootstrap(resamples=100, confidence=0.9))
     assert raw.loc[raw["allocation"] == "random", "gain"].isna().all()
 
 
