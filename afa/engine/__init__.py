@@ -18,7 +18,7 @@ one `PathState`. For each observation, `_walk_group` takes these steps for a gro
    whose winner no further observation can change (`budgets.resolved_sign`).
 5. Compute the weight that the rule gives each duel (`rules.weigh`). If a duel has a positive weight and one of its
    entities has changed, compute its gains again (`gains.bring_up_to_date`). For each feature, sum the weighted gains
-   over the duels (`gains.add_up`).
+   over the duels (`gains.add_up`). The rules `largest_unary` and `information` use no duels, and skip this step.
 6. Write the results that the caller requested into `WalkResults` (`run.write_round`).
 7. Unless the order is given, choose the feature with the largest positive gain (`rules.best_feature`). If no gain is
    positive, choose the feature with the largest absolute effective unary potentials, summed over the entities

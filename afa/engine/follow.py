@@ -1,7 +1,7 @@
 """Simulate the observations of many patients, in an order that a rule chooses or that the caller gives.
 
-A path is one patient with one order of observations. The argument `read` is a bit mask (`afa.engine.run`) that selects
-the results to compute. Each result is an array over all paths.
+A path is one patient with one order of observations. The argument `requested` is a bit mask (`afa.engine.run`) that
+selects the results to compute. Each result is an array over all paths.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from afa.engine.duels import BRACKETS, Duel, all_pairs
 from afa.engine.gains import F_LINEARITY, GAIN_KINDS, NO_GAIN, bring_up_to_date, new_lookahead
 from afa.engine.layout import Models, Packed, new_gains, pack
 from afa.engine.ranks import name_places
-from afa.engine.rules import COMPILED, GIVEN, GREEDY, INFORMATION, LARGEST_UNARY
+from afa.engine.rules import COMPILED, GIVEN_ORDER, GREEDY, INFORMATION, LARGEST_UNARY
 from afa.engine.run import (
     BOUNDARY,
     CALLS,
@@ -68,7 +68,7 @@ def blocks(n_paths: int, bytes_each: int) -> Iterator[slice]:
 def choose(
     bundle: Bundle | Models,
     values: Codes,
-    read: int = 0,
+    requested: int = 0,
     *,
     allocation: str,
     n_rounds: int | None = None,
@@ -78,8 +78,10 @@ def choose(
 ) -> WalkResults:
     """Observe the features of P patients in the order that an allocation rule chooses.
 
-    Return the results that the bit mask `read` selects. The rule makes the same choices as in a `TopKPlanner` with the
-    score `linearity`.
+    Return the results that the bit mask `requested` selects. The rule makes the same choices as in a `TopKPlanner` with
+    the score `linearity`, if three conditions hold: the planner has the same gain (the default of a planner is `cmi`,
+    the default here is `wald_magnitude`), `costs="equal"`, and no stopping rule. Planners ignore couplings that the two
+    classes of an entity have in common (`Bundle.contrasts`), so pass `bundle.contrasts()` here.
 
     Parameters
     ----------
@@ -93,7 +95,7 @@ def choose(
     check_exclusive_codes(bundle, values)
     n_rounds = len(bundle.features) if n_rounds is None else n_rounds
     order = np.zeros((len(values), n_rounds), dtype=np.int64)
-    run, start = run_of(bundle, read, n_rounds, allocation=allocation, **settings)
+    run, start = run_of(bundle, requested, n_rounds, allocation=allocation, **settings)
     return _walk_in_threads(run, start, values, order, threads, n_rows)
 
 
@@ -101,15 +103,15 @@ def follow(
     bundle: Bundle | Models,
     values: Codes,
     orders: Ints,
-    read: int,
+    requested: int,
     *,
     threads: int | None = None,
     **settings: Any,
 ) -> WalkResults:
     """Observe the features of P patients in given orders.
 
-    Return the results that the bit mask `read` selects. The first axis of each result is the patient. If each patient
-    has S orders, the second axis is the order.
+    Return the results that the bit mask `requested` selects. The first axis of each result is the patient. If each
+    patient has S orders, the second axis is the order.
 
     Parameters
     ----------
@@ -125,7 +127,7 @@ def follow(
     if settings.get("only_changes"):  # skip features outside all supports
         rounds = np.nonzero(held[flat])[1].reshape(len(flat), held.sum()) + 1
         flat = laid_out(np.take_along_axis(flat, rounds - 1, axis=1))
-    run, start = run_of(bundle, read, flat.shape[1], **settings)
+    run, start = run_of(bundle, requested, flat.shape[1], **settings)
     run = run._replace(numbered=rounds is not None)
     results = _walk_in_threads(run, start, values, flat, threads, rounds=rounds)
     return WalkResults._make(array.reshape(*orders.shape[:-1], *array.shape[1:]) for array in results)
@@ -149,7 +151,7 @@ def check_exclusive_codes(bundle: Bundle | Models, values: Codes) -> None:
 
 def run_of(
     bundle: Bundle | Models,
-    read: int,
+    requested: int,
     n_rounds: int,
     *,
     allocation: str = "random",
@@ -171,7 +173,7 @@ def run_of(
 
     Parameters
     ----------
-    read : sum of the masks of `afa.engine.run` that select results
+    requested : sum of the masks of `afa.engine.run` that select results
     gain, target : as in `TopKPlanner`; the rule `information` ignores them
     rescoring : numbers of observations after which the rule ranks the features again, or None for all. Between two
         rankings, the rule chooses features in the order of the last ranking
@@ -192,17 +194,17 @@ def run_of(
     packed, n, m = pack(bundle), len(bundle.entities), len(bundle.features)
     packed = packed if tie is None else packed._replace(tie=tie)
     pairs, nothing = all_pairs(n), all_pairs(0)
-    uses_weights = rule not in (GIVEN, LARGEST_UNARY, INFORMATION)
-    bounding = uses_weights or bool(read & (CERTAIN | BOUNDARY | LARGEST | CHOICE))
+    uses_weights = rule not in (GIVEN_ORDER, LARGEST_UNARY, INFORMATION)
+    bounding = uses_weights or bool(requested & (CERTAIN | BOUNDARY | LARGEST | CHOICE))
     ranking = (
         (uses_weights and rule != GREEDY)
-        or bool(read & (CERTAIN | BOUNDARY))
-        or (bool(read & RANKS) and "linearity" in ranks)
+        or bool(requested & (CERTAIN | BOUNDARY))
+        or (bool(requested & RANKS) and "linearity" in ranks)
     )
-    needs_cross = ranking or bool(read & (MOMENTS | DUELS | CALLS))
-    needs_cross |= bool(read & SIGNS) and not {"linearity", "stack_a"}.isdisjoint(signs)
+    needs_cross = ranking or bool(requested & (MOMENTS | DUELS | CALLS))
+    needs_cross |= bool(requested & SIGNS) and not {"linearity", "stack_a"}.isdisjoint(signs)
     gain = None if rule == INFORMATION else gain  # the rule `information` does not use gains
-    gains_read = gain is not None and bool(read & (CHOICE | LARGEST))
+    gains_read = gain is not None and bool(requested & (CHOICE | LARGEST))
     kind = GAIN_KINDS[gain or "wald_magnitude", target] if uses_weights or gains_read else NO_GAIN
     needs_cross |= kind >= F_LINEARITY
     iteration = iteration_of(solver)
@@ -250,11 +252,11 @@ def run_of(
         rescore=rescore,
         k=k,
         iteration=iteration._replace(warm=start == "warm"),
-        requested=read,
+        requested=requested,
         needs_cross=needs_cross,
         ranking=ranking,
         bounding=bounding,
-        voting=bool(read & CALLS) or (bool(read & SIGNS) and any(name.startswith("kl") for name in signs)),
+        voting=bool(requested & CALLS) or (bool(requested & SIGNS) and any(name.startswith("kl") for name in signs)),
         rounds_requested=rounds_requested,
         only_changes=only_changes,
         numbered=False,

@@ -23,14 +23,17 @@ from afa.model.mrf import RELATIVE_TIE
 from afa.model.rule_names import IN_THE_GRID
 
 COMPILED = (*IN_THE_GRID, "information")
-"""Rules with a compiled kernel. The rules of `afa.planner.rules` without a kernel run in Python, one patient at a time.
+"""Rules with a compiled kernel. A rule can have a kernel without being in the grid. All other rules of
+`afa.planner.rules` run in Python, one patient at a time.
 """
-GIVEN, LARGEST_UNARY, GREEDY, LUCB, CLUSTERED, PRIORITY_CLUSTERS, PRIORITY_ALL, BOUNDARY, INFORMATION = range(
-    len(COMPILED)
-)
-"""Indices of the rules in `COMPILED`. `GIVEN` is the index of `random`: the caller samples the orders and passes them
-to the engine.
-"""
+GIVEN_ORDER = COMPILED.index("random")
+"""Index of `random` in `COMPILED`: the caller samples the orders and passes them to the engine."""
+LARGEST_UNARY, INFORMATION = COMPILED.index("largest_unary"), COMPILED.index("information")
+"""Indices of the rules that use no duels."""
+LUCB, CLUSTERED, PRIORITY_CLUSTERS = (COMPILED.index(name) for name in ("lucb", "clustered", "priority_clusters"))
+"""Indices of the rules that give a weight to one duel, or to one duel of each cluster."""
+GREEDY, PRIORITY_ALL, BOUNDARY = (COMPILED.index(name) for name in ("greedy", "priority_all", "boundary"))
+"""Indices of the rules that give a weight to each duel by a formula."""
 SMALLEST_CLUSTER = 5
 """Smallest number of entities in a cluster. A smaller cluster is merged with the nearest cluster."""
 CLUSTER_EVERY = 50
@@ -92,12 +95,14 @@ def weigh(rule: int, packed: Packed, state: State, labels: Ints, view: RoundView
             weights[duel] = 1.0
     elif rule == PRIORITY_CLUSTERS:
         _weigh_registry(packed, view, labels, rank)
-    else:
+    elif rule in (GREEDY, PRIORITY_ALL, BOUNDARY):
         resolved = view.resolved
         for p in range(len(weights)):
             if resolved[p] or (rule == BOUNDARY and not _is_boundary_pair(view, rank, p)):
                 continue
             weights[p] = _priority_weight(view, rank, p) if rule == PRIORITY_ALL else 1.0
+    else:
+        raise ValueError("a rule of COMPILED without weights")
 
 
 @kernel()

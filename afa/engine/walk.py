@@ -21,7 +21,7 @@ from afa.engine.ranks import LINEARITY, Ranks, ranks_of, score_table
 from afa.engine.rules import (
     CLUSTER_EVERY,
     CLUSTERED,
-    GIVEN,
+    GIVEN_ORDER,
     INFORMATION,
     LARGEST_UNARY,
     NONE,
@@ -125,8 +125,8 @@ def _walk_group(  # noqa: PLR0912 (the one loop of the engine)
     patient = path // (len(order) // len(values))
     while True:
         number, changes = (results.t[path, t] if run.numbered else t), t == 0
-        if t > 0:
-            feature = order[path, t - 1]
+        if t > 0:  # the numbers in comments are those of the steps in the docstring of `afa.engine`
+            feature = order[path, t - 1]  # 1
             changes = feature != NONE and packed.first_feature_slot[feature] < packed.first_feature_slot[feature + 1]
             if feature != NONE and values[patient, feature] != MISSING and not state.observed[feature]:
                 value = INT(values[patient, feature])
@@ -142,31 +142,31 @@ def _walk_group(  # noqa: PLR0912 (the one loop of the engine)
                 for h in range(packed.first_feature_slot[feature], packed.first_feature_slot[feature + 1]):
                     path_state.of_entity[CHANGED, packed.owner[packed.feature_slots[h]]] = number
         is_requested = run.rounds_requested[t] and (changes or not run.only_changes)
-        chooses = t < n_rounds and run.rule != GIVEN
-        if t % CLUSTER_EVERY == 0 and run.rule in (CLUSTERED, PRIORITY_CLUSTERS):
+        chooses = t < n_rounds and run.rule != GIVEN_ORDER
+        if t % CLUSTER_EVERY == 0 and run.rule in (CLUSTERED, PRIORITY_CLUSTERS):  # 2
             _cluster_entities(run.pairs, path_state.budgets.whole[0], run.name_rank, path_state.labels)
         if is_requested or (chooses and run.rescore[t]) or (run.requested & CHOICE) != 0:
-            _solve_changed(packed, state, path_state.of_entity, run.iteration, run.needs_cross, number)
+            _solve_changed(packed, state, path_state.of_entity, run.iteration, run.needs_cross, number)  # 3
             if run.ranking or run.bounding:
-                _update_round_view(run, path_state, now)
+                _update_round_view(run, path_state, now)  # 4
             if run.kind != NO_GAIN:
-                _bring_gains_up_to_date(run, path_state, now, order, members, t, number)
+                _refresh_gains(run, path_state, now, order, members, t, number)  # 5
         if is_requested:
-            write_round(run, path_state, now, number, results, path, row)
+            write_round(run, path_state, now, number, results, path, row)  # 6
             for member in members:
                 results.source[member, row] = path
             row += 1
         if t == n_rounds or row == n_rows:
             return t, row, False
         if chooses:
-            t = _choose_feature(run, path_state, results, members, t)
+            t = _choose_feature(run, path_state, results, members, t)  # 7
         if run.requested & CHOICE:
             for member in members:
                 results.chosen_gain[member, t] = _chosen_gain(run, path_state, now, order[member, t])
         t += 1
         if len(members) > 1:
             rounds = results.t if run.numbered else results.t[:, :0]
-            if not _is_same_observation(packed.first_feature_slot, values, order, rounds, members, keys, t):
+            if _sort_by_observation(packed.first_feature_slot, values, order, rounds, members, keys, t):  # 8
                 return t, row, True
 
 
@@ -181,7 +181,7 @@ def _new_round_view(run: RunSettings) -> RoundView:
 
 
 @kernel()
-def _is_same_observation(
+def _sort_by_observation(
     first_feature_slot: Ints,
     values: Codes,
     order: Ints,
@@ -190,11 +190,10 @@ def _is_same_observation(
     keys: Ints,
     t: int,
 ) -> bool:
-    """Return True if the t-th observation is the same in all paths in `members`.
+    """Return True if the t-th observations of the paths in `members` differ, after sorting the paths by observation.
 
-    Otherwise, sort the paths by observation.
-
-    For a feature outside all supports, different values count as the same observation.
+    If all observations are the same, the paths are not sorted. For a feature outside all supports, different values
+    count as the same observation.
 
     Parameters
     ----------
@@ -212,11 +211,11 @@ def _is_same_observation(
         keys[i] = 3 * feature + (0 if value == MISSING else value + 1)  # the paths have the same missing features
         keys[i] = keys[i] * n_rounds + (rounds[members[i], t] if rounds.shape[1] else 0)
     if np.all(keys == keys[0]):
-        return True
+        return False
     by_key = np.argsort(keys * len(keys) + np.arange(len(keys)))
     members[:] = members[by_key]
     keys[:] = keys[by_key]
-    return False
+    return True
 
 
 @kernel(inline=True)
@@ -262,7 +261,7 @@ def _write_scores_and_ranks(state: State, name_rank: Ints, tie: float, scores: F
 
 
 @kernel(inline=True)
-def _bring_gains_up_to_date(
+def _refresh_gains(
     run: RunSettings, path_state: PathState, now: RoundView, order: Ints, members: Ints, t: int, number: int
 ) -> None:
     """Compute the gains that are needed at this step.
@@ -270,7 +269,7 @@ def _bring_gains_up_to_date(
     If the rule chooses features by gains, also compute the weighted sum of each feature's gains over all entity
     pairs.
     """
-    rescores = t < len(run.rescore) and run.rescore[t] and run.rule not in (GIVEN, LARGEST_UNARY, INFORMATION)
+    rescores = t < len(run.rescore) and run.rescore[t] and run.rule not in (GIVEN_ORDER, LARGEST_UNARY, INFORMATION)
     if not rescores and run.requested & (LARGEST | CHOICE) == 0:
         return
     weights, wanted = now.weights, now.wanted
@@ -298,7 +297,7 @@ def _choose_feature(run: RunSettings, path_state: PathState, results: WalkResult
     """
     packed, closed = run.packed, path_state.closed
     if run.rule in (LARGEST_UNARY, INFORMATION) and run.rescore[t]:
-        _rate_without_duels(run.rule, packed, path_state.state, run.empty, path_state.feature_gain)
+        _score_features_without_duels(run.rule, packed, path_state.state, run.empty, path_state.feature_gain)
     feature = best_feature(path_state.feature_gain, closed, run.feature_rank)
     while True:
         fallback = feature == NONE
@@ -316,7 +315,7 @@ def _choose_feature(run: RunSettings, path_state: PathState, results: WalkResult
 
 
 @kernel()
-def _rate_without_duels(rule: int, packed: Packed, state: State, empty: Floats, total: Floats) -> None:
+def _score_features_without_duels(rule: int, packed: Packed, state: State, empty: Floats, total: Floats) -> None:
     """Write for each feature the quantity that the rule `largest_unary` or `information` maximises."""
     total[:] = information_of(packed, state, empty) if rule == INFORMATION else total_unary(packed, state)
 

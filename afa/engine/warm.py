@@ -26,9 +26,9 @@ from afa.engine.frontier import frontier_paths
 from afa.engine.gains import GAIN_KINDS
 from afa.engine.gauges import gauge_paths
 from afa.engine.layout import pack
+from afa.engine.outcomes import own_order_calls, shared_order_calls
 from afa.engine.patient import Patient
 from afa.engine.ranks import precision_at_k
-from afa.engine.rounds import own_order_calls, shared_order_calls
 from afa.engine.run import SIGNS
 from afa.engine.sharing import model_distances, sharing_of
 from afa.engine.state import new_state, solve_all

@@ -118,7 +118,7 @@ class Resampled:
         return self.statistic(lambda w: mean_ratio(parts, w) - mean_ratio(against, w), _case_counts(parts))
 
     def of_duels(self, table: pd.DataFrame) -> Iterator[pd.DataFrame]:
-        """Yield tables of accuracy for each t, computed from the counts of `afa.engine.rounds.right_by_kind`.
+        """Yield tables of accuracy for each t, computed from the counts of `afa.engine.outcomes.right_by_kind`.
 
         The metric `accuracy` is computed over all duels (comparisons of two entities), and again over the duels in the
         stratum `prior_wrong`, which are decided wrongly before any observation. The metric `balanced_accuracy` is the

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from afa.engine.outcomes import Outcomes
 from afa.engine.ranks import precision_at_k
-from afa.engine.rounds import Outcomes
 from afa.model.arrays import Bools, Floats, Ints
 
 

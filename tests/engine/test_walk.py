@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from afa.engine import follow as entrances
 from afa.engine.follow import choose, follow
+from afa.engine.outcomes import follow_rule, full_observation, shared_order_calls
 from afa.engine.paths import solve_paths
-from afa.engine.rounds import follow_rule, full_observation, shared_order_calls
 from afa.engine.run import BOUNDARY, CALLS, CERTAIN, CHOICE, DUELS, ENTITIES, LARGEST, MOMENTS, RANKS, SIGNS, SOLVES
 from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle

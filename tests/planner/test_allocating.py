@@ -10,8 +10,8 @@ from linkage import linked
 from afa.engine.budgets import duel_edges, new_budgets, update_budgets
 from afa.engine.duels import all_pairs, duel
 from afa.engine.layout import pack
+from afa.engine.outcomes import READOUTS, follow_rule, full_observation
 from afa.engine.patient import Patient
-from afa.engine.rounds import READOUTS, follow_rule, full_observation
 from afa.engine.rules import COMPILED
 from afa.engine.state import condition, new_state, solve_all
 from afa.engine.sweeps import Iteration

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.duels import all_pairs
+from afa.engine.outcomes import Outcomes, follow_rule, full_observation
 from afa.engine.ranks import name_places, ranks_of
-from afa.engine.rounds import Outcomes, follow_rule, full_observation
 from afa.engine.rules import COMPILED, NONE
 from afa.engine.run import MISSING
 from afa.evaluate.accuracy import UNIT, overlap, precisions_by_prevalence

@@ -20,7 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort
-from afa.engine.rounds import READOUTS, follow_rule, full_observation
+from afa.engine.outcomes import READOUTS, follow_rule, full_observation
 from afa.engine.tasks import TASK_SCORES, follow_orders, task_of
 from afa.evaluate.inputs import label_matrix
 from afa.evaluate.long_tables import joined, rows_of

@@ -22,8 +22,8 @@ import pandas as pd
 from afa.cohort.cohort import Cohort
 from afa.engine.duels import all_pairs
 from afa.engine.follow import blocks
+from afa.engine.outcomes import right_by_kind
 from afa.engine.paths import sign_paths
-from afa.engine.rounds import right_by_kind
 from afa.engine.run import ENGINE_SCORES
 from afa.evaluate.accuracy import Part, Resampled, by_t, constant_answers, right_of
 from afa.evaluate.long_tables import duel_rows, rows_of

@@ -18,7 +18,7 @@ import pandas as pd
 from afa.cohort.cohort import Cohort
 from afa.engine.duels import all_pairs
 from afa.engine.gauges import SCORE_GAUGES, SOLVE_COUNTS, GaugePaths, gauge_paths
-from afa.engine.rounds import right_by_kind
+from afa.engine.outcomes import right_by_kind
 from afa.evaluate.accuracy import Part, Resampled, by_t
 from afa.evaluate.inputs import label_matrix, rounds_up_to
 from afa.evaluate.long_tables import duel_rows, rows_of

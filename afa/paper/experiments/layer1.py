@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort
 from afa.engine.duels import BRACKETS, RIGOROUS, all_pairs
-from afa.engine.rounds import (
+from afa.engine.outcomes import (
     CALLED,
     TIED,
     TO_ITS_END,

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from afa.cohort.cohort import Cohort
+from afa.engine.outcomes import right_by_kind
 from afa.engine.paths import SignPaths, sign_paths
-from afa.engine.rounds import right_by_kind
 from afa.engine.run import ENGINE_SCORES
 from afa.evaluate.accuracy import Part, Resampled
 from afa.evaluate.long_tables import duel_rows, rows_of

@@ -18,8 +18,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort
+from afa.engine.outcomes import full_observation
 from afa.engine.paths import StoppingQuantities, TaskStoppingQuantities, stopping_quantities, task_stopping_quantities
-from afa.engine.rounds import full_observation
 from afa.engine.tasks import task_of
 from afa.errors import ConfigError, Fault, SanityError
 from afa.evaluate.accuracy import Part, Resampled

@@ -23,8 +23,8 @@ import numpy as np
 import pandas as pd
 
 from afa.engine.duels import BRACKETS, RIGOROUS, all_pairs
+from afa.engine.outcomes import CALLED, EARLY, TIED, WRONG, CallPaths, shared_order_calls
 from afa.engine.paths import CAPPED, ITERATIONS, N_SOLVES, UNFINISHED, SolvePaths, solve_paths
-from afa.engine.rounds import CALLED, EARLY, TIED, WRONG, CallPaths, shared_order_calls
 from afa.evaluate.long_tables import rows_of
 from afa.inference.exact import exact
 from afa.inference.meanfield import ASCENT_FACTOR, Solver, entropy

@@ -6,7 +6,7 @@ import pytest
 from bundles import bundle_of
 
 from afa.cohort.cohort import Cohort
-from afa.engine.rounds import follow_rule, full_observation
+from afa.engine.outcomes import follow_rule, full_observation
 from afa.engine.rules import COMPILED
 from afa.errors import ConfigError
 from afa.evaluate.inputs import label_matrix

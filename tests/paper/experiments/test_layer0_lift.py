@@ -11,8 +11,8 @@ from bundles import bundle_of
 from cohorts import cohort_of
 
 from afa.cohort.cohort import Cohort
+from afa.engine.outcomes import follow_rule, full_observation
 from afa.engine.paths import first_signs, sign_paths
-from afa.engine.rounds import follow_rule, full_observation
 from afa.evaluate.inputs import final_differences
 from afa.model.bundle import Bundle
 from afa.paper.experiments.layer0 import layer0_lift

@@ -13,7 +13,7 @@ from bundles import bundle_of, rearranged
 
 from afa.cohort.cohort import Cohort
 from afa.engine.duels import BRACKETS, RIGOROUS, all_pairs
-from afa.engine.rounds import own_order_calls, shared_order_calls
+from afa.engine.outcomes import own_order_calls, shared_order_calls
 from afa.errors import SanityError
 from afa.evaluate.inputs import final_differences
 from afa.evaluate.long_tables import gather_tables, write_tables

@@ -18,7 +18,7 @@ from scipy.stats import rankdata
 from afa.cohort.cohort import Cohort
 from afa.engine.duels import all_pairs
 from afa.engine.frontier import FrontierPaths, frontier_paths
-from afa.engine.rounds import Outcomes, right_by_kind
+from afa.engine.outcomes import Outcomes, right_by_kind
 from afa.evaluate.long_tables import by_patient, rows_of
 from afa.evaluate.targets import Targets
 from afa.model.bundle import Bundle

@@ -20,9 +20,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort
+from afa.engine.outcomes import READOUTS, Outcomes, RulePaths, compare_rounds, follow_rule, full_observation
 from afa.engine.patient import Patient
 from afa.engine.ranks import is_certified, name_places, ranks_of
-from afa.engine.rounds import READOUTS, Outcomes, RulePaths, compare_rounds, follow_rule, full_observation
 from afa.engine.rules import COMPILED
 from afa.errors import Fault, PlannerError
 from afa.evaluate.inputs import label_matrix, note, top_k_size
@@ -144,7 +144,7 @@ def follow_own_rule(
 ) -> RulePaths:
     """Observe the features of P patients in the order that a rule chooses.
 
-    Arguments are as for `afa.engine.rounds.follow_rule`.
+    Arguments are as for `afa.engine.outcomes.follow_rule`.
 
     Scores are computed only at the rounds in `rescoring`. At all other rounds, the rule uses the scores that were
     computed last, and the current set of observed features. Until scores are computed again, the rule chooses candidate

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from afa.engine.rounds import Outcomes
+from afa.engine.outcomes import Outcomes
 from afa.evaluate.long_tables import duel_rows, rows_of
 from afa.evaluate.targets import Targets
 
