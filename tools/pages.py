@@ -106,7 +106,9 @@ def written() -> dict[Path, str]:
         for key, node in _leaves(schema)
     )
     page = between(PAGE, "settings", ("key", "type", "default", "meaning"), keys)
-    questions = NO_STAGE | {name: words for stage in STAGES.values() for name, words in stage.rows.items() if words}
+    questions = NO_STAGE | {
+        name: words for stage in STAGES.values() for name, words in stage.summary_tables.items() if words
+    }
     tables = ((f"`{name}`", questions[name]) for name in in_order(questions))
     return {
         SCHEMA: f"{MADE}For editors and catalogs.\n{text}",

@@ -79,7 +79,7 @@ def stage(
     if declared.sharded:
         given["patients"] = shard_of(len(given["cohort"].patients), shard)
     document = _parse_settings_json(settings)
-    summary = declared.summary or () if rows is not None else ()
+    summary = declared.summary_settings or () if rows is not None else ()
     given |= _stage_settings(declared.settings, _select_sections(document, declared.settings, but=summary))
     if "threads" in signature(module.run).parameters:
         given["threads"] = threads
@@ -128,9 +128,9 @@ def _write_summary_rows(name: str, tables: Path, beside: Mapping[str, Path], doc
     from afa.paper.experiments.base import check_rows
 
     module, declared = _stage_module(name), _stage_declaration(name)
-    others = {key: StageTables(beside[key]) for key in declared.beside if key in beside}
-    rows = module.summarise(StageTables(tables), **others, **_stage_settings(declared.summary or (), document))
-    check_rows(name, rows, declared.rows)
+    others = {key: StageTables(beside[key]) for key in declared.summary_inputs if key in beside}
+    rows = module.summarise(StageTables(tables), **others, **_stage_settings(declared.summary_settings or (), document))
+    check_rows(name, rows, declared.summary_tables)
     write_summary([rows], out)
 
 

@@ -31,7 +31,9 @@ def summarise(tables: Any, *, bootstrap: Any) -> pd.DataFrame:
 
 @pytest.fixture(autouse=True)
 def _one_stage(monkeypatch: pytest.MonkeyPatch) -> None:
-    declared = Stage(inputs=(), settings=("top_k",), tables={"gates": "name cases"}, rows={"sanity": "a question"})
+    declared = Stage(
+        inputs=(), settings=("top_k",), tables={"gates": "name cases"}, summary_tables={"sanity": "a question"}
+    )
     module = SimpleNamespace(__name__="afa.paper.experiments.sanity", run=run, summarise=summarise)
     monkeypatch.setattr(afa.cli.stage, "_stage_module", lambda _: module)
     monkeypatch.setattr(afa.cli.stage, "_stage_declaration", lambda _: declared)

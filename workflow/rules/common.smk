@@ -243,7 +243,15 @@ def stage_digest(name, command, *functions):
     The digest also covers the declaration of the stage, except inputs and settings.
     """
     stage = declared.STAGES[name]
-    said = repr((stage.scopes, stage.tables, stage.single, stage.in_all_parts, sorted(stage.rows)))
+    said = repr(
+        (
+            stage.scopes,
+            stage.tables,
+            stage.single,
+            stage.in_all_parts,
+            sorted(stage.summary_tables),
+        )
+    )
     return code_of(
         f"afa.cli.stage:{command}",
         *(f"afa.paper.experiments.{name}:{function}" for function in functions),
@@ -383,7 +391,7 @@ def files_behind(*names):
         if name not in needed:
             needed.add(name)
             stage = STAGES.get(name)
-            of_stage = [*stage.inputs, *stage.beside] if stage else []
+            of_stage = [*stage.inputs, *stage.summary_inputs] if stage else []
             pending += [*of_stage, *EARLIER_STEPS.get(name, [])]
     needed -= {"portfolio", "study"}  # these two are part of the project
     files = [FILES[name] for name in FILES if name in needed]
@@ -403,7 +411,7 @@ def files_of_part(part):
 
 def rows_of(name):
     """Return a list with the file of a stage's rows of the summary. It is empty if the stage has no rows."""
-    has_rows = STAGES[name].summary is not None
+    has_rows = STAGES[name].summary_settings is not None
     return [f"{RUN}/curves/{name}.parquet"] if has_rows else []
 
 

@@ -1,6 +1,8 @@
 # These rules make the files for readers: the summary, the figures, and the report.
 
-SUMMARISED = [name for name, stage in STAGES.items() if stage.summary is not None]
+SUMMARISED = [
+    name for name, stage in STAGES.items() if stage.summary_settings is not None
+]
 SUMMARISED += BASELINES
 
 
@@ -113,7 +115,7 @@ NOTEBOOKS = {
 # The report shows the figure of a stage at the end of the stage's chapter.
 for name, stage in STAGES.items():
     if stage.figure:
-        rows = [] if stage.summary is None else [f"curves/{name}.parquet"]
+        rows = [] if stage.summary_settings is None else [f"curves/{name}.parquet"]
         NOTEBOOKS[name] = (*stage.figure, [*rows, f"tables/{name}"])
 
 if "llm_choosing" in BASELINES:

@@ -6,8 +6,8 @@
 
 # Functions in these rules must not use the loop variables, which have the values of the last stage when Snakemake runs.
 for name, stage in STAGES.items():
-    summary = stage.summary or ()
-    summarised = [] if stage.summary is None else ["summarise"]
+    summary = stage.summary_settings or ()
+    summarised = [] if stage.summary_settings is None else ["summarise"]
 
     if is_split(name) and name != "allocation":
 
@@ -92,7 +92,7 @@ for name, stage in STAGES.items():
             name:
                 f"{name}_rows"
             input:
-                **files_by_name(stage.beside),
+                **files_by_name(stage.summary_inputs),
                 tables=FILES[name],
             output:
                 rows=rows_of(name),
@@ -122,7 +122,7 @@ for name, stage in STAGES.items():
             name:
                 f"{name}_tables"
             input:
-                **files_by_name(dict.fromkeys([*stage.inputs, *stage.beside])),
+                **files_by_name(dict.fromkeys([*stage.inputs, *stage.summary_inputs])),
                 kernels=ancient(COMPILED),
             output:
                 tables=FILES[name],

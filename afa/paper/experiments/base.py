@@ -20,8 +20,8 @@ returns one data frame for each table. The columns of a data frame may be in any
 - `threads`: number of threads that `run` may use; results do not depend on it.
 
 `summarise(tables, ...)` computes the rows of the summary (`afa.evaluate.summary.summary_rows`) from the tables of all
-shards. Further parameters of `summarise` are named after stages (listed in `Stage.beside`) or sections of the
-configuration (listed in `Stage.summary`).
+shards. Further parameters of `summarise` are named after stages (listed in `Stage.summary_inputs`) or sections of the
+configuration (listed in `Stage.summary_settings`).
 
 In a folder, `run` and `summarise` may be in separate files, imported as `from afa.paper.experiments.NAME.tables import
 run as run`. The digest of a job's code covers either `run` or `summarise`, whichever the job calls, even if one file
@@ -31,7 +31,9 @@ Adding a stage
     1. Write `afa/paper/experiments/NAME.py` with the functions `run` and `summarise`, and declare the stage as a
        `Stage` in `declared.py`. Explain each new column in a line of `columns.csv`. If another table has a column with
        the same name but another meaning, write the name of your table into the field `table` of the line. List the
-       tables of the summary in the field `rows` of the `Stage`. If the stage has settings, define them and their
+       tables of the summary in the field `summary_tables` of the `Stage`, and in `TABLES` of `afa/evaluate/summary.py`,
+       which gives their order in `summary.csv`. The metric of a row must be in `METRICS` of the same module. Describe
+       the rows in a section of `docs/summary.md`. If the stage has settings, define them and their
        defaults as a class in `settings.py`. Add a field to `StageSettings`, with the name NAME and the new class as its
        type. The field becomes the section NAME of `config.yaml`. Write the meaning of each setting as a string below
        the setting.
@@ -178,18 +180,20 @@ class Stage:
     Parameters
     ----------
     inputs : names of the inputs of `run`
-    settings, summary : keys of the configuration that `run` and `summarise` read. A key is a whole section, or a single
-        key with a dot. If `summary` is None, the stage makes no rows
+    settings : keys of the configuration that `run` reads. A key is a whole section, or a single key with a dot
+    summary_settings : keys of the configuration that `summarise` reads. Write `()` if `summarise` reads none, and None
+        if the stage has no function `summarise` and makes no rows
     sharded : True if the patients are split into shards
-    duels : True if the stage needs at least two entities
+    duels : True if the stage compares entities, and therefore needs at least two
     scopes : True if the stage reads which couplings are common to both classes. Other stages get `Bundle.contrasts`
     labels : True if the stage needs patients with labels
     elicited : True if the stage needs a bundle that the run elicits, with the answers of each voter
     figure : chapter and title of the figure in the report. The figure is drawn by `notebooks/NAME.ipynb`, which reads
         only this stage's tables and rows
-    beside : stages whose tables `summarise` also reads
+    summary_inputs : stages whose tables `summarise` also reads
     tables : columns of each table, in order
-    rows : table of `summary.csv` that `summarise` makes -> its question. The question is "" if another stage states it
+    summary_tables : table of `summary.csv` that `summarise` makes -> its question. The question is "" if another stage
+        states it
     single : tables that are saved in single precision. These are long tables of scores, of which only signs, means and
         correlations are used
     in_all_parts : tables of which every part of the allocation grid makes the same rows. `afa gather` keeps them once
@@ -203,11 +207,11 @@ class Stage:
     scopes: bool = False
     labels: bool = False
     elicited: bool = False
-    summary: tuple[str, ...] | None = ("bootstrap",)
+    summary_settings: tuple[str, ...] | None = ("bootstrap",)
     figure: tuple[str, str] | None = None
-    beside: tuple[str, ...] = ()
+    summary_inputs: tuple[str, ...] = ()
     tables: Mapping[str, str] = field(default_factory=dict)
-    rows: Mapping[str, str] = field(default_factory=dict)
+    summary_tables: Mapping[str, str] = field(default_factory=dict)
     single: tuple[str, ...] = ()
     in_all_parts: tuple[str, ...] = ()
 

@@ -26,7 +26,7 @@ STAGES: dict[str, Stage] = {
             "targets": "patient entity_a entity_b likelihood clinical conclusive cohort bundle",
             "solves": "patient t model solves iterations capped ascended cohort bundle",
         },
-        rows={
+        summary_tables={
             "gauge_agreement": "do the closure and the true gauge give the same decisions?",
             "gauge_correlation": "how do the scores by the closure and by the true gauge correlate?",
             "gauge_accuracy": "how accurate are decisions by the closure and by the true gauge?",
@@ -45,7 +45,7 @@ STAGES: dict[str, Stage] = {
             "duels": "patient entity_a entity_b winner",
             "orders": "patient method different compared",
         },
-        rows={
+        summary_tables={
             "sign_accuracy_random": "how early does a score decide each duel as at full observation, with features in"
             " random order?"
         },
@@ -59,7 +59,9 @@ STAGES: dict[str, Stage] = {
             "flips": "patient seed_set definition flips runs magnitude nonzero cohort bundle",
             "rounds": "patient t seed_set method right duels cohort bundle",
         },
-        rows={"chaos_gap": "is the lead of `linearity` over `wald` larger for patients whose signs flip often?"},
+        summary_tables={
+            "chaos_gap": "is the lead of `linearity` over `wald` larger for patients whose signs flip often?"
+        },
     ),
     "layer1": Stage(
         settings=("layer1", "inference"),
@@ -71,7 +73,7 @@ STAGES: dict[str, Stage] = {
             "pairs": "patient duels tied cohort bundle",
             "steps": "patient allocation seed bracket step called cohort bundle",
         },
-        rows={"bracket_rate": "how many duels does each bracket resolve, and how many wrongly?"},
+        summary_tables={"bracket_rate": "how many duels does each bracket resolve, and how many wrongly?"},
     ),
     "layer0": Stage(
         settings=("layer0.clusters", "top_k", "inference"),
@@ -83,7 +85,7 @@ STAGES: dict[str, Stage] = {
                 " entities_out contradicted"
             ),
         },
-        rows={
+        summary_tables={
             "layer0_bundle": "what does Layer 0 remove on the bundle, how many certificates are false, and how much "
             "does `greedy` gain?"
         },
@@ -98,7 +100,7 @@ STAGES: dict[str, Stage] = {
             "lift": LAYER0["lift"],
             "patients": LAYER0["patients"],
         },
-        rows={
+        summary_tables={
             "layer0_synthetic": "what does Layer 0 remove among synthetic entities, and how much does `greedy` gain?"
         },
     ),
@@ -106,7 +108,7 @@ STAGES: dict[str, Stage] = {
         settings=("allocation", "top_k", "inference"),
         sharded=True,
         duels=True,
-        beside=("chaos",),
+        summary_inputs=("chaos",),
         tables={
             "choices": (
                 "cohort bundle allocation gain schedule seed patient t feature fallback resolved resolved_wrong"
@@ -124,7 +126,7 @@ STAGES: dict[str, Stage] = {
             "targets": "patient entity top label k k_clinical cohort bundle",
         },
         in_all_parts=("duels", "targets"),
-        rows={
+        summary_tables={
             "allocation_sign": "how accurate are signs under each allocation rule?",
             "allocation_p_at_k": "how precise is the top k under each allocation rule?",
             "certified_round": "after how many rounds can the top k no longer change?",
@@ -138,7 +140,7 @@ STAGES: dict[str, Stage] = {
         settings=("random_order", "chaos", "top_k", "inference", "closure", "bootstrap"),
         duels=True,
         elicited=True,
-        summary=None,
+        summary_settings=None,
         tables={
             "numbers": (
                 "voter table metric quantity method guide gain allocation schedule stratum variant entity target"
@@ -160,7 +162,7 @@ STAGES: dict[str, Stage] = {
             ),
             "top_k": "cohort bundle patient allocation gain stopping level t stopped members wrong",
         },
-        rows={
+        summary_tables={
             "stopping": "how early does each stopping rule stop, and how often does the answer differ from that of "
             "full observation?"
         },
@@ -176,7 +178,7 @@ STAGES: dict[str, Stage] = {
             "targets": "patient entity likelihood clinical score cohort bundle",
             "tasks": "entity features support shift cohort bundle",
         },
-        rows={
+        summary_tables={
             "binary": "how accurate are the decisions for each phenotype as a binary task?",
             "bracket_rate": "",
         },
@@ -191,7 +193,7 @@ STAGES: dict[str, Stage] = {
             "left_out": "coupling entity reason",
             "reliability": "bin cases probability positive coupling inference kind target t",
         },
-        rows={"calibration": "do probabilities agree with the frequency of right answers?"},
+        summary_tables={"calibration": "do probabilities agree with the frequency of right answers?"},
         single=("odds",),
     ),
     "labels": Stage(
@@ -219,7 +221,7 @@ STAGES: dict[str, Stage] = {
             ),
             "whole": "reference coupling patient entity score cohort bundle",
         },
-        rows={
+        summary_tables={
             "labels": "how well do scores separate patients with a label from patients without it, by reference of the "
             "encoding and by closure?",
             "controls": "how often is the answer *no* for a healthy control, as it should be?",
@@ -239,7 +241,7 @@ STAGES: dict[str, Stage] = {
             "splits": "entity size repeat seed labelled labelled_positive tested tested_positive cohort bundle",
             "zero_shot": "reference coupling entity allocation seed patient t calibrated label cohort bundle",
         },
-        rows={
+        summary_tables={
             "labels_needed": "how many labelled patients does a classifier need to do as well as the zero-shot score?"
         },
     ),
@@ -254,7 +256,7 @@ STAGES: dict[str, Stage] = {
                 "patient t entity coupling mean_field mean_field_posterior accurate accurate_posterior cohort bundle"
             ),
         },
-        rows={
+        summary_tables={
             "meanfield_vs_exact": (
                 "which decisions does the mean-field approximation change, and which of them are better without it?"
             )
@@ -273,7 +275,7 @@ STAGES: dict[str, Stage] = {
             "gauge_change": "subject score t states changed mean_change max_change input cohort bundle",
             "nonconvergence": "model patient entity solves capped persistent cohort bundle",
         },
-        rows={"sanity": "do quantities with known values have these values?"},
+        summary_tables={"sanity": "do quantities with known values have these values?"},
     ),
 }
 """Stage -> its declaration."""
@@ -303,7 +305,7 @@ def left_out(entities: int, *, labelled: bool, elicited: bool) -> dict[str, str]
         name: found[read]
         for name, stage in STAGES.items()
         if name not in found
-        for read in (*stage.inputs, *stage.beside)
+        for read in (*stage.inputs, *stage.summary_inputs)
         if read in found
     }:
         found |= more

@@ -243,7 +243,7 @@ def basis(config: Mapping[str, Any]) -> str:
     `config` is the complete configuration of a run, read from `config.json`.
     """
     described = [STAGES[name] for name in EFFECT_STAGES]
-    keys = {key.partition(".")[0] for stage in described for key in (*stage.settings, *(stage.summary or ()))}
+    keys = {key.partition(".")[0] for stage in described for key in (*stage.settings, *(stage.summary_settings or ()))}
     text = json.dumps({key: config.get(key) for key in sorted(keys)}, sort_keys=True)
     return sha256(text.encode()).hexdigest()
 

@@ -32,10 +32,10 @@ def test_a_stage_takes_what_its_description_says(name: str) -> None:
     takes = set(inspect.signature(module.run).parameters)
     assert takes - optional == {*stage.inputs, *heads(stage.settings)}
     assert stage.sharded == ("patients" in takes)
-    assert heads((*stage.settings, *(stage.summary or ()))) <= set(StageSettings.model_fields)
-    if stage.summary is not None:
+    assert heads((*stage.settings, *(stage.summary_settings or ()))) <= set(StageSettings.model_fields)
+    if stage.summary_settings is not None:
         summarised = set(inspect.signature(module.summarise).parameters)
-        assert summarised == {"tables", *stage.beside, *heads(stage.summary)}
+        assert summarised == {"tables", *stage.summary_inputs, *heads(stage.summary_settings)}
 
 
 def test_a_stage_of_a_closure_reads_which_couplings_are_of_both_classes() -> None:
@@ -74,14 +74,14 @@ def test_a_figure_of_a_stage_has_its_notebook(name: str) -> None:
 
 
 def test_every_table_of_the_summary_is_asked_by_one_stage() -> None:
-    asked = [name for stage in STAGES.values() for name, question in stage.rows.items() if question]
-    made = {name for stage in STAGES.values() for name in stage.rows}
+    asked = [name for stage in STAGES.values() for name, question in stage.summary_tables.items() if question]
+    made = {name for stage in STAGES.values() for name in stage.summary_tables}
     assert len(asked) == len(set(asked))
     assert set(asked) == made
     page = (ROOT / "docs" / "summary.md").read_text(encoding="utf-8")
     assert [name for name in made if f"\n| `{name}` | " not in page] == [], "run `make schema`"
     assert set(TABLES) - made == {"llm_baselines", "llm_choosing"}
-    assert all(bool(stage.rows) == (stage.summary is not None) for stage in STAGES.values())
+    assert all(bool(stage.summary_tables) == (stage.summary_settings is not None) for stage in STAGES.values())
 
 
 def test_rows_of_a_table_that_a_stage_does_not_name_are_refused() -> None:

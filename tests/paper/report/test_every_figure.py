@@ -83,7 +83,7 @@ def run_stage(folder, name, settings):
     inputs = [f"--input={key}={paths[key]}" for key in described.inputs]
     invoke("stage", name, *inputs, "--settings", json.dumps(settings), "--out", paths[name])
     if name not in NOT_SUMMARISED:
-        beside = [f"--input={key}={paths[key]}" for key in described.beside]
+        beside = [f"--input={key}={paths[key]}" for key in described.summary_inputs]
         quick = json.dumps({"bootstrap": {"resamples": 100}})
         rows = f"{folder}/curves/{name}.parquet"
         invoke("summarise", name, paths[name], *beside, "--settings", quick, "--out", rows)
@@ -122,7 +122,7 @@ def run(tmp_path_factory):
     portfolio = yaml.safe_load((ROOT / "config" / "portfolio.yaml").read_text(encoding="utf-8"))
     (folder / "portfolio.yaml").write_text(yaml.safe_dump({"drug_C4": portfolio["drug_C4"]}), encoding="utf-8")
     curves = folder / "curves"
-    read = {name: {*stage.inputs, *stage.beside} & set(STAGES) for name, stage in STAGES.items()}
+    read = {name: {*stage.inputs, *stage.summary_inputs} & set(STAGES) for name, stage in STAGES.items()}
     for name in TopologicalSorter(read).static_order():
         if not STAGES[name].elicited:
             run_stage(folder, name, SETTINGS.get(name, {}))
