@@ -311,7 +311,8 @@ def field_import(
         raise ConfigError(Fault("--address", "nothing", "the address of the original", step))
     for remark in import_field(folder, out, holds=holds, address=address):
         typer.echo(remark)
-    typer.echo(f"wrote {out}; next: `afa field bundle {out} --out BUNDLE`")
+    typer.echo(f"wrote {out}; state title, licence and citation in {out}/study.yaml")
+    typer.echo(f"next: `afa field bundle {out} --out BUNDLE`")
 
 
 @fields.command("bundle")

@@ -22,8 +22,7 @@ ASSUMPTION_TEXTS = {
     "one or none": "The probabilities assume that at most one of these is true.",
 }
 BY_SCORE = (
-    "Ordered by preference score, in nats: how strongly the findings favour each of these over the others."
-    " The score is not a probability."
+    "Ordered by preference score, in nats: how strongly the findings favour each over the others; not a probability."
 )
 
 
