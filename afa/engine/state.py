@@ -250,7 +250,7 @@ def expected_score(
     """Return the expected score of entity v under the mean-field distribution of entity u, nats.
 
     The argument `pair` = u N + v is the index of (u, v) in `overlaps`. The arguments `field_at` and `m_at` are start
-    positions, because array slices would take longer than the sum.
+    positions in whole arrays. To pass slices of the arrays instead would take longer than the computation itself.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ class PairwiseMRF:
         prior: float = 0.0,
         features: tuple[str, ...] = (),
     ) -> PairwiseMRF:
-        """Return a model with the paper's linear terms for features of which some values are impossible.
+        """Return a model with the paper's linear terms. Some values of the features may be impossible.
 
         The energy term f_j(s) of feature j is alpha_j (s - m_j), where m_j is the midpoint of the possible values of
         the feature. The midpoint m_j is +1/2 if the value -1 is impossible, -1/2 if the value +1 is impossible, and 0

@@ -1087,9 +1087,9 @@ class Belief:
         scores are whole numbers, differences up to 1/2 do not count (continuity correction).
 
         If there are more than 100 entities outside the top k, only the 100 entities with the largest risk are sampled,
-        and the risks of the other entities are subtracted from the result. To compute the risk of an entity, the
-        probability that it exceeds a top-k entity is computed for each top-k entity, and the largest probability is
-        the risk.
+        and the risks of the other entities are subtracted from the result. For each entity in the top k, there is a
+        probability that its score is exceeded by the score of an entity outside the top k. The risk of the entity
+        outside the top k is the largest of these probabilities.
         """
         half = max(self.table.step / 2, self.table.tie)
         of = self.differences(k)

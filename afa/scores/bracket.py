@@ -50,11 +50,11 @@ def l1_interval(evidence: Evidence, *, form: str = "tight") -> tuple[float, floa
 def duel_interval(a: Evidence, b: Evidence) -> tuple[float, float]:
     """Return an interval that contains E_a(x) - E_b(x) for all values of the unobserved features.
 
-    The lower bound adds the smallest value of each term of an unobserved feature and of each coupling between
-    unobserved features. The upper bound adds the largest value of each such term and coupling. A NaN term (of a feature
-    that is never measured) adds 0. For the paper's models, the interval equals the tight `l1_interval` of D_ab. For
-    models with class-conditional probabilities, the two bounds can have unequal distances from the running constant
-    (the contribution of the priors and of the observed features).
+    The difference E_a(x) - E_b(x) is a sum of terms. To get the lower bound, each term that depends on unobserved
+    features is replaced by its smallest value. To get the upper bound, each such term is replaced by its largest value.
+    A NaN term (of a feature that is never measured) adds 0. For the paper's models, the interval equals the tight
+    `l1_interval` of D_ab. For models with class-conditional probabilities, the two bounds can have unequal distances
+    from the running constant (the contribution of the priors and of the observed features).
     """
     at = a.constant - b.constant
     unary, pairs = difference_terms(a, b)

@@ -295,10 +295,11 @@ def features_needed(sums: Mapping[Strategy, Sums]) -> pd.DataFrame:
     """Return a table of quantiles of the number of features needed to meet a criterion (columns `NEEDED_COLUMNS`).
 
     The quantiles are computed over all patients and seeds. If costs differ, the table also contains quantiles of the
-    cost (column `counted`). Quantiles are observed numbers and are not interpolated. A quantile is missing if too
-    many patients never meet the criterion. The column `n` is the number of cases (pairs of a patient and a seed) for
-    which the criterion is defined. The column `never` is the share of the `n` cases that never meet the criterion. The
-    column `left_out` counts the cases for which the criterion is undefined.
+    cost. The column `counted` states whether a row is about features or about cost. Quantiles are observed numbers and
+    are not interpolated. A quantile is missing if too many patients never meet the criterion. The column `n` is the
+    number of cases (pairs of a patient and a seed) for which the criterion is defined. The column `never` is the share
+    of the `n` cases that never meet the criterion. The column `left_out` counts the cases for which the criterion is
+    undefined.
     """
     rows = []
     for way, of_way in sums.items():

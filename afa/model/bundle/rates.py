@@ -465,10 +465,10 @@ def hypotheses_of(bundle: Bundle) -> list[tuple[PairwiseMRF, npt.NDArray[np.intp
 
     A coupling with the scope `shared` is in two models: the model of patients with the entity, and the model of
     patients without the entity. If any entity has a `shared` coupling of two features, all models that cover these
-    features have a coupling of these features. If pairwise.csv has a row for the model's entity and the two features,
-    the coupling is the potential in the row. If pairwise.csv has no such row, or a row with the potential 0, the
-    coupling is the mean of the other entities' `shared` couplings of these features. All couplings of the bundle are
-    multiplied by the same factor.
+    features have a coupling of these features. Usually, this coupling is the potential in the row of pairwise.csv for
+    the model's entity and the two features. If there is no such row, or if its potential is 0, the coupling is the mean
+    of the `shared` couplings that other entities have for these features. All couplings of the bundle are multiplied by
+    the same factor.
 
     The `prior` of a model is the entity's element of `Bundle.priors`.
     """

@@ -298,8 +298,8 @@ def _statement_verdict(
     """Return the verdict on a statement such as "a is ahead of b", and the number shown beside the verdict.
 
     The shown number belongs to the first comparison in the statement. `unit` is the unit of the claim. The shown number
-    gets the unit of the claim in two cases: the claim contains a number (`has_number`), or this run lacks a number for
-    another comparison in the statement.
+    is printed in this unit if the claim contains a number (`has_number`). It is also printed in this unit if this run
+    has no number for another comparison in the statement.
     """
     relations = [reader.relation(text) for text in answer.holds]
     whole = [relation for relation in relations if not isinstance(relation, str)]
