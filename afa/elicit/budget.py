@@ -246,9 +246,9 @@ def account_table(record: Record, prices: Prices) -> pd.DataFrame:
 
     The table has one row for each combination of prompt, run, model and outcome. The column `uncounted` is the number
     of attempts for which the endpoint gave no token count; such an attempt adds no tokens to its row. The last row,
-    `tries`, sums over all requests, including failed requests, and its sums are compared with the caps. If the tokens
-    of a request were not counted, the sums in the row `tries` include the largest possible number of tokens of this
-    request.
+    `all requests`, sums over all requests, including failed requests, and its sums are compared with the caps. If the
+    tokens of a request were not counted, the sums in the row `all requests` include the largest possible number of
+    tokens of this request.
     """
     rows = []
     for entry in record.entries():
@@ -260,6 +260,6 @@ def account_table(record: Record, prices: Prices) -> pd.DataFrame:
     table = table.assign(money=spent)
     used = Budget(record, prices=prices).used
     if used.calls:
-        row = ("tries", "", "", "", used.calls, used.prompt_tokens, used.answer_tokens, 0, used.money)
+        row = ("all requests", "", "", "", used.calls, used.prompt_tokens, used.answer_tokens, 0, used.money)
         table = pd.concat([table, pd.DataFrame([row], columns=ACCOUNT_COLUMNS)], ignore_index=True)
     return table
