@@ -381,7 +381,16 @@ def ranking_metrics(scores: Floats, positive: Bools, weights: Floats) -> tuple[F
 
 
 class Decided(NamedTuple):
-    """Store shares of right decisions. The balanced accuracy is the mean of sensitivity and specificity."""
+    """Store shares of right decisions. The balanced accuracy is the mean of sensitivity and specificity.
+
+    Attributes
+    ----------
+    accuracy : (R,) float64, share of right decisions among all patients, for each resample
+    balanced_accuracy : (R,) float64, mean of `sensitivity` and `specificity`
+    sensitivity : (R,) float64, share of right decisions among positive patients, or NaN if a resample has none
+    specificity : (R,) float64, share of right decisions among negative patients, or NaN if a resample has none
+
+    """
 
     accuracy: Floats
     balanced_accuracy: Floats

@@ -347,8 +347,9 @@ class Discounted(HypothesisModel):
     Attributes
     ----------
     asked : the model variant that chooses the features
-    repeats : one pair for each hypothesis except the last. The first element of a pair contains the indices of the
-        features in the hypothesis's model. The second element describes how strongly these features are correlated
+    repeats : one pair for each hypothesis except the last. The first element of a pair, (n,) int64, contains the
+        indices of the features in the hypothesis's model. The second element describes how strongly these features are
+        correlated
 
     """
 
@@ -361,12 +362,24 @@ class Discounted(HypothesisModel):
         """Return the log-odds, shrunk towards the prior, at each t in `rounds`, (P, T, C).
 
         The model variant `asked` chooses the features.
+
+        Parameters
+        ----------
+        values : (P, M) int8, -1, 0, +1 or `MISSING`
+
         """
         orders = self.asked.orders(values, rule, fixed=fixed, most=max(t for t in (0, *rounds) if t < values.shape[1]))
         return self.along(values, completed(orders, values.shape[1]), rounds)
 
     def along(self, values: Codes, orders: Ints, rounds: Sequence[int], **options: Any) -> Floats:
-        """Return the log-odds, shrunk towards the prior, (P, T, C). Features are observed in the given `orders`."""
+        """Return the log-odds, shrunk towards the prior, (P, T, C). Features are observed in the given `orders`.
+
+        Parameters
+        ----------
+        values : (P, M) int8, -1, 0, +1 or `MISSING`
+        orders : (P, M) int64, indices of the features in the order of observation
+
+        """
         shown = _rounds_with_zero(rounds)
         evidence = super().along(values, orders, shown, **options)
         odds, rows = evidence - evidence[:, :, -1:], np.arange(len(values))[:, None]

@@ -198,7 +198,13 @@ def by_patient(parts: Iterable[pd.DataFrame], patients: Sequence[str]) -> pd.Dat
 
 
 class Axis(NamedTuple):
-    """Store the labels of an array axis and, for each row of a table, the index of its label (-1 if unknown)."""
+    """Store the labels of an array axis and, for each row of a table, the index of its label (-1 if unknown).
+
+    Attributes
+    ----------
+    codes : (rows,) int64, index in `labels` of each row's label, or -1 if the label is missing or unknown
+
+    """
 
     codes: Ints
     labels: Sequence[Any]
@@ -254,6 +260,11 @@ class CompleteTable:
         """Raise an error if the mask `broken` is True anywhere.
 
         The message names the first element where `broken` is True.
+
+        Parameters
+        ----------
+        broken : (...) bool, with the attribute `shape` of the table as its shape, True for elements to refuse
+
         """
         if broken.any():
             codes = np.unravel_index(int(broken.argmax()), self.shape)
@@ -309,10 +320,10 @@ class Cube:
     Attributes
     ----------
     shape : (P, E, R)
-    t : rounds of the steps
-    first : index of the first step of each series
+    t : (steps,) int64, rounds of the steps
+    first : (P * E * R,) int64, index of the first step of each series
     last_round : M
-    columns : the other columns of the table, with rows in the order of `t`
+    columns : name -> (steps,), the other columns of the table, with rows in the order of `t`
 
     """
 
@@ -352,6 +363,11 @@ class Cube:
         """Return the values by number of observations, (P, E, R, s + 1), counting only features in the entity's model.
 
         The largest model has s features. If an entity's model has fewer than s features, its last value is repeated.
+
+        Parameters
+        ----------
+        values : (steps,) of any dtype, values at the steps
+
         """
         ends = np.append(self.first[1:], len(self.t))
         most = int((ends - self.first).max())

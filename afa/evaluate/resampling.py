@@ -161,6 +161,16 @@ class Moments:
     Each array has the shape (P, C), for P patients and C columns, and contains sums over the runs of a patient. The
     attribute `n` contains the number of runs. Before summing, the method `Moments.of` subtracts a
     constant from each column of x and of y.
+
+    Attributes
+    ----------
+    n : (P, C) float64, number of runs
+    x : (P, C) float64, sums of x
+    y : (P, C) float64, sums of y
+    xx : (P, C) float64, sums of the squares of x
+    yy : (P, C) float64, sums of the squares of y
+    xy : (P, C) float64, sums of the products of x and y
+
     """
 
     n: Floats
@@ -176,6 +186,12 @@ class Moments:
 
         Before summing, the values in run 0 of patient 0 are subtracted from the values in all runs of all patients. If
         the data are constant, the sums are therefore exactly 0.
+
+        Parameters
+        ----------
+        x : (P, runs, C) float64, values of the first quantity
+        y : (P, runs, C) float64, values of the second quantity
+
         """
         x, y = x - x[0, 0], y - y[0, 0]
         n = np.full((len(x), x.shape[2]), float(x.shape[1]))
@@ -201,5 +217,11 @@ class Moments:
         return np.where(varies, np.clip((n * xy - x * y) / scale, -1.0, 1.0), np.nan)
 
     def only(self, weights: Floats) -> Floats:
-        """Return the first column of `correlation(weights)`, (R,)."""
+        """Return the first column of `correlation(weights)`, (R,).
+
+        Parameters
+        ----------
+        weights : (R, P) float64, how often each resample contains each patient
+
+        """
         return self.correlation(weights)[:, 0]

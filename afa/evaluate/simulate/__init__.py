@@ -234,6 +234,11 @@ class Sums:
         """Add the results of a block of B patients, with their resampling weights (R + 1, B).
 
         The resampling weights are whole numbers, so that sums are exact.
+
+        Parameters
+        ----------
+        weights : (R + 1, B) float64, how often each resample contains each patient; row 0 contains ones
+
         """
         last = None if self.budgets is None or walk.spent is None else rounds_within_budgets(self.budgets, walk.spent)
 

@@ -61,6 +61,11 @@ class BinaryBlock(NamedTuple):
 
     The attribute `targets` maps each metric to the correct decision about each patient, (B, 1): +1, -1, or 0 if no
     decision is correct.
+
+    Attributes
+    ----------
+    values : (B, M) int8, -1, 0, +1 or `MISSING`
+
     """
 
     names: Sequence[str]

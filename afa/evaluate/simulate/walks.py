@@ -131,7 +131,13 @@ of each entity by t (B, M + 1, N), and by t whether the top k is certified (B, M
 
 
 class TopKBlock(NamedTuple):
-    """Store a block of patients, their correct answers at full observation, and their rows in the cohort."""
+    """Store a block of patients, their correct answers at full observation, and their rows in the cohort.
+
+    Attributes
+    ----------
+    values : (B, M) int8, -1, 0, +1 or `MISSING`, for B patients
+
+    """
 
     names: Sequence[str]
     values: Codes
