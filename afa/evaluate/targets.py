@@ -40,6 +40,13 @@ class Targets:
 
     @classmethod
     def of(cls, truth: Outcomes, labels: Floats, k: int, k_clinical: int) -> Targets:
+        """Return the targets of P patients, from their results at full observation and their labels.
+
+        Parameters
+        ----------
+        labels : (P, N) float64, 0, 1 or NaN
+
+        """
         size = (truth.place[:, :, None] == truth.place[:, None, :]).sum(axis=2)
         sure = truth.place + size <= k
         tied = (truth.place < k) & ~sure
