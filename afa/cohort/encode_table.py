@@ -215,6 +215,7 @@ def encode_cells(
 
     Parameters
     ----------
+    is_control : (rows,) bool, True for rows of the table that are controls, or None if there are none
     dictionary : name of the file of features, for messages
 
     """

@@ -208,6 +208,10 @@ def in_threads(work: Callable[..., None], n_jobs: int, threads: int | None, *giv
 def laid_out(array: NDArray[Scalar]) -> NDArray[Scalar]:
     """Return the array in a contiguous and writable form, for which the kernels are compiled.
 
+    Parameters
+    ----------
+    array : array of any shape and dtype
+
     Returns
     -------
     array : same shape and dtype as the argument

@@ -150,6 +150,16 @@ def compare_rounds(
     """Compare the results of P patients after each observation with their results at full observation.
 
     The arguments after `truth` are fields of `WalkResults`, computed for the scores in `READOUTS`.
+
+    Parameters
+    ----------
+    order : (P, r) int64, features in the chosen order
+    fallback : (P, r) bool, True if no candidate had a positive gain
+    signs : (P, r + 1, 2, Q) int8, +1 if a score prefers the first entity, -1 if the second entity, 0 for a tie
+    place : (P, r + 1, 2, N) int16, number of entities that each score ranks strictly ahead of each entity
+    resolved : (P, r + 1, Q) bool, True if no further observation can change the winner of the duel (entity pair)
+    certified : (P, r + 1) bool, True if the top k is final
+
     """
     right = np.empty((*signs.shape[:3], len(DUEL_GROUPS)), dtype=np.float32)
     resolved_wrong = np.empty(certified.shape, dtype=np.int32)

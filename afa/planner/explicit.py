@@ -215,6 +215,11 @@ class ExplicitPatient(PatientState):
         A duel is resolved if no values of the unobserved features can change its winner. Scores from mean-field
         inference differ from exact scores by a constant, kappa. If kappa is known, a duel counts as resolved only if
         its winner is certain for both kinds of scores.
+
+        Parameters
+        ----------
+        duels : (q,) int64, ascending indices of duels, or None for all
+
         """
         self._solve_stale()
         chosen = np.arange(self.n_duels) if duels is None else duels

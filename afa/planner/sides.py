@@ -83,12 +83,12 @@ class Fixed(NamedTuple):
     feature_slots : (N, M) int64, position of each feature in the models of each side; -1 if the models do not contain
         the feature
     background, possible : (M, 3) float64 and bool, probabilities of -1, 0, +1, and which of them can occur
-    groups : the indices of the features of each exclusive group
+    groups : (g,) int64 for each exclusive group, indices of its features
     measured_at_once : for each group, True if one measurement gives all its features
     kappa : (N,) float64, log Z_1 - log Z_0 without observations if this constant is known and not included in the
         models, else 0
     tie : largest magnitude of a score, in nats, that is treated as a rounding error
-    ranges : cache of `links_of` by the sides asked for, with at most `N_CACHED_DUELS` entries
+    ranges : cache of `links_of` by the sides asked for, (p, 2) int64 and (2, p) float64; at most `N_CACHED_DUELS` keys
 
     """
 
