@@ -111,13 +111,6 @@ class Bundle:
     contains the couplings of all entities. The attribute `aliases` maps features to alternative names. The attribute
     `display_names` maps names of entities and features to the names that people see.
 
-    Attributes
-    ----------
-    unary : (N, M) float64, unary potentials, nats
-    priors : (N,) float64, prior of each entity, nats
-    costs : (M,) float64, non-negative cost of each feature, or None without costs.csv
-    shares : (N,) float64, probability of each entity before any measurement, or None if not given
-
     Examples
     --------
     >>> from afa.model.bundle import load_bundle
