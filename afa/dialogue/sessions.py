@@ -248,7 +248,7 @@ def open_session(path: Path | None) -> Iterator[SessionFile]:
     except Timeout:
         expected, step = "one process for a session", "quit it there, or name another file"
         raise PlannerError(Fault(str(path), "another process that has it open", expected, step)) from None
-    except (OSError, NotImplementedError) as error:
+    except (OSError, NotImplementedError) as error:  # filelock raises the second if the file system has no file locks
         found = getattr(error, "strerror", None) or str(error)
         raise PlannerError(Fault(str(path), found, "a file that can be written", "name another file")) from error
     try:

@@ -141,7 +141,7 @@ def _lucb_pair(packed: Packed, state: State, view: RoundView, rank: Ints) -> int
 
     LUCB considers the unresolved pairs of one entity inside the top k and one entity outside the top k. For each pair,
     the overlap is the upper bound on the score of the entity outside the top k minus the lower bound on the score of
-    the entity inside the top k. LUCB selects the pair with the largest overlap.
+    the entity inside the top k. LUCB selects the two entities whose intervals overlap most.
     """
     budgets = entity_budgets(packed, state)
     largest = -np.inf

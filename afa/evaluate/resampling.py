@@ -158,9 +158,8 @@ NO_SPREAD = 1e-12
 class Moments:
     """Store the sums from which correlations of two quantities x and y in resamples of patients are computed.
 
-    Each array has the shape (P, C), for P patients and C columns, and contains sums over the runs of a patient. The
-    attribute `n` contains the number of runs. Before summing, the method `Moments.of` subtracts a
-    constant from each column of x and of y.
+    Each array contains sums over the runs of a patient, for P patients and C columns. Before summing, the method
+    `Moments.of` subtracts a constant from each column of x and of y.
 
     Attributes
     ----------

@@ -375,7 +375,7 @@ class Planner(ABC):
             self._add_observation(name, read_value.code)
 
     def replace_value(self, feature: str, read_value: ReadValue) -> None:
-        """Replace the recorded value of a feature with the new value `read_value`.
+        """Replace the recorded value of a feature by the value given as `read_value`.
 
         A correction costs nothing. The state of the patient is recomputed.
         """

@@ -224,8 +224,8 @@ def read_typed(bundle: Bundle, feature: str, text: str) -> ReadValue:
 def echo(bundle: Bundle, feature: str, read_value: ReadValue) -> str:
     """Return a text that shows how an entered value was understood, such as `frost: yes`.
 
-    If the value was entered as a number, the text contains the number and the word for its code, such as `flow: 0 ml/s
-    is low`.
+    If the value was entered as a number, the text contains the number and the level to which it belongs, for example
+    `flow: 0 ml/s is low`.
     """
     word = word_of(bundle, feature, read_value.code)
     said = word if read_value.number is None else f"{number_with_unit(read_value.number, read_value.unit)} is {word}"
