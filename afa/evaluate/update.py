@@ -19,10 +19,10 @@ the update has two steps. The first step corrects the overall frequencies of a f
 distributions with and without the entity can contain the same error. In the first step, the mixture of a feature's two
 distributions is updated with all labelled patients, with and without the entity. Each distribution is then multiplied
 by the ratio of the updated mixture to the elicited mixture, and normalised. The first step of the update does not
-change the odds ratio of any two values. The second step updates each distribution with the values of the patients in
-its class. With the second step alone, the distribution of the larger class would approach the true frequencies faster
-than the distribution of the smaller class, and the odds ratios would be wrong in the meantime. If a feature was
-measured only in labelled patients of one class, the first step of the update does not change the feature's
+change the odds ratio of any two values. The second step updates the distributions of each class with the values of the
+patients in that class. With the second step alone, the distribution of the larger class would approach the true
+frequencies faster than the distribution of the smaller class, and the odds ratios would be wrong in the meantime. If a
+feature was measured only in labelled patients of one class, the first step of the update does not change the feature's
 distributions. If a patient can have at most one entity, only the second step is made. In this case, two entities are
 compared without likelihood ratios: the distribution in patients with one entity is compared with the distribution in
 patients with the other entity (docs/decisions.md, F6).
