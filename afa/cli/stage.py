@@ -87,7 +87,7 @@ def stage(
     expected = columns_of(name, declared.tables)
     tables = with_declared_columns(module.run(**given), expected, **names)
     check_tables(name, tables, expected)
-    write_tables(stored(tables, declared.single), out)
+    write_tables(stored(tables, declared), out)
     if rows is not None:
         _write_summary_rows(name, out, folders, _select_sections(document, summary, but=declared.settings), rows)
 

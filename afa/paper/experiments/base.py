@@ -304,13 +304,20 @@ def check_rows(stage: str, rows: pd.DataFrame, expected: Iterable[str]) -> None:
         raise SanityError(Fault(f"stage {stage}", found, ", ".join(expected), "name them in `rows` of its declaration"))
 
 
-def stored(tables: Mapping[str, pd.DataFrame], single: Iterable[str]) -> dict[str, pd.DataFrame]:
-    """Convert the tables named in `single` to single precision, and return all tables.
+def stored(tables: Mapping[str, pd.DataFrame], stage: Stage) -> dict[str, pd.DataFrame]:
+    """Return the tables of a stage in the form in which they are written.
 
-    Single precision has seven digits and halves the size of the files.
+    Tables in `Stage.single` are converted to single precision, which has seven digits and halves the size of the files.
+    Tables of a sharded stage are sorted by patient, as `afa gather` sorts them. The tables of a run are therefore the
+    same with any number of shards.
     """
-    floats = {name: list(tables[name].select_dtypes("float64").columns) for name in single}
-    return {name: table.astype(dict.fromkeys(floats.get(name, ()), "float32")) for name, table in tables.items()}
+    found = {}
+    for name, table in tables.items():
+        if stage.sharded and "patient" in table:
+            table = table.sort_values("patient", kind="stable")
+        floats = table.select_dtypes("float64").columns if name in stage.single else ()
+        found[name] = table.astype(dict.fromkeys(floats, "float32"))
+    return found
 
 
 def _stage_fault(where: str, found: str, expected: str) -> Fault:

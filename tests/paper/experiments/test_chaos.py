@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import combinations, pairwise
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,8 +16,6 @@ from pydantic import ValidationError
 
 from afa.cohort.cohort import Cohort
 from afa.engine import follow
-from afa.evaluate.inputs import shard_of
-from afa.evaluate.long_tables import gather_tables, write_tables
 from afa.model.bundle import Bundle
 from afa.model.orders import random_order
 from afa.paper.experiments import chaos as chaos_module
@@ -172,23 +169,6 @@ def test_the_fiftieth_observation_is_the_last_that_the_early_definitions_see() -
         unary[0, order[place]] = 1.0
         only = bundle_of(unary, np.zeros((2, LAST_EARLY_ROUND + 10, LAST_EARLY_ROUND + 10)))
         assert (cells_of(only, values).loc["early_50", "magnitude"] > 0) == changes
-
-
-@pytest.mark.parametrize("parts", [2, 7])
-def test_shards_joined_are_the_whole_byte_for_byte(
-    bundle_tiny: Bundle, cohort: Cohort, whole: dict[str, pd.DataFrame], tmp_path: Path, parts: int
-) -> None:
-    folders = [tmp_path / f"{part}" for part in range(parts + 1)]
-    for part, folder in enumerate(folders):
-        # the last shard has no patient
-        chosen = shard_of(PATIENTS, f"{part + 1}/{parts}") if part < parts else range(0)
-        write_tables(run(bundle_tiny, cohort, chosen), folder)
-    gather_tables(folders, tmp_path / "joined")
-    write_tables(whole, tmp_path / "whole")
-    gather_tables([tmp_path / "whole"], tmp_path / "once")
-    for name in NAMES:
-        joined, once = ((tmp_path / folder / f"{name}.parquet").read_bytes() for folder in ("joined", "once"))
-        assert joined == once
 
 
 def test_the_size_of_blocks_and_the_number_of_threads_do_not_show(

@@ -127,29 +127,6 @@ def test_solves_are_counted_once_and_not_for_wald(whole: dict[str, pd.DataFrame]
     assert (start["solves"] == 3).all()
 
 
-@pytest.mark.parametrize("parts", [2, 3, 7])
-def test_shards_joined_are_the_whole_byte_for_byte(
-    bundle_tiny: Bundle,
-    cohort: Cohort,
-    whole: dict[str, pd.DataFrame],
-    tmp_path: Path,
-    parts: int,
-) -> None:
-    folders = []
-    for part in range(1, parts + 1):
-        chosen = shard_of(7, f"{part}/{parts}")
-        tables = run(bundle_tiny, cohort, chosen, **READ)
-        folders.append(tmp_path / f"{part}-of-{parts}")
-        write_tables(tables, folders[-1])
-    write_tables(whole, tmp_path / "whole")
-    gather_tables(folders, tmp_path / "joined")
-    gather_tables([tmp_path / "whole"], tmp_path / "once")
-    for name in ("rounds", "duels", "orders"):
-        pd.testing.assert_frame_equal(read_table(tmp_path / "joined", name), read_table(tmp_path / "once", name))
-        joined, once = ((tmp_path / folder / f"{name}.parquet").read_bytes() for folder in ("joined", "once"))
-        assert joined == once
-
-
 @pytest.mark.parametrize("n", [1, 6, 7, 100])
 @pytest.mark.parametrize("parts", [1, 3, 8])
 def test_every_patient_is_in_one_shard_and_shards_differ_by_at_most_one(n: int, parts: int) -> None:
