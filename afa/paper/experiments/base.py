@@ -313,10 +313,10 @@ def stored(tables: Mapping[str, pd.DataFrame], stage: Stage) -> dict[str, pd.Dat
     """
     found = {}
     for name, table in tables.items():
-        if stage.sharded and "patient" in table:
-            table = table.sort_values("patient", kind="stable")
         floats = table.select_dtypes("float64").columns if name in stage.single else ()
-        found[name] = table.astype(dict.fromkeys(floats, "float32"))
+        by_patient = stage.sharded and "patient" in table
+        rows = table.sort_values("patient", kind="stable") if by_patient else table
+        found[name] = rows.astype(dict.fromkeys(floats, "float32"))
     return found
 
 
