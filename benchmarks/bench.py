@@ -184,7 +184,7 @@ class Bench:
         if done.returncode != 0:
             last = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"signal {-done.returncode}"
             raise JobError(f"more than {MEMORY_LIMIT / 1e9:g} GB" if "MemoryError" in last else last)
-        result: Result = json.loads(done.stdout)
+        result: Result = json.loads(done.stdout.splitlines()[-1])  # stages print their progress before it
         return result
 
     def plain(self, job: str, argument: str, known: dict[tuple[str, str], Result]) -> Result:
