@@ -18,7 +18,7 @@ from afa.cohort.cells import labels_from_cells, read_cells, read_names
 from afa.cohort.codes import without_codes
 from afa.cohort.cohort import PATIENT, label_counts, write_cohort_tables
 from afa.cohort.config import CohortConfig, load_cohort_config
-from afa.cohort.encode import Coding, least_controls
+from afa.cohort.encode import CODE_ROUNDING, Coding, least_controls
 from afa.cohort.encode_table import Encoded, read_and_encode
 from afa.errors import AfaError, CohortError, ConfigError, Fault
 from afa.io.csvfile import visible
@@ -293,7 +293,10 @@ def build_table_cohort(
         others = int(encoded.controls[cuts.loc[cuts["by"] == "controls", "feature"]].notna().sum().min()) - 1
         if config.encoding.test == "empirical" and others < least_controls(config.encoding.level):
             coding["test_of_controls"] = "t"
-    flat = cuts[(cuts["by"].isin(["cohort", "controls"])) & (cuts["low"].isna() | (cuts["low"] == cuts["high"]))]
+    # If all controls have the same value, the cut points differ from this value by a margin for rounding (`reach`).
+    margin = np.where(cuts["by"] == "controls", 2 * CODE_ROUNDING * cuts[["low", "high"]].abs().max(axis=1), 0.0)
+    same = (cuts["high"] - cuts["low"]) / 2 <= margin
+    flat = cuts[cuts["by"].isin(["cohort", "controls"]) & (cuts["low"].isna() | same)]
     total = max(1, int(cuts[["down", "zero", "up"]].to_numpy().sum()))
     card: dict[str, Any] = {
         "title": config.title,

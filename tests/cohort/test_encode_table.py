@@ -9,10 +9,17 @@ from hypothesis import strategies as st
 import afa
 from afa.cli.cohort import encode as encode_command
 from afa.cohort.cells import cells_of_frame
+from afa.cohort.cohort import load_cohort
 from afa.cohort.encode import Coding, encode_by_cohort
 from afa.cohort.encode import encode_by_controls as encode_series
 from afa.cohort.encode_table import encode_cells, read_and_encode, write_encoded
-from afa.cohort.table_cohort import TableFiles, read_table_labels
+from afa.cohort.table_cohort import (
+    TableCohort,
+    TableFiles,
+    build_table_cohort,
+    encode_cohort,
+    read_table_labels,
+)
 from afa.errors import CohortError, ConfigError
 from afa.model.features import features_of
 
@@ -273,3 +280,28 @@ def test_in_python_too_it_is_said_that_nearly_all_values_are_beyond_a_cut_point(
     X = pd.DataFrame({"heat": [290.0, 310, 300], "flow": [1.5, 1.5, 1.5], "wet": [0, 1, 1]})
     with pytest.warns(UserWarning, match="heat: 3 of 3 values are above 70 C; is that their unit"):
         afa.encode(X, RANGES)
+
+
+@pytest.mark.parametrize("constant", [5.0, 0.0, -1e6])
+def test_a_feature_that_is_the_same_in_all_controls_is_recorded_and_one_of_two_values_is_not(tmp_path, constant):
+    table = pd.DataFrame(
+        {
+            "flat": [constant] * 25 + [constant + 1.0],
+            "little": [constant] * 24 + [constant + 1e-3, constant],
+            "group": ["healthy"] * 25 + ["ill"],
+        }
+    )
+    features = tmp_path / "features.csv"
+    features.write_text("feature,kind\nflat,continuous\nlittle,continuous\n")
+    config = TableCohort(
+        name="made",
+        title="Made",
+        origin="table",
+        table=_written(tmp_path, table),
+        features=features,
+        controls={"column": "group", "value": "healthy"},
+        encoding={"reference": "controls"},
+    )
+    files = TableFiles(config.table, config.features, None)
+    build_table_cohort(config, files, encode_cohort(config, files), [], tmp_path / "cohort")
+    assert load_cohort(tmp_path / "cohort").provenance["genes_without_spread"] == ["flat"]

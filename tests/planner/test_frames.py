@@ -132,3 +132,16 @@ def test_figures_show_the_posterior_its_course_and_the_curves(bundle_tiny: Bundl
     assert "Visible bleeding" in [line.get_label() for line in axes.lines]
     made = afa.simulate(bundle_tiny, patients, rules=["greedy"], resamples=10)
     assert len(made.plot().axes) >= 4
+
+
+@pytest.mark.parametrize(("gain", "rule"), [("information", "information"), ("cmi", "greedy")])
+def test_equal_costs_are_equal_for_the_question_of_one_entity(
+    bundle_tiny: Bundle, patients: pd.DataFrame, gain: str, rule: str
+) -> None:
+    dear = replace(bundle_tiny, costs=np.array([1.0, 1000.0, 10.0, 1000.0, 100.0]))
+    asked = {"entity": "fistula", "rules": [rule], "gain": gain, "resamples": 10}
+    free = afa.simulate(replace(bundle_tiny, costs=None), patients, **asked).curves
+    equal = afa.simulate(dear, patients, costs="equal", **asked).curves
+    own = afa.simulate(dear, patients, **asked).curves.query("counted == 'features'")
+    pd.testing.assert_frame_equal(equal, free)
+    assert own["value"].tolist() != free["value"].tolist()

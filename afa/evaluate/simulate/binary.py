@@ -218,6 +218,7 @@ class BinaryTask(SimulationTask):
             gain=way.gain or "wald_magnitude",
             allocation="greedy" if way.allocation in RANDOM_RULES else way.allocation,
             solver=self.setting.solver,
+            costs="equal" if prices_of(self.bundle, self.setting) is None else None,
             coupling=self.setting.coupling,
             tau=self.setting.tau,
             background=background(patient) if background is not None and way.score == BACKGROUND else None,
