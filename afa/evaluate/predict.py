@@ -11,6 +11,7 @@ from scipy.special import expit, softmax
 
 from afa.cohort.cohort import PATIENT
 from afa.engine.run import MISSING
+from afa.errors import Fault, PlannerError
 from afa.evaluate.entrants import HypothesisModel, which, with_and_without
 from afa.evaluate.frames import check_possible, codes_of_frame
 from afa.evaluate.simulate.walks import informed
@@ -59,6 +60,7 @@ def predict_proba(
     Raises
     ------
     CohortError : no feature has a column, a name occurs twice, or a value is no code or is impossible for its feature.
+    PlannerError : `holds` is given for a bundle with one entity.
 
     Examples
     --------
@@ -79,6 +81,8 @@ def predict_proba(
     options: dict[str, Any] = {"coupling": coupling, "solver": solver, "inference": inference}
     found: Floats
     if len(model.entities) == 1:
+        if holds is not None:
+            raise PlannerError(Fault("holds", repr(holds), "none for a bundle with one entity", "leave it out"))
         binary = BinaryPlanner(model, entity=model.entities[0], **options)
         if inference == "exact":
             found = np.array([[informed(binary.copy(), row).probability()] for row in distinct])

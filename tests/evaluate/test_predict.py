@@ -174,3 +174,9 @@ def test_the_command_refuses_a_feature_under_another_name_also_where_missing_one
     assert isinstance(ran.exception, CohortError)
     assert "column cxcl8: found another name than the bundle has; expected CXCL8" in str(ran.exception)
     assert not (tmp_path / "p.csv").exists()
+
+
+def test_how_many_entities_hold_is_refused_for_a_single_entity(bundle_tiny):
+    X = pd.DataFrame({"CXCL8": [1]}, index=["ann"])
+    with pytest.raises(PlannerError, match=r"holds: found 'one'; expected none for a bundle with one entity"):
+        afa.predict_proba(bundle_tiny.restrict_entities(["bleeding"]), X, holds="one")
