@@ -6,7 +6,7 @@ import pytest
 
 from afa.errors import ConfigError
 from afa.evaluate.long_tables import gather_tables, read_table, write_tables
-from afa.paper.experiments.base import stored
+from afa.paper.experiments.base import Stage, stored
 
 TABLE = pd.DataFrame({"patient": [f"p{i:03}" for i in range(200)], "score": np.linspace(0, 1, 200)})
 
@@ -39,7 +39,7 @@ def test_long_tables_of_scores_are_stored_in_single_precision_and_read_in_double
     random = np.random.default_rng(2)
     long = pd.DataFrame({"patient": "p", "score": random.normal(size=30_000), "seed": 3})
     tables = {"long": long, "short": long.head(5)}
-    kept = stored(tables, ["long"])
+    kept = stored(tables, Stage(single=("long",)))
     write_tables(kept, tmp_path / "a")
     write_tables(tables, tmp_path / "b")
     for name, table in tables.items():
