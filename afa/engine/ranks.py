@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.engine.compile import in_threads, kernel
+from afa.engine.compile import in_threads, kernel, laid_out
 from afa.engine.state import State, elbos, mean_difference
 from afa.model.arrays import Bools, Floats, Ints
 
@@ -215,7 +215,8 @@ def precision_at_k(
     if not (right.shape == tied.shape == among.shape == (n_patients, n) and k.shape == slots.shape == (n_patients,)):
         raise ValueError(f"masks of shape {right.shape} and k of shape {k.shape} for places {place.shape}")
     share = np.empty((n_patients, n_rankings))
-    in_threads(_precision, n_patients, threads, place.astype(np.int64), k, right, tied, slots, among, share)
+    places, masks = laid_out(place.astype(np.int64)), [laid_out(mask) for mask in (right, tied, among)]
+    in_threads(_precision, n_patients, threads, places, laid_out(k), *masks, laid_out(slots), share)
     return share
 
 
@@ -225,8 +226,8 @@ def _precision(
     k: Ints,
     right: Bools,
     tied: Bools,
-    slots: Ints,
     among: Bools,
+    slots: Ints,
     share: Floats,
     first: int,
     last: int,

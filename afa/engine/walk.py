@@ -332,7 +332,8 @@ def _cluster_entities(pairs: Pairs, budget: Floats, name_rank: Ints, labels: Int
     for p in range(len(budget)):
         a, b = pairs[p, 0], pairs[p, 1]
         distance[a, b] = distance[b, a] = budget[p]
-    labels[:] = cluster_labels(distance, np.argsort(name_rank), math.ceil(math.sqrt(n)), SMALLEST_CLUSTER)
+    n_clusters = math.ceil(math.sqrt(n))
+    labels[:] = cluster_labels(distance, np.argsort(name_rank), n_clusters, INT(SMALLEST_CLUSTER))
 
 
 @kernel(borrows=True)

@@ -231,7 +231,7 @@ def save_figure(figure: NotebookFigure, path: str | Path = "") -> NotebookFigure
     if path:
         written = [Path(path)] if Path(path).suffix else [Path(f"{path}.{form}") for form in ("svg", "pdf")]
         endings = figure.canvas.get_supported_filetypes()
-        figure.saved = figure.svg()
+        figure.saved = figure.svg() if any(target.suffix == ".svg" for target in written) else ""
         for target in written:
             ending = target.suffix.removeprefix(".")
             if ending not in endings:

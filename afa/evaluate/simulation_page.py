@@ -132,8 +132,9 @@ def write_simulation(
         except ModuleNotFoundError as error:
             say(f"no figure and no explorer page: {error.name} is not installed (pip install 'afa[notebooks]')")
         else:
+            figure = curves_figure(made.curves, title)
             for ending in ("svg", "png"):
-                save_figure(curves_figure(made.curves, title), temporary / f"curves.{ending}")
+                save_figure(figure, temporary / f"curves.{ending}")
             if explored is not None:
                 write_explorer(explored(), temporary / "explorer.html")
         digests = {name: sha256_of(temporary / name) for name in (f"{table}.csv" for table in tables)}

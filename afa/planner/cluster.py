@@ -16,7 +16,7 @@ from math import ceil, sqrt
 import numpy as np
 import scipy.sparse as sp
 
-from afa.engine.compile import laid_out
+from afa.engine.compile import INT, laid_out
 from afa.engine.layout import pack
 from afa.engine.rules import CLUSTER_EVERY, SMALLEST_CLUSTER, cluster_labels
 from afa.engine.sharing import model_distances, sharing_of
@@ -160,7 +160,7 @@ def clusters(
         raise PlannerError(Fault("clusters", found, f"({n}, {n}) and {n}", "pass one distinct name per row"))
     by_name = np.array(sorted(range(n), key=names.__getitem__), dtype=np.int64)
     wanted = paper_clusters(n) if n_clusters is None else max(1, n_clusters)
-    labels = cluster_labels(laid_out(distance.astype(np.float64)), by_name, wanted, smallest)[by_name]
+    labels = cluster_labels(laid_out(distance.astype(np.float64)), by_name, INT(wanted), INT(smallest))[by_name]
     order = np.argsort(labels, kind="stable")  # because the sort is stable, members stay sorted by name
     parts = np.split(by_name[order], np.flatnonzero(np.diff(labels[order])) + 1)
     return tuple(tuple(part.tolist()) for part in parts)

@@ -12,6 +12,7 @@ from typing import Literal, Unpack
 import numpy as np
 from scipy.special import expit, logsumexp, softmax
 
+from afa.engine.compile import laid_out
 from afa.engine.duels import sides_of, variances
 from afa.engine.paths import EQUAL_PROBABILITY
 from afa.engine.patient import Patient
@@ -255,7 +256,8 @@ class TopKPlanner(Planner):
         entities with this score. The mask has the shape (N,).
         """
         view = self._view()
-        places = ranks_of(view.scores, np.arange(len(view.entities)), name_places(view.entities), view.tie).place
+        members, names = np.arange(len(view.entities)), name_places(view.entities)
+        places = ranks_of(laid_out(view.scores), members, names, view.tie).place
         order = np.argsort(view.rank)
         last, next_ = places[order[self.k - 1]], places[order[self.k]]
         return np.asarray((places == last) & (last == next_))

@@ -23,7 +23,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import solve_triangular
 from scipy.special import ndtr
 
 from afa.errors import Fault, PlannerError
@@ -383,7 +382,7 @@ def shrunk_covariance(values: Floats, probabilities: Floats) -> Floats | None:
     expected = np.outer(loading, loading)
     np.fill_diagonal(expected, 1.0)
     # transform the values so that the correlation matrix `expected` becomes the identity matrix
-    whitened = solve_triangular(np.linalg.cholesky(expected), z.T, lower=True).T
+    whitened = np.linalg.solve(np.linalg.cholesky(expected), z.T).T
     part, total = np.arange(n) % FOLDS, np.zeros(len(SHRINKAGE))
     for fold in range(FOLDS):
         total += _held_out_log_likelihoods(whitened[part != fold], whitened[part == fold])

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from afa.engine.compile import laid_out
 from afa.engine.duels import all_pairs
 from afa.engine.outcomes import Outcomes, follow_rule, full_observation
 from afa.engine.ranks import name_places, ranks_of
@@ -370,7 +371,7 @@ def scores_and_ranks(planner: TopKPlanner, score: str | None = None) -> tuple[Fl
     `score` is the name of the preference score, by default the planner's guiding score.
     """
     scores, entities = planner.scores_by(score or planner.guide), planner.bundle.entities
-    ranks = ranks_of(scores, np.arange(len(entities)), name_places(entities), planner._state.packed.tie)
+    ranks = ranks_of(laid_out(scores), np.arange(len(entities)), name_places(entities), planner._state.packed.tie)
     return scores, ranks.place
 
 

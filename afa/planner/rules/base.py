@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
+from afa.engine.compile import laid_out
 from afa.engine.duels import all_pairs, sides_of
 from afa.engine.patient_state import DuelWeights, PatientState
 from afa.engine.ranks import name_places, ranks_of
@@ -235,7 +236,8 @@ class View:
         The ranking uses only the duels (comparisons of two entities) between the given entities.
         """
         chosen = np.array(members, dtype=np.int64)
-        order: list[int] = ranks_of(self.scores, chosen, name_places(self.entities), self.tie).order.tolist()
+        ranks = ranks_of(laid_out(self.scores), chosen, name_places(self.entities), self.tie)
+        order: list[int] = ranks.order.tolist()
         return order
 
     def duel(self, one: int, other: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +30,13 @@ ROOT = Path(__file__).parents[3]
 ANSWERS = ROOT / "resources" / "baselines"
 
 
+@pytest.fixture(scope="module")
+def cohorts(recorded_bundle: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Cohort]:
+    """Each cohort as the default run encodes it, by name."""
+    return cache(lambda name: cohort_of(name, recorded_bundle, tmp_path_factory.mktemp(name)))
+
+
 def cohort_of(name: str, bundle: Bundle, folder: Path) -> Cohort:
-    """The cohort as the default run encodes it."""
     settings = load_cohort_config(ROOT / "config" / "cohorts" / f"{name}.yaml")
     places: dict[str, Path] = {"extract": ROOT / "resources" / "series" / settings.series}
     if settings.origin == "simulated":
@@ -45,12 +52,12 @@ def settings_of(name: str, monkeypatch: pytest.MonkeyPatch, table: str = "llm_ba
     return language_models(check_run_config({"cohort": name, **settings}))[table]
 
 
-def replayed(name: str, bundle: Bundle, folder: Path, asked: Baselines) -> tuple[dict[str, Any], AnswerSource]:
+def replayed(cohort: Cohort, bundle: Bundle, asked: Baselines) -> tuple[dict[str, Any], AnswerSource]:
     study = load_study(ROOT / asked.study)
     plan = Protocol(asked, answers=study.settings.manner.answers)
     assert asked.folder is not None
     source = recorded(Record(ROOT / asked.folder), None, study.settings.manner, prompts_of(plan))
-    setting = BaselineSetting(bundle, cohort_of(name, bundle, folder), plan, solver=Solver(), threads=1)
+    setting = BaselineSetting(bundle, cohort, plan, solver=Solver(), threads=1)
     return run_baselines(setting, source, disease=study.settings.disease, abstracts=None), source
 
 
@@ -66,10 +73,10 @@ def test_every_carried_answer_is_replayed_with_no_miss(
     model: list[float],
     planner: list[float],
     recorded_bundle: Bundle,
-    tmp_path: Path,
+    cohorts: Callable[[str], Cohort],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tables, source = replayed(name, recorded_bundle, tmp_path, settings_of(name, monkeypatch))
+    tables, source = replayed(cohorts(name), recorded_bundle, settings_of(name, monkeypatch))
     stored = list(source.store.entries())
     assert len(stored) == len(tables["calls"]) == 300
     assert sorted(tables["calls"]["time"]) == sorted(entry.time for entry in stored)
@@ -96,10 +103,10 @@ def test_a_model_that_chose_its_features_is_replayed_beside_the_planner_along_bo
     along: list[float],
     constant: float,
     recorded_bundle: Bundle,
-    tmp_path: Path,
+    cohorts: Callable[[str], Cohort],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tables, source = replayed(name, recorded_bundle, tmp_path, settings_of(name, monkeypatch, "llm_choosing"))
+    tables, source = replayed(cohorts(name), recorded_bundle, settings_of(name, monkeypatch, "llm_choosing"))
     assert len(list(source.store.entries())) == len(tables["calls"]) == calls
     assert tables["faults"].empty
     means = tables["readouts"].groupby(["evidence", "method", "t"])["p_at_k"].mean().astype(float)

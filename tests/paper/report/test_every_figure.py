@@ -4,7 +4,6 @@ The figures are drawn from one small run of all stages, made here through the co
 """
 
 import contextlib
-import io
 import itertools
 import json
 import re
@@ -25,6 +24,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.text import Text
 from nbclient import NotebookClient
+from notebook_cells import run_cells
 from typer.testing import CliRunner
 
 from afa.cli import app
@@ -140,17 +140,9 @@ def cells_of(name):
 
 
 def draw(name, run, figure=""):
-    """Return the figure of a notebook that runs with its defaults in the folder above, in this process to be quick."""
-    space = {}
+    """Return the figure of a notebook that runs with its defaults in the folder above."""
     with contextlib.chdir(run.parents[1]):
-        for cell in cells_of(name):
-            if cell["cell_type"] != "code":
-                continue
-            with contextlib.redirect_stdout(io.StringIO()):
-                exec(compile("".join(cell["source"]), f"{name}, {cell['id']}", "exec"), space)
-            if "parameters" in cell["metadata"].get("tags", []):
-                space["figure"] = str(figure)
-    return space["fig"]
+        return run_cells(name, figure=str(figure)).variables["fig"]
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.colors import to_rgba
+from notebook_cells import run_cells
 
 from afa.cohort.cohort import Cohort, write_cohort
 from afa.evaluate.figures import (
@@ -23,7 +24,6 @@ from afa.model.rule_names import IN_THE_GRID
 from afa.paper.experiments import chaos
 from afa.paper.experiments.allocation import run, summarise
 from afa.paper.experiments.settings import Allocation, Bootstrap, Chaos, Inference
-from afa.paper.report.notebook import run_notebook
 from afa.paper.report.tables import (
     CLAIMS,
     by_cell,
@@ -250,9 +250,8 @@ def small_run(bundle_tiny, tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["allocation", "decision_quality", "acquisition"])
 def test_a_notebook_runs_without_labels_on_few_features_and_with_a_rule_of_ones_own(small_run, tmp_path, name):
-    figure = {"figure": str(tmp_path / name)}
-    parameters = {"run": str(small_run), "paper": str(ROOT / "resources" / "paper")}
-    run_notebook(ROOT / "notebooks" / f"{name}.ipynb", tmp_path / "out.ipynb", parameters | figure)
+    paper = str(ROOT / "resources" / "paper")
+    ran = run_cells(name, run=str(small_run), paper=paper, figure=str(tmp_path / name))
     assert (tmp_path / f"{name}.svg").stat().st_size > 10_000
     if name == "decision_quality":
-        assert "No clinical target" in (tmp_path / "out.ipynb").read_text(encoding="utf-8")
+        assert "No clinical target" in ran.text

@@ -4,19 +4,18 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-import nbformat
 import numpy as np
 import pandas as pd
 import pytest
 from bundles import bundle_of
 from codes import label_tables
+from notebook_cells import run_cells
 
 from afa.cohort.cohort import Cohort, load_cohort, write_cohort
 from afa.evaluate.summary import write_summary
 from afa.model.bundle import save_bundle
 from afa.paper.experiments.labels import summarise
 from afa.paper.experiments.settings import Bootstrap, Labels
-from afa.paper.report.notebook import run_notebook
 
 ROOT = Path(__file__).parents[3]
 VALUES = np.array([[0, 0, 0, 0, 0], [1, -1, 0, 0, 1], [0, 0, 1, -1, 0]], dtype=np.int8)
@@ -35,14 +34,9 @@ def run_of(folder, bundle, labels=None):
 
 def shown(run, name, folder, **more):
     """All that the notebook of this name printed or displayed, as text; its figure must be there."""
-    figure, target = folder / name, folder / f"{name}.ipynb"
-    paper = {} if name == "planner" else {"paper": str(ROOT / "resources" / "paper")}  # it reads nothing of the paper
-    parameters = {"run": str(run), "figure": str(figure), **paper, **more}
-    run_notebook(ROOT / "notebooks" / f"{name}.ipynb", target, parameters)
-    outputs = [output for cell in nbformat.read(target, 4).cells for output in cell.get("outputs", [])]
-    drawn = [output.data["image/svg+xml"] for output in outputs if "image/svg+xml" in output.get("data", {})]
-    assert drawn == [(folder / f"{name}.svg").read_text(encoding="utf-8")]
-    return "\n".join(output.get("text") or output.data.get("text/plain", "") for output in outputs)
+    ran = run_cells(name, run=str(run), figure=str(folder / name), paper=str(ROOT / "resources" / "paper"), **more)
+    assert ran.figures == [(folder / f"{name}.svg").read_text(encoding="utf-8")]
+    return ran.text
 
 
 def test_without_any_label_no_phenotype_has_a_prevalence_and_an_unknown_origin_is_named(bundle_tiny, tmp_path):
