@@ -3,11 +3,12 @@
 The numba option `fastmath` is off.
 
 Numba compiles a cached kernel again if the file of this kernel changes. But if kernel A calls kernel B, and only the
-file of B changes, numba reuses the outdated machine code of A. To prevent this, the name of the cache folder includes a
-digest of numba's version, the processor and all files of `afa.engine`. A process that has compiled kernels writes a
-list of the cached files with their digests (`write_list`). If the cached files do not match this list, the cache folder
-is deleted, and the kernels are compiled again. Numba is imported when a module defines its first kernel. After a call
-of `do_without`, kernels run as plain Python, and this module does not import numba.
+file of B changes, numba reuses the outdated machine code of A. The same happens if A uses a constant of another file.
+To prevent this, the name of the cache folder includes a digest of numba's version, the processor and all files in the
+folders `SOURCES`. A process that has compiled kernels writes a list of the cached files with their digests
+(`write_list`). If the cached files do not match this list, the cache folder is deleted, and the kernels are compiled
+again. Numba is imported when a module defines its first kernel. After a call of `do_without`, kernels run as plain
+Python, and this module does not import numba.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 PARTS_PER_THREAD = 8
+SOURCES = ("engine", "inference", "model", "scores")
+"""Folders of the package `afa` with all kernels, and with all constants that the machine code of kernels contains."""
 LIST_FILE = "compiled.json"
 """File in the cache folder that lists the digest of each cached file and the fully compiled kernel groups."""
 CACHE_BYTES = 48 * 2**20
@@ -66,10 +69,10 @@ def cache_folder() -> Path | None:
 
 @cache
 def _digest_of_code() -> str:
-    package = Path(__file__).parent  # numba's cache depends on the path of the source file
+    package = Path(__file__).parents[1]  # numba's cache depends on the path of the source file
     digest = hashlib.sha256(f"{version('numba')}\0{_processor()}\0{package}\0".encode())
-    for source in sorted(package.glob("*.py")):
-        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    for source in sorted(path for folder in SOURCES for path in (package / folder).glob("*.py")):
+        digest.update(f"{source.relative_to(package)}\0".encode() + source.read_bytes())
     return digest.hexdigest()[:16]
 
 

@@ -21,8 +21,8 @@ from afa.engine.state import State, elbo, expected_score, free_part
 from afa.engine.sweeps import Iteration, bound, converged
 from afa.model.arrays import Bools, Floats, Ints
 from afa.model.mrf import LOG3
+from afa.scores.gain import ZERO_GAIN
 
-ZERO_GAIN = 1e-12
 NO_GAIN, WALD_MAGNITUDE, CMI, F_LINEARITY, F_TWO_ELBO, F_STACK_A = range(-1, 5)
 """Kinds of gain. `F_LINEARITY`, `F_TWO_ELBO` and `F_STACK_A` need a lookahead."""
 GAIN_KINDS = {

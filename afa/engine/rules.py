@@ -14,13 +14,14 @@ import numpy as np
 
 from afa.engine.budgets import entity_budgets, moments_at, number_of, terms_of_duel
 from afa.engine.compile import INT, kernel
-from afa.engine.gains import ZERO_GAIN, log_evidence, probability, surprise
+from afa.engine.gains import log_evidence, probability, surprise
 from afa.engine.layout import Packed, new_gains
 from afa.engine.ranks import Ranks, ranks_of
 from afa.engine.state import State
 from afa.model.arrays import Bools, Floats, Ints
 from afa.model.mrf import RELATIVE_TIE
 from afa.model.rule_names import IN_THE_GRID
+from afa.scores.gain import ZERO_GAIN
 
 COMPILED = (*IN_THE_GRID, "information")
 """Rules with a compiled kernel. A rule can have a kernel without being in the grid. All other rules of

@@ -27,8 +27,6 @@ DISPLAY_COLUMNS = ("display", "label", "name")
 """Columns with display names that a dictionary may have, at most one of them; encoding ignores them."""
 NO_UNIT = ("none", "no unit", "unitless", "dimensionless", "n/a", "-")
 """Texts in the column `unit` that mean no unit; an empty cell also means no unit."""
-VALUES = (-1, 0, 1)
-"""Values of a ternary feature, in the order of the columns of `Features.possible`."""
 
 
 def shown_unit(unit: str) -> str:

@@ -19,6 +19,7 @@ from afa.model.mrf import VALUES, Evidence, difference_terms
 from afa.scores.preference import half_range, linearity, stack_a, two_elbo
 
 ZERO_GAIN = 1e-12
+"""Gains below this number, in nats, are rounding errors of 0."""
 TARGETS = ("linearity", "two_elbo", "stack_a")
 
 

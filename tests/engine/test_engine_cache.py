@@ -154,12 +154,14 @@ def _unknown() -> Path:
     raise RuntimeError("Could not determine home directory.")
 
 
-def test_the_folder_is_named_by_installation_processor_version_and_every_file_of_the_engine(
+def test_the_folder_is_named_by_installation_processor_version_and_every_file_that_kernels_depend_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def named(place: str) -> str:
-        (tmp_path / place).mkdir(exist_ok=True)
-        spec = importlib.util.spec_from_file_location("a_copy", shutil.copy(compiling.__file__, tmp_path / place))
+        for folder in compiling.SOURCES:
+            (tmp_path / place / folder).mkdir(parents=True, exist_ok=True)
+        copied = shutil.copy(compiling.__file__, tmp_path / place / "engine")
+        spec = importlib.util.spec_from_file_location("a_copy", copied)
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         for name in ("_processor", "version"):
@@ -168,10 +170,10 @@ def test_the_folder_is_named_by_installation_processor_version_and_every_file_of
 
     names = [named("one"), named("other")]
     assert named("one") == names[0]
-    (tmp_path / "one" / "kernels.py").write_text("x = 1\n")
-    names.append(named("one"))
-    (tmp_path / "one" / "kernels.py").write_text("x = 2\n")
-    names.append(named("one"))
+    for folder in compiling.SOURCES:
+        for text in ("x = 1\n", "x = 2\n"):
+            (tmp_path / "one" / folder / "constants.py").write_text(text)
+            names.append(named("one"))
     monkeypatch.setattr(compiling, "_processor", lambda: "another")
     names.append(named("one"))
     monkeypatch.setattr(compiling, "version", lambda _: "0.1")

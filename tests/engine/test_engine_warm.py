@@ -16,7 +16,7 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 
 import afa.engine
-from afa.engine.compile import ALL_KERNELS, PLANNER_KERNELS, compiled_groups
+from afa.engine.compile import ALL_KERNELS, PLANNER_KERNELS, SOURCES, compiled_groups
 from afa.engine.warm import compile_all
 
 PACKAGE = Path(afa.engine.__file__).parents[1]
@@ -68,6 +68,19 @@ def test_python_calls_no_kernel_that_only_kernels_may_call() -> None:
         if origins.get(call.func.id, (module, call.func.id)) in inner
     ]
     assert wrong == []
+
+
+def test_the_name_of_the_cache_follows_from_every_file_with_a_constant_of_a_kernel() -> None:
+    """If such a constant changed and the name did not, the machine code would still have the old value."""
+    named = {f"afa.{folder}" for folder in SOURCES}
+    origins = {}
+    for module in {found.py_func.__module__ for _, found in kernels()}:
+        loaded = importlib.import_module(module)
+        for name, (origin, _) in _origins(ast.parse(Path(loaded.__file__).read_text(encoding="utf-8"))).items():
+            if origin.startswith("afa.") and not callable(getattr(loaded, name)):
+                origins[f"{origin}.{name}"] = origin.rpartition(".")[0]
+    assert {"afa.scores.bracket.GAMMA", "afa.model.rule_names.IN_THE_GRID"} <= origins.keys()
+    assert [name for name, room in origins.items() if room not in named] == []
 
 
 def _module(path: Path) -> str:
