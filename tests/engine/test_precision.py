@@ -52,6 +52,14 @@ def test_two_of_three_tied_entities_by_hand():
     assert precision_at_k(place, np.array([3]), right, threads=1)[0, 0] == pytest.approx(5 / 9)
 
 
+def test_three_of_five_tied_entities_share_one_place_by_hand():
+    """Two of the five are taken at random; one counts unless both are of the two others: 1 - 1/10, of 2."""
+    tied = np.array([[True, True, True, False, False]])
+    none = np.zeros((1, 5), dtype=bool)
+    found = precision_at_k(np.zeros((1, 1, 5), dtype=int), np.array([2]), none, tied, np.array([1]), threads=1)
+    assert found[0, 0] == pytest.approx(0.45)
+
+
 def test_a_top_set_of_nothing_has_no_precision():
     assert np.isnan(precision_at_k(np.zeros((1, 2, 3), dtype=int), np.array([0]), np.ones((1, 3), dtype=bool))).all()
 
