@@ -158,7 +158,7 @@ def assemble(
     measured, controls = values[list(chosen.patients)], values[list(chosen.controls)]
     how: dict[str, Any] = {"test": coding.test, "level": coding.level}
     if coding.reference == "cohort":
-        how = {"reference": "cohort", "threshold": coding.threshold}
+        how = {"threshold": coding.threshold}
         flat = without_robust_spread(measured.to_numpy(dtype=np.float64))
         coded, healthy = encode_by_cohort(measured, threshold=coding.threshold).T, controls.iloc[:, :0].T
     else:
@@ -176,7 +176,7 @@ def assemble(
         "origin": config.origin,
         "files": [dict(entry) for entry in files],
         **({"reading": list(expression.notes)} if expression.notes else {}),
-        "encoding": {**how, "unit": config.expression.unit},
+        "encoding": {"reference": coding.reference, **how, "unit": config.expression.unit},
         "controls": len(chosen.controls),
         "patients": len(chosen.patients),
         "selection": [{"step": step, "samples": left} for step, left in chosen.steps],

@@ -80,7 +80,8 @@ def test_a_small_series_encoded_by_hand() -> None:
 
 def test_the_record_says_what_was_done() -> None:
     record = made(["CCN2", "A", "FLAT"]).provenance
-    assert record["encoding"] == {"test": "empirical", "level": 0.05, "test_of_controls": "t", "unit": "counts"}
+    how = {"reference": "controls", "test": "empirical", "level": 0.05, "test_of_controls": "t"}
+    assert record["encoding"] == how | {"unit": "counts"}
     assert (record["controls"], record["patients"]) == (20, 3)
     assert record["genes_without_spread"] == ["FLAT"]
     assert record["aliases_used"] == {"CCN2": "CTGF"}
@@ -111,7 +112,7 @@ def test_the_record_survives_the_folder(tmp_path: Path) -> None:
 
 def test_the_cohorts_own_encoding_overrides_the_runs() -> None:
     cohort = made(["A"], n_controls=12, encoding={"test": "t", "level": 0.01})
-    assert cohort.provenance["encoding"] == {"test": "t", "level": 0.01, "unit": "counts"}
+    assert cohort.provenance["encoding"] == {"reference": "controls", "test": "t", "level": 0.01, "unit": "counts"}
     assert cohort.values[:, 0].tolist() == [1, 0, -1]
 
 

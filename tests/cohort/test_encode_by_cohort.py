@@ -74,7 +74,13 @@ def test_a_cohort_says_which_reference_it_was_encoded_against() -> None:
     assert by_cohort.provenance["encoding"] == {"reference": "cohort", "threshold": 0.25, "unit": "counts"}
     assert by_cohort.values[:, 0].tolist() == [1, 0, -1]
     assert by_cohort.provenance["genes_without_spread"] == ["FLAT"]
-    by_controls = {"test": "empirical", "level": 0.05, "test_of_controls": "t", "unit": "counts"}
+    by_controls = {
+        "reference": "controls",
+        "test": "empirical",
+        "level": 0.05,
+        "test_of_controls": "t",
+        "unit": "counts",
+    }
     assert made().provenance["encoding"] == by_controls
 
 

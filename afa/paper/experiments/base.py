@@ -301,7 +301,9 @@ def check_rows(stage: str, rows: pd.DataFrame, expected: Iterable[str]) -> None:
     """Raise a `SanityError` if rows belong to a summary table that is missing in the stage's declaration."""
     if unknown := sorted(set(rows["table"]) - set(expected)):
         found = f"rows of {', '.join(unknown)}"
-        raise SanityError(Fault(f"stage {stage}", found, ", ".join(expected), "name them in `rows` of its declaration"))
+        raise SanityError(
+            Fault(f"stage {stage}", found, ", ".join(expected), "name them in `summary_tables` of its declaration")
+        )
 
 
 def stored(tables: Mapping[str, pd.DataFrame], stage: Stage) -> dict[str, pd.DataFrame]:
