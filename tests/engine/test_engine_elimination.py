@@ -107,8 +107,10 @@ def test_no_state_gives_an_empty_table():
 
 @pytest.mark.parametrize("strength", [20.0, 60.0, 700.0, 5000.0])
 def test_potentials_beyond_double_precision_give_what_exact_gives(strength):
-    mrf = dense_model(6, seed=4, strength=strength)
-    observed, values = random_states(8, 6, 5, share=0.3)
+    dense = dense_model(6, seed=4, strength=strength)
+    couplings = np.pad(dense.couplings.toarray(), (0, 1))
+    mrf = PairwiseMRF(np.append(dense.unary, 0.0), couplings, dense.prior)  # the last feature has no potential
+    observed, values = random_states(8, 7, 5, share=0.3)
     found = log_partitions(mrf, observed, values)
     for row in range(len(observed)):
         evidence = seen(mrf, observed[row], values[row])
