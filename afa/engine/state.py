@@ -33,6 +33,7 @@ class State(NamedTuple):
         observed slots
     m, q : (K,) float64, first and second moments; 0 at observed slots
     observed : (M,) bool, True if a feature is observed, or if its value follows from observed features
+    free : (K,) bool, True at slots for which mean-field is run: unobserved features outside exclusive groups
     bound : (N,) float64, contribution of the unobserved features in the support to each ELBO, nats
     n_free : (N,) int64, number of features of each entity for which mean-field is run
     cross : (N, N) float64, E_{q_u}[S_v | x_obs] in nats, where u is the row and v is the column
@@ -50,6 +51,7 @@ class State(NamedTuple):
     m: Floats
     q: Floats
     observed: Bools
+    free: Bools
     bound: Floats
     n_free: Ints
     cross: Floats
@@ -69,6 +71,7 @@ def new_state(packed: Packed) -> State:
         packed.site[CENTRE].copy() if class_conditional else np.zeros(len(packed.unary)),
         packed.site[SECOND].copy() if class_conditional else np.full(len(packed.unary), 2.0 / 3.0),
         np.zeros(packed.n_features, dtype=np.bool_),
+        packed.site[NEXT] < 0.0 if class_conditional else np.ones(len(packed.unary), dtype=np.bool_),
         np.zeros(n),
         np.zeros(n, dtype=np.int64),
         np.zeros((n, n)),
@@ -82,11 +85,11 @@ def new_state(packed: Packed) -> State:
 @kernel(entrance=True)
 def copy_state(state: State) -> State:
     """Return an independent copy of the state."""
-    constant, field, m, q, observed, bound_, n_free, cross, solves, origin, pull, volume = state
+    constant, field, m, q, observed, free, bound_, n_free, cross, solves, origin, pull, volume = state
     constant, field, m, q, observed = constant.copy(), field.copy(), m.copy(), q.copy(), observed.copy()
     bound_, n_free, cross, solves = bound_.copy(), n_free.copy(), cross.copy(), solves.copy()
-    origin, pull = origin.copy(), pull.copy()
-    return State(constant, field, m, q, observed, bound_, n_free, cross, solves, origin, pull, volume)
+    free, origin, pull = free.copy(), origin.copy(), pull.copy()
+    return State(constant, field, m, q, observed, free, bound_, n_free, cross, solves, origin, pull, volume)
 
 
 @kernel(inline=True)
@@ -127,6 +130,7 @@ def condition(packed: Packed, state: State, feature: int, value: int) -> None:
             if packed.site[NEXT, slot] >= 0.0:
                 _update_exclusive_group(packed, state, slot, value)
         field[slot] = state.m[slot] = state.q[slot] = 0.0
+        state.free[slot] = False
 
 
 @kernel(inline=True)
@@ -181,12 +185,11 @@ def free_part(packed: Packed, state: State, entity: int) -> tuple[Ints, Floats]:
     zeros to the size `padded(n)`.
     """
     # reading these fields of the tuples inside the loops would take longer than the additions
-    observed, feature, site = state.observed, packed.feature, packed.site
-    first_edge, other_slot, of_edge = packed.first_edge, packed.other_slot, packed.coupling
+    free, first_edge, other_slot, of_edge = state.free, packed.first_edge, packed.other_slot, packed.coupling
     start, stop, n = packed.first_slot[entity], packed.first_slot[entity + 1], 0
     place = np.full(stop - start, -1)
     for slot in range(start, stop):
-        if not observed[feature[slot]] and (not packed.class_conditional or site[NEXT, slot] < 0.0):
+        if free[slot]:
             place[slot - start] = n
             n += 1
     slots, coupling = np.empty(n, dtype=np.int64), np.zeros((padded(n), padded(n)))
