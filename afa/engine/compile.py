@@ -2,13 +2,15 @@
 
 The numba option `fastmath` is off.
 
-Numba compiles a cached kernel again if the file of this kernel changes. But if kernel A calls kernel B, and only the
-file of B changes, numba reuses the outdated machine code of A. The same happens if A uses a constant of another file.
-To prevent this, the name of the cache folder includes a digest of numba's version, the processor and all files in the
-folders `SOURCES`. A process that has compiled kernels writes a list of the cached files with their digests
-(`write_list`). If the cached files do not match this list, the cache folder is deleted, and the kernels are compiled
-again. Numba is imported when a module defines its first kernel. After a call of `do_without`, kernels run as plain
-Python, and this module does not import numba.
+Numba compiles a cached kernel again if the kernel's own file changes. But machine code also contains the other kernels
+that the kernel calls, and the values of constants. If one of these is defined in another file, and only that file
+changes, numba reuses the outdated machine code. The name of the cache folder therefore includes a digest of numba's
+version, the processor and all files in the folders that the tuple `SOURCES` lists. A process that has compiled kernels
+writes a list of the cached files with their digests (`write_list`). If the cached files do not match this list, the
+cache folder is deleted, and the kernels are compiled again.
+
+Numba is imported only when a module defines its first kernel. After a call of `do_without`, new kernels are plain
+Python functions, and defining them does not import numba.
 """
 
 from __future__ import annotations
