@@ -1,4 +1,4 @@
-"""Fixtures of all tests, the order of the tests, and how many examples the fast suite draws."""
+"""Fixtures of all tests, the order of the tests, and how many examples property tests draw."""
 
 import functools
 import gc
@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pytest
 import typer.main
+from examples import FEWER, MOST
 from hypothesis import settings
 
 from afa.elicit.stages import build_recorded_bundle
 from afa.model.bundle import load_bundle
-
-settings.register_profile("ci", derandomize=True, deadline=None, max_examples=60)
-settings.register_profile("local", deadline=None, max_examples=60)
-settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 # Workflows that the tests run in folders of their own would each compile kernels there.
 os.environ.setdefault("NUMBA_CACHE_DIR", os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache"))
@@ -76,6 +73,13 @@ def browser():
     driver.quit()
 
 
+def pytest_configure(config):
+    """Choose how many examples property tests draw, before their modules are imported."""
+    drawn = MOST // FEWER if config.option.markexpr == "not slow" else MOST
+    settings.register_profile("afa", derandomize=bool(os.environ.get("CI")), deadline=None, max_examples=drawn)
+    settings.load_profile("afa")
+
+
 def pytest_sessionstart(session):
     """Compile the kernels before the workers of a parallel run start, so that no worker compiles its own."""
     if getattr(session.config.option, "numprocesses", None):
@@ -85,19 +89,9 @@ def pytest_sessionstart(session):
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config, items):
-    """Put the tests in order, and draw fewer examples in the fast suite."""
+def pytest_collection_modifyitems(items):
+    """Put the tests in order."""
     items.sort(key=lambda item: not set(LONGEST) & set(item.path.relative_to(ROOT).parts))
-    if config.option.markexpr == "not slow":
-        _draw_fewer(items)
-
-
-def _draw_fewer(items):
-    """Give every property test a quarter of its examples, at least 5. `make test-all` draws all of them."""
-    for test in {item.obj for item in items if getattr(getattr(item, "obj", None), "is_hypothesis_test", False)}:
-        own = getattr(test, "_hypothesis_internal_use_settings", settings.default)
-        fewer = min(own.max_examples, max(5, own.max_examples // 4))
-        test._hypothesis_internal_use_settings = settings(own, max_examples=fewer)
 
 
 def pytest_collection_finish():

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from afa.cohort.cohort import Cohort, write_cohort
@@ -30,7 +31,7 @@ def small_bundle(seed=0):
 
 
 @given(st.integers(0, 10_000), st.sampled_from(["uniform", "warm"]))
-@settings(max_examples=10)
+@examples(10)
 def test_the_plain_version_has_the_signs_and_the_number_of_solves_of_the_engine(seed, start):
     bundle = small_bundle(seed)
     values = np.random.default_rng(seed).integers(-1, 2, (3, 12)).astype(np.int8)

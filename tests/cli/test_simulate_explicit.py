@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from rated import FEVERS, rated, written
 from scipy.special import expit
@@ -47,7 +48,7 @@ def asked(case, names, values, entity="v0"):
     return task_of(BinaryTask, case.bundle, names, values, no_labels, entity=entity, coupling="explicit")
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(SEEDS)
 def test_without_couplings_what_is_followed_is_naive_bayes_at_every_round(seed):
     rng = np.random.default_rng(seed)
@@ -65,7 +66,7 @@ def test_without_couplings_what_is_followed_is_naive_bayes_at_every_round(seed):
                 assert scores[i, t] == pytest.approx(expected, abs=1e-9)
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(SEEDS)
 def test_what_the_engine_follows_is_what_a_planner_says_of_patients_with_gaps(seed):
     rng = np.random.default_rng(seed)
@@ -83,7 +84,7 @@ def test_what_the_engine_follows_is_what_a_planner_says_of_patients_with_gaps(se
             assert (certified == sure).all()
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(SEEDS, st.sampled_from(["several", "one", "one or none"]))
 def test_the_top_k_is_that_of_planners_told_all_that_was_measured(seed, holds):
     rng = np.random.default_rng(seed)

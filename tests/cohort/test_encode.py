@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
@@ -73,7 +73,6 @@ def test_empirical_equals_the_count_as_it_is_written(controls: np.ndarray, value
         np.testing.assert_array_equal((code != 0) & beside, (p < level) & beside)
 
 
-@settings(deadline=None)
 @given(
     hnp.arrays(float, (2, 26), elements=EIGHTHS),
     st.sampled_from(["empirical", "normal", "t"]),
@@ -86,7 +85,6 @@ def test_the_code_does_not_change_when_a_gene_is_shifted(values: np.ndarray, tes
     pd.testing.assert_frame_equal(before, after)
 
 
-@settings(deadline=None)
 @given(hnp.arrays(float, (2, 26), elements=EIGHTHS), st.permutations(range(26)))
 def test_the_code_follows_the_samples_when_they_are_permuted(values: np.ndarray, order: list[int]) -> None:
     is_control = np.arange(26) < 20
@@ -95,7 +93,6 @@ def test_the_code_follows_the_samples_when_they_are_permuted(values: np.ndarray,
     pd.testing.assert_frame_equal(permuted[whole.columns], whole)
 
 
-@settings(deadline=None)
 @given(hnp.arrays(float, (2, 26), elements=EIGHTHS))
 def test_mirrored_values_have_the_opposite_code(values: np.ndarray) -> None:
     is_control = np.arange(26) < 20

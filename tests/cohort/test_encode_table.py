@@ -3,7 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import afa
@@ -138,7 +139,6 @@ def numbers(rows, columns):
     return st.lists(st.lists(cell, min_size=columns, max_size=columns), min_size=rows, max_size=rows).map(np.array)
 
 
-@settings(max_examples=60, deadline=None)
 @given(numbers(25, 2), numbers(6, 2), st.sampled_from(["empirical", "normal", "t"]), st.sampled_from([0.05, 0.1, 0.3]))
 def test_controls_cut_a_table_as_they_cut_a_series(controls, patients, test, level):
     everybody = pd.DataFrame(np.vstack([controls, patients]), columns=["x", "y"], index=map(str, range(31)))
@@ -148,7 +148,6 @@ def test_controls_cut_a_table_as_they_cut_a_series(controls, patients, test, lev
     assert as_lists(found) == expected.to_numpy().tolist()
 
 
-@settings(max_examples=60, deadline=None)
 @given(numbers(9, 2), st.sampled_from([0.25, 0.5, 1.0]))
 def test_the_cohort_cuts_a_table_as_it_cuts_a_series(patients, threshold):
     table = pd.DataFrame(patients, columns=["x", "y"], index=map(str, range(9)))
@@ -163,7 +162,7 @@ def test_missing_cells_change_no_cut_point_of_another_column_and_ranges_win_over
     assert [row[0] for row in as_lists(afa.encode(table, ranged, reference="cohort"))] == [0, 0, 0, 1, 1]
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(numbers(8, 2), st.sampled_from(["normal", "t"]), st.integers(0, 7), st.booleans())
 def test_a_control_has_the_code_of_a_patient_held_against_the_others(controls, test, place, has_gap):
     if has_gap:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from afa.elicit.consensus import (
@@ -84,7 +84,6 @@ def test_no_survivor_gives_empty_tables_with_their_columns() -> None:
     assert list(result[0].columns) == ["phenotype", "gene", "potential", "confidence", "n_runs"]
 
 
-@settings(deadline=None)
 @given(st.permutations(range(len(BY_HAND))))
 def test_the_order_of_answers_does_not_matter(order: list[int]) -> None:
     first, second = consensus(BY_HAND, min_agree=2), consensus(BY_HAND.iloc[order], min_agree=2)
@@ -94,7 +93,6 @@ def test_the_order_of_answers_does_not_matter(order: list[int]) -> None:
     )
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(
@@ -179,7 +177,6 @@ def test_kappa_of_voters_that_always_agree_is_one_and_of_one_category_not_a_numb
 
 
 @given(signs=st.lists(st.tuples(*[st.integers(-1, 1)] * 3), min_size=1, max_size=30))
-@settings(deadline=None)
 def test_kappa_does_not_hang_on_the_order_of_voters_and_is_at_most_one(signs: list[tuple[int, ...]]) -> None:
     table = np.array(signs)
     kappa = fleiss_kappa(table)

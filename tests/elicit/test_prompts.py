@@ -11,7 +11,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from elicit.prompt_values import ABSTRACT, PAIR, VALUES
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import FileSystemLoader
 from jinja2.meta import find_undeclared_variables
@@ -269,7 +270,7 @@ def test_thoughts_fences_and_words_before_an_answer_and_keys_beside_it_are_set_a
 
 
 @given(text=st.text(st.sampled_from('{}<think>/`json\n "a:1,'), max_size=60))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_no_text_that_is_no_answer_is_taken_for_one(text):
     with pytest.raises(ValueError):  # noqa: PT011 (any reason will do)
         read_wrapped(PairAnswer, text)

@@ -4,7 +4,8 @@ from itertools import combinations, product
 
 import numpy as np
 from bundles import bundle_of, random_bundles
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from oracle import completions, energies
 
@@ -32,7 +33,7 @@ def readable(bundle: Bundle, observations: dict[str, int], solver: Solver | None
 
 
 @given(random_bundles(), st.data())
-@settings(max_examples=40)
+@examples(40)
 def test_the_planner_gives_the_scores_of_the_readable_functions_at_any_observed_set(bundle, data):
     observations = draw_observations(bundle, data)
     expected_wald, expected_linearity, _ = readable(bundle, observations)
@@ -44,7 +45,7 @@ def test_the_planner_gives_the_scores_of_the_readable_functions_at_any_observed_
 
 
 @given(random_bundles(), st.data())
-@settings(max_examples=40)
+@examples(40)
 def test_a_resolved_duel_is_one_whose_tight_bracket_excludes_zero(bundle, data):
     observations = draw_observations(bundle, data)
     planner = TopKPlanner(bundle, k=1)
@@ -61,7 +62,7 @@ def test_a_resolved_duel_is_one_whose_tight_bracket_excludes_zero(bundle, data):
 
 
 @given(random_bundles(), st.data())
-@settings(max_examples=30)
+@examples(30)
 def test_a_resolved_duel_keeps_its_winner_under_every_completion(bundle, data):
     observations = draw_observations(bundle, data)
     planner = TopKPlanner(bundle, k=1)
@@ -75,7 +76,7 @@ def test_a_resolved_duel_keeps_its_winner_under_every_completion(bundle, data):
 
 
 @given(random_bundles(), st.data())
-@settings(max_examples=20)
+@examples(20)
 def test_paths_of_many_patients_are_the_planner_at_every_round(bundle, data):
     m = len(bundle.features)
     values = np.array([[data.draw(st.sampled_from([-1, 0, 1])) for _ in range(m)] for _ in range(2)], dtype=np.int8)

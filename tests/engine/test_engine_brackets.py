@@ -7,7 +7,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 from bundles import QUARTERS, bundle_of, observed_bundles
-from hypothesis import assume, given, settings
+from examples import examples
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from afa.engine.duels import BRACKETS, all_pairs, bracket_calls, duel, vote
@@ -74,14 +75,13 @@ def sides(ends):
 
 
 @given(observed_bundles(potentials=QUARTERS), st.sampled_from([GAMMA, 0.5, 0.99]))
-@settings(max_examples=30)
+@examples(30)
 def test_each_bracket_calls_where_its_readable_interval_excludes_zero(case, gamma):
     bundle, observed = case
     np.testing.assert_array_equal(compiled(bundle, observed, gamma), sides(intervals(bundle, observed, gamma)))
 
 
 @given(observed_bundles(), st.sampled_from([GAMMA, 0.99]))
-@settings(max_examples=60)
 def test_potentials_whose_sums_are_rounded_are_called_alike(case, gamma):
     bundle, observed = case
     ends = intervals(bundle, observed, gamma)

@@ -5,6 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from bundles import QUARTERS, bundle_of, models_of, observed_bundles
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -170,7 +171,7 @@ def test_stack_a_is_that_of_the_readable_function_at_any_size_of_the_potentials(
 
 
 @pytest.mark.parametrize("kind", GAIN_KINDS)
-@settings(max_examples=15)
+@examples(15)
 @given(case=observed_bundles(entities=(2, 3), features=(2, 4), potentials=QUARTERS), data=st.data())
 def test_every_gain_of_a_patient_is_that_of_the_readable_functions(kind, case, data):
     bundle, observed = case
@@ -182,7 +183,7 @@ def test_every_gain_of_a_patient_is_that_of_the_readable_functions(kind, case, d
 
 
 @pytest.mark.parametrize("kind", GAIN_KINDS)
-@settings(max_examples=15)
+@examples(15)
 @given(case=observed_bundles(entities=(3, 4), features=(3, 5), potentials=QUARTERS), data=st.data())
 def test_gains_and_brackets_kept_from_round_to_round_are_those_of_a_fresh_patient(kind, case, data):
     bundle, observed = case
@@ -278,7 +279,7 @@ def test_a_duel_is_resolved_where_the_tight_interval_of_its_difference_excludes_
 # Many patients at once
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(observed_bundles(full=True, **SMALL), st.sampled_from(["uniform", "warm"]))
 def test_the_seven_signs_of_a_path_are_those_of_a_patient_at_every_round(case, start):
     bundle, observed = case

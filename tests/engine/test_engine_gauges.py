@@ -7,7 +7,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 from bundles import QUARTERS, bundle_of, random_bundles, rearranged
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from afa.engine.gauges import SCORE_GAUGES, GaugePaths, gauge_paths
@@ -69,7 +70,7 @@ def trajectories(draw, **kwargs):
     st.one_of(trajectories(entities=(2, 3)), trajectories(entities=(2, 3), features=(5, 8), potentials=ELICITED)),
     st.sampled_from([Solver(), Solver(max_iterations=4)]),
 )
-@settings(max_examples=20)
+@examples(20)
 def test_scores_in_both_gauges_are_those_of_the_readable_functions_at_every_round(trajectory, solver):
     bundle, values, order = trajectory
     paths = paths_of(bundle, values, order, solver)
@@ -86,7 +87,7 @@ def test_scores_in_both_gauges_are_those_of_the_readable_functions_at_every_roun
 
 
 @given(trajectories(entities=(2, 4), potentials=QUARTERS))
-@settings(max_examples=40)
+@examples(40)
 def test_at_full_observation_both_gauges_are_the_difference_of_the_energies(trajectory):
     bundle, values, order = trajectory
     paths = paths_of(bundle, values, order)
@@ -98,7 +99,7 @@ def test_at_full_observation_both_gauges_are_the_difference_of_the_energies(traj
 
 
 @given(trajectories(entities=(2, 2), features=(3, 6), potentials=ELICITED))
-@settings(max_examples=40)
+@examples(40)
 def test_exchanging_the_two_entities_turns_every_score_round(trajectory):
     bundle, values, order = trajectory
     one, other = (
@@ -171,7 +172,7 @@ def test_the_solves_of_a_round_are_those_of_the_duels_that_its_feature_concerns(
 
 
 @given(trajectories(entities=(2, 2), features=(4, 7), potentials=ELICITED))
-@settings(max_examples=30)
+@examples(30)
 def test_sweeps_are_counted_as_the_readable_solver_counts_them(trajectory):
     bundle, values, order = trajectory
     solver = Solver(max_iterations=8)

@@ -4,7 +4,8 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from rated import rated
 
@@ -68,7 +69,7 @@ def states_of(models, seen):
 
 
 @given(cases(), st.data())
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_along_given_orders_the_engine_reads_what_the_readable_functions_say(case, data):
     models, values = case
     orders = np.array([data.draw(st.permutations(range(values.shape[1]))) for _ in values])
@@ -136,7 +137,7 @@ def test_an_entity_that_is_silent_of_a_feature_has_the_background_there(seed):
 
 
 @given(cases())
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_solves_that_reach_the_cap_are_finished_as_the_readable_function_does(case):
     models, values = case
     solver = Solver(damping=0.01, tolerance=1e-12, max_iterations=20)
@@ -149,7 +150,7 @@ def test_solves_that_reach_the_cap_are_finished_as_the_readable_function_does(ca
 
 
 @given(cases(), st.data())
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_votes_are_those_of_the_readable_function(case, data):
     models, values = case
     order = np.array([data.draw(st.permutations(range(values.shape[1])))])
@@ -160,7 +161,7 @@ def test_votes_are_those_of_the_readable_function(case, data):
 
 
 @given(cases(couplings=False), st.data())
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_without_couplings_log_odds_and_wald_are_naive_bayes_at_every_round(case, data):
     models, values = case
     orders = np.array([data.draw(st.permutations(range(values.shape[1]))) for _ in values])
@@ -175,7 +176,6 @@ def test_without_couplings_log_odds_and_wald_are_naive_bayes_at_every_round(case
 
 
 @given(cases(), st.sampled_from(["cmi", "wald_magnitude"]))
-@settings(max_examples=60, deadline=None)
 def test_greedy_asks_for_the_largest_gain_and_never_for_what_is_missing(case, gain):
     models, values = case
     found = choose(models, values, ENTITIES | CERTAIN, allocation="greedy", gain=gain, k=1, solver=TIGHT, threads=1)
@@ -203,7 +203,7 @@ def test_greedy_asks_for_the_largest_gain_and_never_for_what_is_missing(case, ga
 
 
 @given(cases())
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_the_company_of_other_patients_and_the_number_of_threads_change_nothing(case):
     models, values = case
     together = choose(models, values, ENTITIES, allocation="greedy", gain="cmi", k=1, threads=3)

@@ -4,7 +4,8 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from afa.engine.ranks import precision_at_k
@@ -26,7 +27,7 @@ def by_every_tie_break(scores, k, right, tied, slots, among):
 
 
 @given(st.integers(1, 5), st.data())
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_ties_count_what_they_hold_on_average(n, data):
     scores = np.array(data.draw(st.lists(st.integers(0, 2), min_size=n, max_size=n)))
     kinds = data.draw(st.lists(st.integers(0, 2), min_size=n, max_size=n))

@@ -5,6 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from bundles import QUARTERS, bundle_of, models_of, observed_bundles, random_bundles
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from linkage import linked
@@ -82,7 +83,7 @@ def readable_view(bundle, observed, gain, k) -> View:
 
 
 @pytest.mark.parametrize("gain", GAINS)
-@settings(max_examples=6, deadline=None)
+@examples(6)
 @given(case=observed_bundles(entities=(2, 6), features=(2, 5), potentials=QUARTERS), data=st.data())
 def test_every_rule_chooses_what_it_chooses_by_the_readable_functions(gain, case, data):
     bundle, observed = case

@@ -11,8 +11,9 @@ import pandas as pd
 import pytest
 from bundles import QUARTERS, random_bundles
 from commands import afa
+from examples import examples
 from explorers import ATTACK, ENTITIES, FEATURES, PATIENTS, explored_of, odd_names, rankings, run_of, tables_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rated import rated
 
@@ -141,7 +142,7 @@ def test_every_step_of_every_rule_on_the_tiny_bundle_is_the_planners(bundle_tiny
 
 
 @given(random_bundles(entities=(3, 6), features=(2, 5), potentials=QUARTERS), st.integers(0, 99), st.data())
-@settings(max_examples=6, deadline=None)
+@examples(6)
 def test_the_steps_are_the_planners_on_any_bundle(bundle, seed, data):
     k = data.draw(st.integers(1, len(bundle.entities) - 1))
     cohort = drawn(bundle, patients=2, seed=seed)

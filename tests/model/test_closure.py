@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from bundles import bundle_of, random_bundles
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from oracle import completions, configurations, energies, models, observations, observed_models, posterior
 
@@ -19,7 +20,7 @@ def named(mrf, observed):
     return {mrf.features[j]: value for j, value in observed.items()}
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(models())
 def test_the_two_classes_have_half_the_energy_and_its_opposite(mrf):
     one, zero = half_potentials(mrf)
@@ -38,7 +39,7 @@ def test_the_half_potentials_of_a_chain_by_hand():
     assert zero.prior == -0.2
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(models(), st.data())
 def test_at_full_observation_the_two_elbo_is_the_score(mrf, data):
     values = [data.draw(st.sampled_from([-1, 0, 1])) for _ in range(mrf.n_features)]
@@ -46,7 +47,7 @@ def test_at_full_observation_the_two_elbo_is_the_score(mrf, data):
     assert estimate.raw == pytest.approx(mrf.energy(values), abs=1e-12)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(observed_models(sizes=(2, 5)))
 def test_neither_elbo_exceeds_the_log_partition_of_its_class(case):
     mrf, observed = case
@@ -56,7 +57,7 @@ def test_neither_elbo_exceeds_the_log_partition_of_its_class(case):
     assert estimate.negative.elbo <= posterior(zero, observed)[2] + 1e-9
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(observed_models(sizes=(2, 5)))
 def test_the_error_of_the_two_elbo_changes_sign_with_the_score(case):
     mrf, observed = case
@@ -68,7 +69,7 @@ def test_the_error_of_the_two_elbo_changes_sign_with_the_score(case):
     assert error(mrf.scaled(-1.0)) == pytest.approx(-error(mrf), abs=1e-9)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.lists(st.floats(-3, 3), min_size=1, max_size=5), st.floats(-1, 1), st.data())
 def test_without_couplings_the_log_odds_are_the_energy_of_what_was_observed(unary, prior, data):
     mrf = PairwiseMRF(unary, np.zeros((len(unary), len(unary))), prior)
@@ -79,7 +80,7 @@ def test_without_couplings_the_log_odds_are_the_energy_of_what_was_observed(unar
     assert estimate.calibrated == pytest.approx(prior + seen, abs=1e-9)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(models())
 def test_calibrated_it_is_the_prior_where_nothing_is_known(mrf):
     estimate = two_elbo(mrf)
@@ -102,7 +103,7 @@ def test_the_contraction_constant_is_the_largest_absolute_row_sum_left():
     assert contraction(CHAIN, Evidence.of(CHAIN, {"a": 0, "b": 0, "c": 0})) == 0.0
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(observed_models())
 def test_the_closure_halves_the_contraction_constant(case):
     mrf, observed = case
@@ -111,7 +112,7 @@ def test_the_closure_halves_the_contraction_constant(case):
         assert contraction(half, Evidence.of(half, named(mrf, observed))) == pytest.approx(whole / 2)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(random_bundles(features=(2, 4)), st.data())
 def test_the_duel_of_the_closed_bundle_is_the_score_of_the_entity(bundle, data):
     entity = data.draw(st.sampled_from(bundle.entities))

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import yaml
 from bundles import bundle_of, random_bundles
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from oracle import configurations, energies, models, observed_models, posterior
 
@@ -40,7 +41,7 @@ def named(mrf, observed):
     return {mrf.features[j]: value for j, value in observed.items()}
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(WITHOUT_PRIOR)
 def test_the_classes_mirror_each_other_and_have_one_partition(mrf):
     one, zero = shared_potentials(mrf)
@@ -49,7 +50,7 @@ def test_the_classes_mirror_each_other_and_have_one_partition(mrf):
     assert exact(one).log_partition == pytest.approx(exact(zero).log_partition, abs=1e-10)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(WITHOUT_PRIOR)
 def test_the_expected_sign_of_the_score_is_zero_where_nothing_is_known(mrf):
     one, zero = shared_potentials(mrf)
@@ -68,7 +69,7 @@ def test_in_the_papers_closure_neither_holds():
     assert abs(((first + second) / 2) @ np.sign(energies(score, table))) > 1e-3
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(models(sizes=(2, 5)), st.data())
 def test_at_full_observation_the_decision_is_the_unary_contrast(mrf, data):
     values = [data.draw(st.sampled_from([-1, 0, 1])) for _ in range(mrf.n_features)]
@@ -78,13 +79,13 @@ def test_at_full_observation_the_decision_is_the_unary_contrast(mrf, data):
     assert contrast(mrf) is mrf
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(WITHOUT_PRIOR)
 def test_by_mean_field_too_nothing_is_decided_where_nothing_is_known(mrf):
     assert two_elbo(mrf, coupling="shared").shift == pytest.approx(0.0, abs=1e-12)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(observed_models(sizes=(2, 5)), st.floats(0.1, 0.95), st.integers(0, 2**32 - 1))
 def test_scaled_couplings_leave_one_fixed_point_whatever_the_start(case, strength, seed):
     mrf, observed = case
@@ -125,7 +126,7 @@ def test_couplings_are_scaled_down_to_the_strength_and_never_up():
     assert shared_factor(PairwiseMRF([1.0], [[0.0]])) == 1.0
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(random_bundles(features=(2, 4)), st.sampled_from(["differential", "shared"]), st.data())
 def test_the_closed_bundle_holds_the_two_class_models(bundle, coupling, data):
     entity = data.draw(st.sampled_from(bundle.entities))
@@ -137,7 +138,7 @@ def test_the_closed_bundle_holds_the_two_class_models(bundle, coupling, data):
         assert held.prior == model.prior
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(random_bundles(entities=(1, 2), features=(2, 4)), st.data())
 def test_the_engine_scores_as_the_readable_function(bundle, data):
     entity, m = bundle.entities[0], len(bundle.features)

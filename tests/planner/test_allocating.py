@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from bundles import QUARTERS, bundle_of, random_bundles, rearranged
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from linkage import linked
 
@@ -54,7 +55,7 @@ def places_of(planner, readout):
     ("rule", "gain"), [(rule, gain) for rule in COMPILED for gain in GAINS if rule in RULES] + [INFORMATION_RULE]
 )
 @given(random_bundles(**SEVEN, potentials=QUARTERS), st.data())
-@settings(max_examples=8, deadline=None)
+@examples(8)
 def test_every_choice_ranking_and_certificate_is_the_planners(rule, gain, bundle, data):
     values, k = patients(data, bundle), data.draw(st.integers(1, len(bundle.entities) - 1))
     paths = follow(bundle, values, allocation=rule, gain=gain[0], target=gain[1], k=k)
@@ -74,7 +75,7 @@ def test_every_choice_ranking_and_certificate_is_the_planners(rule, gain, bundle
 
 
 @given(random_bundles(**SEVEN, potentials=QUARTERS), st.data())
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_right_calls_are_counted_against_full_observation(bundle, data):
     values = patients(data, bundle)
     truth = full_observation(bundle, values)
@@ -142,7 +143,7 @@ def test_any_number_of_threads_gives_the_same_bytes(rule):
 
 
 @given(random_bundles(**SEVEN, potentials=QUARTERS), st.data())
-@settings(max_examples=15, deadline=None)
+@examples(15)
 def test_no_rule_looks_at_where_entities_and_features_stand(bundle, data):
     values = patients(data, bundle, most=2)
     entities = data.draw(st.permutations(bundle.entities))
@@ -170,7 +171,7 @@ def test_the_names_of_the_rules_are_those_of_their_classes_those_of_the_grid_fir
 
 
 @given(random_bundles(**SEVEN), st.data())
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_budgets_kept_up_to_date_are_those_summed_anew(bundle, data):
     packed, pairs = pack(bundle), all_pairs(len(bundle.entities))
     edges, state, iteration = duel_edges(packed, pairs), new_state(packed), Iteration(0.5, 1e-4, 200, False)
@@ -200,7 +201,6 @@ def test_budgets_kept_up_to_date_are_those_summed_anew(bundle, data):
 
 
 @given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 4), st.data())
-@settings(max_examples=60, deadline=None)
 def test_compiled_clusters_are_those_that_are_linked_one_by_one(n, n_clusters, smallest, data):
     """Distances are whole numbers, so that there are ties."""
     numbers = data.draw(st.lists(st.integers(0, 4), min_size=n * n, max_size=n * n))

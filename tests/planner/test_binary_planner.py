@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from bundles import QUARTERS, bundle_of, random_bundles
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
@@ -47,7 +48,7 @@ def patients(draw, **kwargs):
 
 @pytest.mark.parametrize("kind", GAIN_KINDS)
 @pytest.mark.parametrize("score", SCORES)
-@settings(max_examples=4)
+@examples(4)
 @given(case=patients(potentials=QUARTERS))
 def test_it_is_the_top_1_of_two_entities_at_every_round(score, kind, case):
     bundle, entity, patient = case

@@ -8,7 +8,8 @@ import numpy as np
 import policy_suite
 import pytest
 from bundles import QUARTERS, random_bundles
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from afa.errors import PlannerError
@@ -24,7 +25,7 @@ def test_every_rule_passes_the_suite(rule: str) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-@settings(max_examples=6)
+@examples(6)
 @given(random_bundles(potentials=QUARTERS, entities=(2, 4)), st.sampled_from(["linearity", "stack_a", "kl_nonzero"]))
 def test_every_rule_passes_on_any_bundle(rule: str, bundle: Bundle, score: str) -> None:
     check_policy(RULES[rule], bundle, k=len(bundle.entities) - 1, score=score)

@@ -7,7 +7,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 from bundles import QUARTERS, bundle_of, models_of, observed_bundles, random_bundles, rearranged
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
@@ -140,7 +141,7 @@ def test_the_order_of_the_entities_does_not_show(case: tuple[np.ndarray, tuple[s
 
 
 @given(random_bundles(potentials=QUARTERS, entities=(2, 8)), st.data())
-@settings(max_examples=25)
+@examples(25)
 def test_neither_the_order_of_entities_nor_of_features_shows(bundle: Bundle, data: st.DataObject) -> None:
     entities, features = data.draw(st.permutations(bundle.entities)), data.draw(st.permutations(bundle.features))
     other = rearranged(bundle, entities, features)

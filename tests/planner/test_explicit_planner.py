@@ -4,7 +4,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from rated import FEVERS, rated, written
 from scipy.special import expit, logit, logsumexp, softmax
@@ -33,7 +34,7 @@ def naive_bayes(case, values, seen, against):
     return case.bundle.priors + ratios.sum(axis=1)
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(SEEDS)
 def test_without_couplings_every_planner_is_naive_bayes_at_every_partial_observation(tmp_path_factory, seed):
     rng = np.random.default_rng(seed)
@@ -62,7 +63,7 @@ def test_without_couplings_every_planner_is_naive_bayes_at_every_partial_observa
                 planner.observe(case.bundle.features[order[t]], int(values[order[t]]))
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(SEEDS)
 def test_before_any_observation_the_posterior_is_the_prior(seed):
     case = rated(np.random.default_rng(seed))
@@ -83,7 +84,7 @@ def log_partition(model, given):
     return logsumexp([model.energy(x) for x in product(*domain)])
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(SEEDS)
 def test_exact_planners_agree_with_the_sum_over_every_completion(seed):
     rng = np.random.default_rng(seed)
@@ -109,7 +110,7 @@ def test_exact_planners_agree_with_the_sum_over_every_completion(seed):
     np.testing.assert_allclose(rivals.posterior(), softmax(evidence), atol=1e-8)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(SEEDS)
 def test_at_full_observation_exact_and_mean_field_differ_by_kappa_and_by_nothing_else(seed):
     rng = np.random.default_rng(seed)
@@ -127,7 +128,7 @@ def test_at_full_observation_exact_and_mean_field_differ_by_kappa_and_by_nothing
         assert found[0] - found[1] == pytest.approx(kappa, abs=1e-9)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(SEEDS)
 def test_the_bracket_of_a_planner_is_the_readable_one(seed):
     rng = np.random.default_rng(seed)

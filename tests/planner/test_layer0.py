@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from bundles import QUARTERS, bundle_of, models_of, random_bundles, rearranged
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import configurations, energies, product_measure
@@ -173,7 +174,7 @@ def test_certificates_do_not_depend_on_the_order_of_entities_and_features(bundle
 # sound certificates
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(random_bundles(entities=(3, 4), features=(2, 4)), st.lists(st.integers(-12, 12), min_size=4, max_size=4))
 def test_a_sound_domination_holds_at_every_profile(bundle, priors):
     bundle = with_priors(bundle, np.array(priors[: len(bundle.entities)], dtype=float))

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from bundles import bundle_of, random_bundles
-from hypothesis import assume, given, settings
+from examples import examples
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from afa.errors import PlannerError
@@ -51,7 +52,7 @@ def test_the_rule_says_how_many_must_dominate():
 
 
 @given(random_bundles(entities=(4, 6)), st.sampled_from(["f1", "f2"]), st.data())
-@settings(max_examples=30)
+@examples(30)
 def test_it_leaves_whom_the_certificates_leave_and_more_than_k(bundle, criterion, data):
     n_clusters = data.draw(st.integers(1, len(bundle.entities)))
     certificates = centroid_certificates(partition(parameters(bundle), n_clusters), 1, criterion=criterion, rule="k")
@@ -125,7 +126,7 @@ def test_what_is_certified_holds_among_those_left_and_can_be_false_of_all():
 
 
 @given(random_bundles(entities=(3, 5)), st.data())
-@settings(max_examples=30)
+@examples(30)
 def test_sound_certificates_never_cost_a_place_in_the_top_k(bundle, data):
     priors = data.draw(st.lists(st.integers(-12, 12), min_size=len(bundle.entities), max_size=len(bundle.entities)))
     couplings = [bundle.couplings(entity).toarray() for entity in bundle.entities]

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from bundles import bundle_of, random_bundles, rearranged
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from afa.errors import PlannerError
@@ -115,7 +116,7 @@ def test_a_rule_of_ones_own_is_followed(bundle_tiny: Bundle) -> None:
 
 
 @given(random_bundles(), st.sampled_from(sorted(RULES)), st.data())
-@settings(max_examples=30)
+@examples(30)
 def test_every_rule_asks_for_every_feature_once_and_then_for_none(
     bundle: Bundle, rule: str, data: st.DataObject
 ) -> None:
@@ -184,7 +185,7 @@ def test_the_answer_at_full_observation_is_the_energies_worked_by_hand(bundle_ti
 
 
 @given(random_bundles())
-@settings(max_examples=20)
+@examples(20)
 def test_scores_are_antisymmetric_and_a_small_k_is_the_head_of_a_larger_one(bundle: Bundle) -> None:
     largest = TopKPlanner(bundle, k=len(bundle.entities) - 1)
     np.testing.assert_array_equal(largest.scores(), -largest.scores().T)
@@ -192,7 +193,7 @@ def test_scores_are_antisymmetric_and_a_small_k_is_the_head_of_a_larger_one(bund
 
 
 @given(random_bundles(), st.data())
-@settings(max_examples=30)
+@examples(30)
 def test_the_order_of_the_entities_changes_no_choice_and_no_answer(bundle: Bundle, data: st.DataObject) -> None:
     patient = {name: data.draw(st.sampled_from([-1, 0, 1])) for name in bundle.features}
     other = rearranged(bundle, entities=data.draw(st.permutations(bundle.entities)))
@@ -207,7 +208,7 @@ def test_the_order_of_the_entities_changes_no_choice_and_no_answer(bundle: Bundl
 
 
 @given(random_bundles(potentials=SMALL), st.data())
-@settings(max_examples=30)
+@examples(30)
 def test_the_order_of_the_features_changes_no_choice_and_no_score(bundle: Bundle, data: st.DataObject) -> None:
     # potentials small enough for one fixed point of the mean-field iteration
     patient = {name: data.draw(st.sampled_from([-1, 0, 1])) for name in bundle.features}
@@ -248,7 +249,7 @@ def test_the_rule_is_priority_over_all_duels_and_over_clusters_for_more_than_200
 
 
 @given(random_bundles(entities=(2, 2)), st.data())
-@settings(max_examples=20)
+@examples(20)
 def test_with_two_entities_priority_over_all_chooses_what_greedy_chooses(bundle: Bundle, data: st.DataObject) -> None:
     patient = {name: data.draw(st.sampled_from([-1, 0, 1])) for name in bundle.features}
     orders = [run(TopKPlanner(bundle, k=1, allocation=rule), patient) for rule in ("greedy", "priority_all")]

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from bundles import bundle_of, random_bundles
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from afa.errors import PlannerError
@@ -133,7 +134,7 @@ def test_the_whole_budget_can_be_spent(ladder: Bundle) -> None:
 
 
 @given(random_bundles(), st.sampled_from(sorted(RULES)), st.floats(0, 8), st.data())
-@settings(max_examples=25)
+@examples(25)
 def test_no_rule_goes_over_the_budget_or_leaves_what_it_could_afford(
     bundle: Bundle, rule: str, budget: float, data: st.DataObject
 ) -> None:

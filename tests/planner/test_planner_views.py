@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from bundles import QUARTERS, bundle_of, models_of, observed_bundles, random_bundles
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from oracle import completions, energies
 from rated import rated
@@ -54,7 +55,7 @@ def partly_observed(draw: st.DrawFn, **kwargs: Any) -> tuple[Bundle, dict[str, i
 
 
 @given(partly_observed(), st.sampled_from(["wald_magnitude", "cmi", "f_target"]), st.data())
-@settings(max_examples=30)
+@examples(30)
 def test_a_view_sums_gains_under_weights(case: tuple[Bundle, dict[str, int]], gain: str, data: st.DataObject) -> None:
     view = view_of(*case, gain=gain)
     drawn = st.lists(st.floats(0, 2), min_size=len(view.pairs), max_size=len(view.pairs))
@@ -90,7 +91,7 @@ def test_weights_that_are_not_one_finite_number_a_duel_are_refused(bundle_tiny: 
 
 
 @given(partly_observed())
-@settings(max_examples=30)
+@examples(30)
 def test_a_view_holds_the_tight_interval_of_each_entity(case: tuple[Bundle, dict[str, int]]) -> None:
     bundle, observations = case
     expected = [l1_interval(Evidence.of(bundle.mrf(entity), observations)) for entity in bundle.entities]
@@ -98,7 +99,7 @@ def test_a_view_holds_the_tight_interval_of_each_entity(case: tuple[Bundle, dict
 
 
 @given(partly_observed())
-@settings(max_examples=20)
+@examples(20)
 def test_a_view_ranks_as_the_planner_answers_and_holds_its_duels(case: tuple[Bundle, dict[str, int]]) -> None:
     bundle, observations = case
     view = view_of(bundle, observations)
@@ -140,7 +141,6 @@ def energies_of(bundle: Bundle, observations: dict[str, int]) -> np.ndarray:
 
 
 @given(observed_bundles(entities=(2, 5), features=(2, 4)), st.data())
-@settings(max_examples=60)
 def test_a_certified_top_k_is_that_of_every_completion(
     case: tuple[Bundle, dict[int, int]], data: st.DataObject
 ) -> None:
@@ -159,7 +159,6 @@ def test_a_certified_top_k_is_that_of_every_completion(
     st.sampled_from(["linearity", "wald", "stack_a"]),
     st.data(),
 )
-@settings(max_examples=60)
 def test_without_couplings_the_top_k_is_certified_exactly_when_no_completion_lets_an_outsider_level(
     case: tuple[Bundle, dict[int, int]], score: str, data: st.DataObject
 ) -> None:
@@ -177,7 +176,7 @@ def test_without_couplings_the_top_k_is_certified_exactly_when_no_completion_let
 
 
 @given(random_bundles(entities=(2, 5), features=(2, 4)), st.sampled_from(["linearity", "wald", "stack_a"]), st.data())
-@settings(max_examples=30)
+@examples(30)
 def test_once_certified_the_top_k_stays_as_it_is(bundle: Bundle, score: str, data: st.DataObject) -> None:
     k = data.draw(st.integers(1, len(bundle.entities) - 1))
     planner, answer = TopKPlanner(bundle, k=k, score=score), None

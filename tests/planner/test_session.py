@@ -13,7 +13,8 @@ import pandas as pd
 import pytest
 import yaml
 from bundles import bundle_of, random_bundles
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import afa
@@ -48,7 +49,7 @@ def said(error: pytest.ExceptionInfo[AfaError]) -> str:
 
 
 @given(random_bundles(), st.sampled_from(["greedy", "priority_all", "clustered"]), st.data())
-@settings(max_examples=20)
+@examples(20)
 def test_undo_leads_back_through_every_state(bundle: Bundle, rule: str, data: st.DataObject) -> None:
     planner = TopKPlanner(bundle, k=1, allocation=rule)
     states = [state(planner)]
@@ -71,7 +72,7 @@ def test_undo_leads_back_through_every_state(bundle: Bundle, rule: str, data: st
 
 
 @given(random_bundles(), st.data())
-@settings(max_examples=20)
+@examples(20)
 def test_a_corrected_value_gives_what_the_right_one_would_have(bundle: Bundle, data: st.DataObject) -> None:
     names = data.draw(st.permutations(bundle.features))
     right = {name: data.draw(VALUES) for name in names}
@@ -87,7 +88,7 @@ def test_a_corrected_value_gives_what_the_right_one_would_have(bundle: Bundle, d
 
 
 @given(random_bundles(entities=(2, 4)), st.data())
-@settings(max_examples=20)
+@examples(20)
 def test_the_order_of_observations_changes_no_lead_and_no_certainty(bundle: Bundle, data: st.DataObject) -> None:
     values = {name: data.draw(VALUES) for name in bundle.features}
     planners = [TopKPlanner(bundle, k=1) for _ in range(2)]
@@ -174,7 +175,7 @@ def test_the_history_says_what_was_done_why_and_at_what_cost(bundle_tiny: Bundle
 
 
 @given(random_bundles(), st.data())
-@settings(max_examples=15)
+@examples(15)
 def test_a_session_taken_up_again_is_where_it_was(
     tmp_path_factory: pytest.TempPathFactory, bundle: Bundle, data: st.DataObject
 ) -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from bundles import QUARTERS, bundle_of, models_of, observed_bundles
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import enumerated_cmi, exact_log_odds
@@ -185,7 +186,7 @@ def written_out(target, models, observed):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@settings(max_examples=8)
+@examples(8)
 @given(case=observed_bundles(entities=(2, 2), features=(2, 3), potentials=QUARTERS))
 def test_f_target_is_the_look_ahead_written_out(target, case):
     bundle, observed = case

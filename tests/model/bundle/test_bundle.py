@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from examples import examples
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from afa.errors import BundleError, ConfigError
@@ -330,7 +331,7 @@ def arguments(draw: st.DrawFn) -> dict:
 
 
 @given(arguments())
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(30, suppress_health_check=[HealthCheck.too_slow])
 def test_any_bundle_written_loads_back_equal(tmp_path_factory: pytest.TempPathFactory, written: dict) -> None:
     path = tmp_path_factory.mktemp("any") / "bundle"
     write_bundle(path, **written)

@@ -8,7 +8,8 @@ import networkx as nx
 import numpy as np
 import pytest
 from bundles import random_bundles
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 
 from afa.errors import BundleError
 from afa.model.bundle import load_bundle
@@ -61,7 +62,7 @@ def test_a_graph_gives_back_all_that_the_bundle_holds(entity):
     assert same(from_networkx(to_networkx(TINY, entity)), expected)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(random_bundles(entities=(1, 4)))
 def test_any_bundle_survives_a_graph(bundle):
     assert same(from_networkx(to_networkx(bundle)), bundle)
@@ -75,7 +76,7 @@ def test_a_file_gives_back_all_that_the_bundle_holds(tmp_path, suffix, entity):
     assert same(read_graph(tmp_path / f"tiny{suffix}"), expected)
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(random_bundles(entities=(1, 3)))
 def test_any_bundle_survives_both_files(tmp_path_factory, bundle):
     folder = tmp_path_factory.mktemp("graphs")

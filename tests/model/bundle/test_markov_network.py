@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bundles import bundle_of, random_bundles
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from rated import FEVERS, rated, written
 
 from afa.errors import AfaError, BundleError
@@ -131,7 +132,7 @@ def assert_same_potentials(found, bundle, atol):
         )
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(random_bundles(entities=(1, 3)))
 def test_a_round_trip_is_exact_to_1e_12(bundle):
     networks = {entity: to_markov_network(bundle, entity) for entity in bundle.entities}

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 from bundles import bundle_of
 from codes import label_tables
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from afa.cohort.cohort import Cohort
@@ -277,7 +278,7 @@ def test_a_resample_of_one_class_has_no_value():
     assert np.isnan(accuracies(scores, positive, weights)[1][0])
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.lists(st.tuples(st.integers(-3, 3), st.booleans(), st.integers(0, 3)), min_size=2, max_size=9))
 def test_weights_are_patients_repeated(cases):
     scores, positive, counts = (np.array(column) for column in zip(*cases, strict=True))
