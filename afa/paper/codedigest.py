@@ -260,6 +260,7 @@ _KNOWN_STATEMENTS = (
 )
 
 
+@cache
 def _pieces_of_source(source: bytes) -> tuple[Piece, ...]:
     found: list[Piece] = []
     for statement in _statements_that_run(ast.parse(source).body):
