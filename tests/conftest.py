@@ -14,10 +14,10 @@ from hypothesis import settings
 from afa.elicit.stages import build_recorded_bundle
 from afa.model.bundle import load_bundle
 
-# Workflows that the tests run in folders of their own would each compile kernels there.
-os.environ.setdefault("NUMBA_CACHE_DIR", os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache"))
-os.environ["NO_PROXY"] = "127.0.0.1"  # servers of the tests
 ROOT = Path(__file__).parent.parent
+# The kernels that `make reproduce` has compiled serve the tests too, and workflows that tests run in other folders.
+os.environ.setdefault("NUMBA_CACHE_DIR", str(ROOT / ".snakemake/afa_kernels"))
+os.environ["NO_PROXY"] = "127.0.0.1"  # servers of the tests
 LONGEST = ("reliability", "report")
 """Folders of tests that take long. These tests start first."""
 # Notebooks are read without this package, which takes two seconds to import (afa/paper/report/notebook.py).
@@ -81,11 +81,14 @@ def pytest_configure(config):
 
 
 def pytest_sessionstart(session):
-    """Compile the kernels before the workers of a parallel run start, so that no worker compiles its own."""
+    """Compile the kernels before the workers of a parallel run start, so that no worker compiles its own.
+
+    Two processes would be sooner done, but would compile a third of the kernels twice.
+    """
     if getattr(session.config.option, "numprocesses", None):
         from afa.engine.warm import compile_all  # a run of a few tests compiles only what they need
 
-        compile_all()
+        compile_all(processes=1)
 
 
 @pytest.hookimpl(tryfirst=True)
