@@ -32,7 +32,7 @@ KEPT_HEADERS = ("content-type", "retry-after")
 THOUGHTS = ("reasoning", "thinking")
 """Types of message parts that are not part of the answer."""
 SHOWN_CHARACTERS, LONGEST_PAGE = 200, 10_000
-"""Number of characters shown of a reply in an unknown form (FIRST), and searched in a page (LONGEST_PAGE)."""
+"""Number of characters shown of a reply in an unknown form, and searched in a page."""
 
 
 @dataclass(frozen=True)

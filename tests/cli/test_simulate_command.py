@@ -38,6 +38,12 @@ def table(tmp_path):
     return as_csv(tmp_path)
 
 
+@pytest.fixture
+def no_figure(monkeypatch):
+    """Figures take most of the time of a small simulation; the test of the command's files has them drawn."""
+    monkeypatch.setattr("afa.evaluate.figures.save_figure", lambda *_: None)
+
+
 def walked(planner, values, read):
     """What `read` says of a planner before and after each of its choices."""
     shown = [read(planner)]
@@ -344,6 +350,7 @@ def test_the_command_writes_tables_a_figure_and_a_card_with_the_same_bytes_each_
     assert set(rows.loc[rows["counted"] == "features", "t"]) == set(range(6))
 
 
+@pytest.mark.usefixtures("no_figure")
 def test_a_failed_run_leaves_the_earlier_one_as_it_was(bundle_tiny, tmp_path, monkeypatch):
     made = simulate_strategies(
         bundle_tiny, cohort(bundle_tiny), [Strategy("random", "", "linearity")], SimulationSetting(k=1, resamples=100)
@@ -353,7 +360,6 @@ def test_a_failed_run_leaves_the_earlier_one_as_it_was(bundle_tiny, tmp_path, mo
         "cohort": {"name": "mine", "simulated_on": 4},
         "setting": {"k": 1, "entity": None},
     }
-    monkeypatch.setattr("afa.evaluate.figures.save_figure", lambda *_: None)
     write_simulation(made, card, tmp_path / "out")
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     assert set(before) == {"curves.csv", "features_needed.csv", "simulate.yaml"}
@@ -406,6 +412,7 @@ def test_an_option_that_cannot_be_used_names_itself(table, tmp_path, options, wo
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.usefixtures("no_figure")
 def test_the_table_is_told_to_another_program_and_k_is_1_unless_given(table, tmp_path):
     done = afa(
         "simulate", TINY, table, "--out", tmp_path / "o", "--resamples", "10", "--allocation", "greedy", "--json"
@@ -417,6 +424,7 @@ def test_the_table_is_told_to_another_program_and_k_is_1_unless_given(table, tmp
     assert yaml.safe_load((tmp_path / "o/simulate.yaml").read_text())["setting"]["k"] == 1
 
 
+@pytest.mark.usefixtures("no_figure")
 def test_labels_are_compared_with_the_answers_in_a_table_of_their_own(table, tmp_path):
     (tmp_path / "labels.csv").write_text("who,bleeding\np1,1\np2,0\np3,1\np4,0\n")
     options = ("--entity", "bleeding", "--out", tmp_path / "o", "--resamples", 20, "--seeds", 1)
@@ -508,6 +516,7 @@ def test_budgets_are_multiples_of_the_smallest_price_up_to_the_whole(prices, bud
     assert budgets_of(np.array(prices, dtype=float)).tolist() == pytest.approx(budgets)
 
 
+@pytest.mark.usefixtures("no_figure")
 def test_where_costs_differ_the_terminal_has_a_table_by_cost_and_says_so(priced, tmp_path):
     bundle, patients = priced
     save_bundle(bundle, tmp_path / "priced")
@@ -591,6 +600,7 @@ def test_the_first_way_of_a_bundle_of_directions_is_the_planners(bundle_tiny, bu
     assert [way.allocation for way in ways] == [rule, "greedy", "largest_unary", "random"]
 
 
+@pytest.mark.usefixtures("no_figure")
 def test_the_command_and_the_function_compare_the_planners_own_way_first(tmp_path):
     written(tmp_path / "fevers", FEVERS)
     table = pd.DataFrame(
@@ -610,6 +620,7 @@ def test_the_command_and_the_function_compare_the_planners_own_way_first(tmp_pat
     assert list(needed["allocation"].unique()) == ["information", "greedy", "largest_unary", "random"]
 
 
+@pytest.mark.usefixtures("no_figure")
 def test_the_gain_information_alone_leaves_out_the_rules_that_weigh_duels(table, tmp_path):
     done = run(TINY, table, "--gain", "information", "--out", tmp_path / "o", "--resamples", 20, "--seeds", 1)
     assert done.exit_code == 0, done.output
@@ -618,6 +629,7 @@ def test_the_gain_information_alone_leaves_out_the_rules_that_weigh_duels(table,
     assert (tmp_path / "o/explorer.html").is_file()
 
 
+@pytest.mark.usefixtures("no_figure")
 def test_the_only_entity_of_a_bundle_needs_no_option(tmp_path):
     one = bundle_of([[1, -1, 0, 1, 0]], np.zeros((1, 5, 5)), features=FEATURES, entities=["leak"])
     save_bundle(one, tmp_path / "one")

@@ -71,10 +71,15 @@ def screen(values, half=0.02, facts=FACTS, early=0.86):
     return screen_table(STATEMENTS, compare(reader, PRINTED), reader)
 
 
+@pytest.fixture(scope="module")
+def printed():
+    """The paper's values of the five effects."""
+    return screen([0.0] * 5).set_index("id").loc[list(FIVE), "paper"]
+
+
 @pytest.mark.parametrize("seed", range(8))
-def test_a_second_implementation_of_five_verdicts_agrees(seed):
+def test_a_second_implementation_of_five_verdicts_agrees(printed, seed):
     random = np.random.default_rng(seed)
-    printed = screen([0.0] * 5).set_index("id").loc[list(FIVE), "paper"]
     values = [printed[name] * random.uniform(-0.5, 2.5) + random.normal(0, 2) for name in FIVE]
     half = random.uniform(0.5, 4)
     table = screen([value / 100 for value in values], half / 100).set_index("id")
