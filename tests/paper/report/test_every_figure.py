@@ -147,9 +147,12 @@ def draw(name, run, figure=""):
 
 @pytest.fixture(scope="module")
 def figures(run):
-    """All of them, drawn and not written: each would be rendered in three forms, which one test does for one."""
+    """All of them, laid out and not written: each would be rendered in three forms, which one test does for one."""
     with mock.patch("afa.evaluate.figures.save_figure"):
-        return {name: draw(name, run) for name in NOTEBOOKS}
+        drawn = {name: draw(name, run) for name in NOTEBOOKS}
+    for figure in drawn.values():
+        figure.draw_without_rendering()
+    return drawn
 
 
 def panels(figure):
@@ -221,8 +224,7 @@ def test_no_text_is_small_cut_off_or_over_another(figures, name):
 
 
 def unreadable(figure):
-    """What is wrong with the figure's text, in words."""
-    figure.draw_without_rendering()
+    """What is wrong with the text of a figure that is laid out, in words."""
     drawn = texts(figure)
     boxes = [text.get_window_extent() for text in drawn]
     page = figure.bbox
@@ -281,6 +283,7 @@ def test_what_cannot_be_read_or_told_apart_is_found():
     axes.plot([0, 1], [1, 0], color="#0072B2", label="b")
     axes.plot([0, 1], [0, 0], color="#0072B2", label="c", linestyle="--")
     figure.set_layout_engine("none")
+    figure.draw_without_rendering()
     faults = ["'small' has 7.0 points", "'far to the right' is cut off", "'one' and 'other' overlap"]
     assert unreadable(figure) == faults
     assert alike(figure) == [("a", "b")]
@@ -335,7 +338,6 @@ def test_a_figure_with_several_panels_has_a_letter_on_each_in_order(figures, nam
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_figure_names_scores_gains_and_rules_in_words(figures, name):
-    figures[name].draw_without_rendering()
     drawn = [text.get_text() for text in texts(figures[name])]
     assert [text for text in drawn if any(re.search(rf"\b{code}\b", text) for code in METHOD_NAMES)] == []
 

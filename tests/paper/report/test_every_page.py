@@ -62,7 +62,17 @@ def explorer(folder, _):
 def simulated(folder, _):
     cases = pd.read_csv(COOLING / "vignettes.csv")
     cases.pivot_table(index="patient", columns="feature", values="value").astype("Int8").to_csv(folder / "cases.csv")
-    ran = afa("simulate", COOLING / "bundle", folder / "cases.csv", "--out", folder / "curves", "--resamples", "10", "--explorer", "4")
+    ran = afa(
+        "simulate",
+        COOLING / "bundle",
+        folder / "cases.csv",
+        "--out",
+        folder / "curves",
+        "--resamples",
+        "10",
+        "--explorer",
+        "4",
+    )
     assert ran.returncode == 0, ran.stderr
     return folder / "curves" / "explorer.html"
 
