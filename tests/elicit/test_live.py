@@ -163,11 +163,13 @@ def test_after_a_fatal_error_a_lone_worker_makes_no_other_call(tmp_path):
 
 
 def test_calls_that_are_open_when_an_error_comes_are_kept(tmp_path):
-    released = threading.Event()
+    opened, released = threading.Event(), threading.Event()
 
     def plan(number: int, document: Document) -> Fault:
         if _number(document) == 0:
+            opened.set()
             return faults.slow(released)
+        opened.wait(60)
         threading.Timer(0.2, released.set).start()
         return faults.forbidden
 

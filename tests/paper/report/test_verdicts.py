@@ -157,7 +157,7 @@ def test_a_bound_is_no_distance_on_its_right_side(bound, ours, size):
 
 
 def test_the_complement_turns_the_interval_round():
-    assert RunNumber(0.2, 0.1, 0.4).complement() == RunNumber(0.8, 0.6, 0.9)
+    assert RunNumber(0.2, 0.1, 0.4, n=5).complement() == RunNumber(0.8, 0.6, 0.9, n=5)
 
 
 def relation(left, operator, right, text="x"):
