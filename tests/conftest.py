@@ -15,7 +15,7 @@ from afa.elicit.stages import build_recorded_bundle
 from afa.model.bundle import load_bundle
 
 ROOT = Path(__file__).parent.parent
-# The kernels that `make reproduce` has compiled serve the tests too, and workflows that tests run in other folders.
+# Tests, and workflows that tests run in other folders, use the kernels that `make reproduce` has compiled.
 os.environ.setdefault("NUMBA_CACHE_DIR", str(ROOT / ".snakemake/afa_kernels"))
 os.environ["NO_PROXY"] = "127.0.0.1"  # servers of the tests
 LONGEST = ("reliability", "report")
@@ -74,7 +74,7 @@ def browser():
 
 
 def pytest_configure(config):
-    """Choose how many examples property tests draw, before their modules are imported."""
+    """Set the number of examples of property tests. Pytest calls this function before it imports the tests."""
     drawn = MOST // FEWER if config.option.markexpr == "not slow" else MOST
     settings.register_profile("afa", derandomize=bool(os.environ.get("CI")), deadline=None, max_examples=drawn)
     settings.load_profile("afa")
@@ -83,7 +83,7 @@ def pytest_configure(config):
 def pytest_sessionstart(session):
     """Compile the kernels before the workers of a parallel run start, so that no worker compiles its own.
 
-    Two processes would be sooner done, but would compile a third of the kernels twice.
+    Two processes would finish sooner, but they would compile a third of the kernels twice.
     """
     if getattr(session.config.option, "numprocesses", None):
         from afa.engine.warm import compile_all  # a run of a few tests compiles only what they need

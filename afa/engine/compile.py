@@ -6,8 +6,8 @@ Numba compiles a cached kernel again if the kernel's own file changes. But machi
 that the kernel calls, and the values of constants. If one of these is defined in another file, and only that file
 changes, numba reuses the outdated machine code. The name of the cache folder therefore includes a digest of numba's
 version, the processor and all files in the folders that the tuple `SOURCES` lists. A process that has compiled kernels
-writes a list of the cached files with their digests (`write_list`). If the cached files do not match this list, the
-cache folder is deleted, and the kernels are compiled again.
+writes the file `LIST_FILE`, with the digest of each cached file (`write_list`). If a file in `LIST_FILE` is missing or
+has changed, the cache folder is deleted, and the kernels are compiled again.
 
 Numba is imported only when a module defines its first kernel. After a call of `do_without`, new kernels are plain
 Python functions, and defining them does not import numba.

@@ -47,7 +47,10 @@ def patients(data, bundle, most=4):
 @given(random_bundles(entities=(1, 2), features=(2, 5), potentials=QUARTERS), st.data())
 @examples(12)
 def test_the_decision_tree_chooses_and_scores_as_the_planner_does(gain, target, bundle, data):
-    """Both choose alike until one is certain: the task of the sign of S, the planner of the calibrated log-odds."""
+    """Both choose the same features until one is certain of its decision.
+
+    The task decides by the sign of S, the planner by the sign of the calibrated log-odds.
+    """
     values = patients(data, bundle)
     paths = follow_gain(task_of(bundle, bundle.entities[0]), values, gain=gain, target=target)
     for i, row in enumerate(values):

@@ -27,7 +27,7 @@ SETTINGS = {"inference": Inference(), "chaos": Chaos(selecting_seeds=(0,), measu
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    """The folder of the recorded study, with its first phenotypes alone: they are enough to compare, and soon done."""
+    """A copy of the recorded study with its first six phenotypes, enough to compare numbers in less time."""
     folder = tmp_path_factory.mktemp("study") / "of_six"
     shutil.copytree(RECORDED, folder, ignore=shutil.ignore_patterns("raw"))
     lines = (RECORDED / "phenotypes.csv").read_text(encoding="utf-8").splitlines(keepends=True)
